@@ -1,0 +1,57 @@
+# Every target makes what it needs: a virtual environment, uv in it, hash-pinned packages.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ROOM   ?=
+ARGS   ?=
+
+# The folders of tests that ROOM=name selects: tests/**/name.
+TESTS = $(if $(ROOM),$(or $(shell find tests -type d -name '$(ROOM)'),$(error no tests for the room '$(ROOM)')),tests)
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all bench lint requirements clean
+
+help: ## this list
+	@echo "usage: make TARGET"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.demo ## a simulated fleet reports, in the terminal and as a plot
+	$(BIN)/reticent demo $(ARGS)
+
+test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
+	$(BIN)/python -m pytest -m "not slow" $(ARGS) $(TESTS)
+
+test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
+	$(BIN)/python -m pytest $(ARGS) $(TESTS)
+
+bench: $(VENV)/.bench ## speed and accuracy against other libraries
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.dev ## style, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+requirements: $(VENV)/.uv ## renew the hash-pinned lists in requirements/
+	@PATH="$(BIN):$$PATH" sh requirements/compile
+
+clean: ## remove the virtual environment and all caches
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.uv: requirements/installer.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Reticent needs Python 3.11 or newer; set PYTHON=/path/to/one" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# One set of packages each; the lists agree on versions, so an environment can hold several.
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+	$(INSTALL) --require-hashes -r $<
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@

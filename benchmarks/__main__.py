@@ -1,0 +1,60 @@
+"""Measure every figure in three fresh processes and show the worst: `python -m benchmarks [name part]`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROCESSES = 3
+MODULES = ["benchmarks.numeric", "benchmarks.frequencies"]
+
+
+def figures():
+    return {figure.name: figure for module in MODULES for figure in importlib.import_module(module).FIGURES}
+
+
+def measured(name: str) -> float:
+    """One figure, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks", "--one", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"error: {name}: {done.stderr.strip().splitlines()[-1]}")
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--one"]:
+        print(figures()[arguments[1]].measure())
+        return 0
+    wanted = arguments[0].lower() if arguments else ""
+    rows, missed = [], 0
+    print(f"{'figure':32} {'against':32} {'worst':>8} {'median':>8} {'target':>8}")
+    for name, figure in figures().items():
+        if wanted not in name.lower():
+            continue
+        ratios = sorted(measured(name) for _ in range(PROCESSES))
+        worst = ratios[-1] if figure.at_most else ratios[0]
+        met = figure.met(worst)
+        missed += not met
+        sign = "<=" if figure.at_most else ">="
+        mark = "" if met else "  missed"
+        median = ratios[len(ratios) // 2]
+        print(
+            f"{name:32} {figure.peer:32} {worst:8.2f} {median:8.2f} {sign:>2}{figure.target:6.2f}{mark}",
+            flush=True,
+        )
+        rows.append(
+            {"figure": name, "against": figure.peer, "ratios": ratios, "target": f"{sign} {figure.target}"}
+        )
+    out = Path("out/bench.json")
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"written to {out}; {missed} missed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""The commands, their options and their help. What they do is imported when they run.
+
+Help is plain text: drawing it with rich costs more time than all the rest of `reticent --help`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import typer.core
+
+from reticent import __version__
+
+# Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
+typer.core.HAS_RICH = False
+
+app = typer.Typer(
+    name="reticent",
+    help="Learn from personal data while every release is paid for out of one privacy ledger.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Learn from personal data while every release is paid for out of one privacy ledger."""
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    typer.echo(f"reticent {__version__}")
+
+
+@app.command()
+def mechanisms(
+    epsilon: Annotated[float, typer.Option(help="Privacy level of one report (epsilon-LDP).")],
+    bits: Annotated[
+        int | None, typer.Option(help="Only mechanisms whose report fits into so many bits.")
+    ] = None,
+) -> None:
+    """Compare the mechanisms for one number.
+
+    Worst-case variance of one report of a value in [-1, 1]: of the channel that is sent ("wire") and of
+    the formula in the literature ("ideal").
+    """
+    from reticent.cli.mechanisms import run
+
+    run(epsilon=epsilon, bits=bits)
+
+
+@app.command()
+def convert(
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon; pure if alone.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of (epsilon, delta).")] = None,
+    mu: Annotated[float | None, typer.Option(help="Mu of Gaussian differential privacy.")] = None,
+    rho: Annotated[float | None, typer.Option(help="Rho of zero-concentrated differential privacy.")] = None,
+) -> None:
+    """Say one privacy guarantee in the other units.
+
+    Give one of: --epsilon with --delta (a budget), --epsilon (a pure release), --mu (with --delta or
+    --epsilon for the other of the two), --rho (with --delta). Costs are rounded up, allowances down.
+    """
+    from reticent.cli.convert import run
+
+    run(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
+
+
+@app.command()
+def demo(
+    epsilon: Annotated[float, typer.Option(help="Privacy level of one report (epsilon-LDP).")] = 1.0,
+    devices: Annotated[int, typer.Option(help="Size of the simulated fleet.")] = 200_000,
+    plot: Annotated[Path, typer.Option(help="Where to write the plot.")] = Path("out/demo.png"),
+) -> None:
+    """Watch a simulated fleet report its readings.
+
+    Truth, estimate with interval and bytes sent, for the mechanisms of the literature and ours; live in
+    the terminal and as a plot.
+    """
+    from reticent.cli.demo import run
+
+    run(epsilon=epsilon, devices=devices, plot=plot)

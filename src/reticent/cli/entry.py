@@ -1,0 +1,86 @@
+"""The way into the command: run it, and say every failure in one line on standard error.
+
+| what happened                                         | exit code |
+|-------------------------------------------------------|-----------|
+| done, or help was shown                               | 0         |
+| a fault of ours                                       | 1         |
+| bad input: an option, a value, a file, a missing part | 2         |
+| interrupted by Ctrl-C                                 | 130       |
+
+`reticent --debug COMMAND` shows the traceback instead. Without it, an unexpected fault prints only its
+type: its text could hold data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from reticent.errors import MissingExtra, ReticentError
+
+_INTERRUPTED = 130
+
+_EXTRA_OF = {
+    "click": "cli",
+    "rich": "cli",
+    "typer": "cli",
+    "matplotlib": "plot",
+    "numba": "fast",
+    "dp_accounting": "accounting",
+    "scipy": "accounting",
+    "opendp": "central",
+}
+
+
+def main() -> NoReturn:
+    """Run the command given by `sys.argv` and exit."""
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has gone. Nothing is left to say; keep Python from saying so at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except KeyboardInterrupt:
+        code = _fail("interrupted", _INTERRUPTED)
+    except Exception as error:
+        if "--debug" in sys.argv[1:]:
+            raise
+        code = _explain(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    import click
+
+    from reticent.cli.app import app
+
+    try:
+        code = app(prog_name="reticent", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    if code == _INTERRUPTED:  # typer has already turned Ctrl-C into an exit code
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Say in one line what went wrong and return the exit code."""
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
+        return _fail(str(MissingExtra("this command", _EXTRA_OF[error.name])), 2)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return _fail(f"{error.filename}: {error.strerror}", 2)
+    if isinstance(error, (ReticentError, ValueError, OSError)):
+        return _fail(str(error), 2)
+    return _fail(f"internal fault ({type(error).__name__}); `reticent --debug COMMAND ...` shows where", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""Mechanisms: what turns private data into something safe to publish."""

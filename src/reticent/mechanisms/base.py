@@ -1,0 +1,129 @@
+"""What every mechanism is: a `Randomiser`; with a finite alphabet, a `Channel`.
+
+A randomiser has a guarantee and `perturb`. A channel adds the alphabet, its exact probabilities,
+symbols and their packing into bits; estimators, auditors and coders work on any channel.
+
+How the family may evolve: a new mechanism is a new module with a new class. The meaning of a
+symbol index of an existing class never changes, since packed reports outlive a release.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reticent.arguments import real, whole
+from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.privacy import LocalDP
+from reticent.randomness import Stream
+
+Floats = NDArray[np.float64]
+Symbols = NDArray[np.int64]
+
+MIN_EPSILON, MAX_EPSILON = 1e-4, 20.0
+
+
+def checked_epsilon(epsilon: Any) -> float:
+    """Return epsilon if a local mechanism can keep it: [0.0001, 20].
+
+    Below, the noise swamps any number of reports that fits on Earth; above, odds of e^20 protect nobody.
+    """
+    number = real("epsilon", epsilon, low=0.0, open_low=True)
+    return real("epsilon", number, low=MIN_EPSILON, high=MAX_EPSILON)
+
+
+@lru_cache(maxsize=4096)
+def exp_below(exponent: float) -> Fraction:
+    """A rational just below e^exponent (relative gap under 1e-48).
+
+    The decimal module rounds exp correctly to the precision of its context.
+    """
+    context = Context(prec=50)
+    exact = context.exp(Decimal(exponent))
+    return Fraction(exact) * (1 - Fraction(1, 10**49))
+
+
+def require_ratio(largest: int, smallest: int, epsilon: float, what: str) -> None:
+    """Raise unless largest <= e^epsilon * smallest, in exact integers."""
+    if largest > exp_below(epsilon) * smallest:
+        raise GuaranteeError(f"{what}: weights {largest} and {smallest} differ by more than e^{epsilon:g}")
+
+
+class Randomiser(ABC):
+    """A local mechanism: private data in, something safe to publish out."""
+
+    name: str
+    guarantee: LocalDP
+
+    @abstractmethod
+    def perturb(self, values: ArrayLike, rng: Stream | None = None) -> Any:
+        """Return a private report of each value. A total function: no value raises."""
+
+
+class Channel(Randomiser):
+    """A randomiser whose output is one of finitely many symbols."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of symbols."""
+
+    @abstractmethod
+    def exact_probabilities(self, value: Any) -> list[Fraction]:
+        """The law of the symbol that the sampler really draws for one input, as rationals."""
+
+    @abstractmethod
+    def probabilities(self, values: ArrayLike) -> Floats:
+        """The same law for many inputs in doubles: shape values.shape + (size,)."""
+
+    @abstractmethod
+    def sample(self, values: ArrayLike, rng: Stream | None = None) -> Symbols:
+        """Return one symbol index per value."""
+
+    @property
+    def bits(self) -> int:
+        """Bits that one symbol takes on the wire."""
+        return max(1, (self.size - 1).bit_length())
+
+    def pack(self, symbols: ArrayLike) -> bytes:
+        """Pack symbol indices at their true bit width, first symbol first, zero padded."""
+        return pack_bits(np.asarray(symbols), self.bits, self.size)
+
+    def unpack(self, data: bytes, count: int) -> Symbols:
+        """Return the `count` symbols in `data`; refuse a wrong length or an illegal symbol."""
+        return unpack_bits(data, count, self.bits, self.size)
+
+
+def pack_bits(symbols: NDArray[Any], width: int, size: int) -> bytes:
+    """Pack whole numbers in [0, size) into `width` bits each, most significant bit first."""
+    if not np.issubdtype(symbols.dtype, np.integer):
+        raise ParameterTypeError(f"symbols must be whole numbers, got dtype {symbols.dtype}")
+    flat = symbols.astype(np.int64).ravel()
+    if flat.size and (flat.min() < 0 or flat.max() >= size):
+        raise ParameterError(f"symbols must be >= 0 and < {size}")
+    bits = (flat[:, None] >> np.arange(width - 1, -1, -1)) & 1
+    return np.packbits(bits.astype(np.uint8).ravel()).tobytes()
+
+
+def unpack_bits(data: bytes, count: int, width: int, size: int) -> Symbols:
+    """Undo `pack_bits`; every byte string that `pack_bits` cannot have made is refused."""
+    count = whole("count", count, low=0)
+    expected = -(-count * width // 8)
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise ParameterTypeError(f"data must be bytes, got {type(data).__name__}")
+    if len(data) != expected:
+        raise ParameterError(f"data must be {expected} bytes for {count} symbols, got {len(data)}")
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
+    if bits[count * width :].any():
+        raise ParameterError("data must end in zero padding")
+    weights = np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64)
+    symbols: Symbols = bits[: count * width].reshape(count, width).astype(np.int64) @ weights
+    if symbols.size and symbols.max() >= size:
+        raise ParameterError(f"data holds a symbol >= {size}")
+    return symbols

@@ -1,0 +1,77 @@
+"""Exact discrete draws: probabilities are ratios of integers, never rounded doubles.
+
+An integer weight of one out of any total, however large, keeps its chance: nothing that is
+possible becomes impossible. (With 64-bit thresholds a probability below 2^-64 would vanish and
+its absence would tell inputs apart.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.arguments import whole
+from reticent.errors import ParameterError
+from reticent.randomness.streams import Stream, secure_or
+
+LATTICE = 1 << 52  # number of equally likely values of one unit draw
+
+
+def bernoulli(count: int, size: int, rng: Stream | None = None) -> NDArray[np.bool_]:
+    """Return `size` independent draws that are True with probability exactly `count` / 2^52."""
+    threshold = 1.0 + whole("count", count, low=0, high=LATTICE) / LATTICE
+    hits = np.empty(whole("size", size, low=0), dtype=np.bool_)
+    start = 0
+    for units in secure_or(rng).unit_blocks(size):
+        hits[start : start + units.size] = units < threshold
+        start += units.size
+    return hits
+
+
+def uniform_below(bound: int, size: int, rng: Stream | None = None) -> NDArray[np.int64]:
+    """Return `size` independent whole numbers, uniform in [0, bound), by rejection.
+
+    How often a draw is rejected depends on `bound` alone.
+    """
+    bound = whole("bound", bound, low=1, high=1 << 62)
+    stream = secure_or(rng)
+    shift = np.uint64(64 - (bound - 1).bit_length()) if bound > 1 else np.uint64(63)
+    kept = np.empty(whole("size", size, low=0), dtype=np.int64)
+    have = 0
+    while have < size:
+        tries = (stream.words(size - have) >> shift).astype(np.int64)
+        tries = tries[tries < bound]
+        kept[have : have + tries.size] = tries
+        have += tries.size
+    return kept
+
+
+def categorical(weights: Sequence[int], size: int, rng: Stream | None = None) -> NDArray[np.int64]:
+    """Return `size` independent indices, index i with probability weights[i] / sum(weights).
+
+    Weights are non-negative Python integers of any length.
+    """
+    weights = [whole(f"weights[{i}]", weight, low=0) for i, weight in enumerate(weights)]
+    total = sum(weights)
+    if total == 0:
+        raise ParameterError("weights must hold at least one positive weight, got none")
+    edges = list(accumulate(weights))
+    size = whole("size", size, low=0)
+    if total <= 1 << 62:
+        draws = uniform_below(total, size, rng)
+        return np.searchsorted(np.asarray(edges, dtype=np.int64), draws, side="right").astype(np.int64)
+    stream = secure_or(rng)
+    return np.array([bisect_right(edges, _big_below(total, stream)) for _ in range(size)], dtype=np.int64)
+
+
+def _big_below(bound: int, stream: Stream) -> int:
+    """A whole number uniform in [0, bound) for a bound of any length, by rejection."""
+    bits = (bound - 1).bit_length()
+    while True:
+        draw = int.from_bytes(stream.words(-(-bits // 64)).tobytes(), "little") >> (-bits % 64)
+        if draw < bound:
+            return draw

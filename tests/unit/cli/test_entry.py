@@ -1,0 +1,163 @@
+"""The command as a person meets it: help, one-line errors, exit codes, completion."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from reticent import __version__
+from reticent.cli import main
+from reticent.errors import ParameterError
+
+COMMANDS = ["convert", "demo", "mechanisms", "version"]
+
+
+@pytest.fixture
+def demo_raising(monkeypatch):
+    """Put a demo in place that fails with the given error."""
+
+    def plant(error):
+        def run(**options):
+            raise error
+
+        module = types.ModuleType("reticent.cli.demo")
+        module.run = run
+        monkeypatch.setitem(sys.modules, "reticent.cli.demo", module)
+
+    return plant
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_every_command(command, flag):
+    code, out, err = command(flag)
+    assert (code, err) == (0, "")
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    assert "..." not in out.split("Commands:")[1], "a summary is too long for one line"
+
+
+def test_no_argument_shows_the_help(command):
+    assert command() == command("--help")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself(command, name):
+    code, out, err = command(name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: reticent {name}")
+    assert "\\" not in out
+
+
+def test_version(command):
+    assert command("version") == (0, f"reticent {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["nope"], "nope"),
+        (["--nope"], "--nope"),
+        (["mechanisms"], "--epsilon"),
+        (["mechanisms", "--epsilon", "x"], "'x'"),
+        (["mechanisms", "--epsilon", "1", "--bits", "1.5"], "'1.5'"),
+        (["convert", "--nope"], "--nope"),
+        (["version", "more"], "more"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(command, is_one_error_line, args, part):
+    code, out, err = command(*args)
+    assert (code, out) == (2, "")
+    assert is_one_error_line(err)
+    assert part in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ParameterError("epsilon must be > 0, got -1.0"), 2, "epsilon must be > 0, got -1.0"),
+        (ValueError("two\n lines"), 2, "two lines"),
+        (FileNotFoundError(2, "No such file or directory", "a.csv"), 2, "a.csv: No such file or directory"),
+        (OSError("disk is full"), 2, "disk is full"),
+        (ModuleNotFoundError("no", name="matplotlib"), 2, "pip install 'reticent[plot]'"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("holds a private 0.73"), 1, "internal fault (RuntimeError)"),
+        (ModuleNotFoundError("no", name="reticent.gone"), 1, "internal fault (ModuleNotFoundError)"),
+    ],
+)
+def test_every_failure_is_one_line(command, is_one_error_line, demo_raising, error, code, line):
+    demo_raising(error)
+    got, out, err = command("demo")
+    assert (got, out) == (code, "")
+    assert is_one_error_line(err)
+    assert line in err
+    assert "0.73" not in err
+
+
+def test_debug_shows_the_traceback(monkeypatch, demo_raising):
+    demo_raising(ParameterError("epsilon must be > 0, got -1.0"))
+    monkeypatch.setattr(sys, "argv", ["reticent", "--debug", "demo"])
+    with pytest.raises(ParameterError, match="epsilon"):
+        main()
+
+
+@pytest.mark.parametrize("missing", ["typer", "click"])
+def test_without_typer_one_line_says_what_to_install(command, is_one_error_line, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "reticent.cli.app", raising=False)
+    code, out, err = command("--help")
+    assert (code, out) == (2, "")
+    assert is_one_error_line(err)
+    assert "pip install 'reticent[cli]'" in err
+
+
+def reticent(*args, before="", after="", **environment):
+    """Run the command in a fresh interpreter."""
+    program = f"""
+import sys
+{before}
+from reticent.cli import main
+try:
+    main()
+finally:
+    {after or "pass"}
+"""
+    return subprocess.run(
+        [sys.executable, "-c", program, *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+HEAVY = {"dp_accounting", "matplotlib", "numba", "numpy", "opendp", "rich", "scipy"}
+
+
+@pytest.mark.parametrize("args", [["--help"], ["mechanisms", "--help"], ["demo", "--help"], ["version"]])
+def test_help_loads_nothing_heavy(args):
+    done = reticent(*args, after="print(*sys.modules, file=sys.stderr)")
+    assert done.returncode == 0
+    assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    planted = "import os; read, write = os.pipe(); os.dup2(write, 1); os.close(write); os.close(read)"
+    done = reticent("version", before=planted)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_completion_knows_the_commands():
+    done = reticent(
+        _RETICENT_COMPLETE="complete_bash",
+        COMP_WORDS="reticent ",
+        COMP_CWORD="1",
+        before="sys.argv[0] = 'reticent'",
+    )
+    assert sorted(done.stdout.split()) == COMMANDS
+
+
+def test_completion_script_can_be_shown():
+    done = reticent("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert done.returncode == 0
+    assert "_RETICENT_COMPLETE=complete_bash" in done.stdout

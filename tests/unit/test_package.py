@@ -1,0 +1,152 @@
+"""Rules that hold for the whole tree, whatever rooms it has."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+
+import reticent
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = ["reticent"] + [
+    found.name for found in pkgutil.walk_packages(reticent.__path__, "reticent.") if found.ispkg
+]
+
+
+def test_version_is_that_of_the_project():
+    assert reticent.__version__ == PYPROJECT["project"]["version"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_is_what_can_be_imported(name):
+    # Its order is kept by ruff (RUF022).
+    package = importlib.import_module(name)
+    assert package.__doc__
+    assert len(set(package.__all__)) == len(package.__all__)
+    for exported in package.__all__:
+        getattr(package, exported)
+    public = {
+        key
+        for key, found in vars(package).items()
+        if not key.startswith("_") and not isinstance(found, types.ModuleType) and key != "annotations"
+    }
+    assert public <= set(package.__all__)
+
+
+def test_all_extra_holds_every_extra():
+    extras = dict(PYPROJECT["project"]["optional-dependencies"])
+    (everything,) = extras.pop("all")
+    assert everything == f"reticent[{','.join(extras)}]"
+
+
+def tree():
+    """Every file that is, or is about to be, in the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    if listed.returncode != 0:
+        pytest.skip("not a git work tree")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+# Written in pieces so that this file does not match itself.
+ADDRESSES = re.compile(
+    "|".join(
+        [
+            "py" + r"pi\.(org|python)",
+            "python" + "hosted",
+            "npm" + r"js\.(org|com)",
+            "deb" + r"ian\.org",
+            r"(?<![\w.])/" + r"(work|root)/",
+            r"(?<![\w.])/" + r"(tmp/dev|opt/pypi|opt/wheels)",
+        ]
+    )
+)
+
+
+def test_no_registry_and_no_path_of_a_machine_in_the_tree():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tree()
+        for number, line in enumerate(path.read_text(errors="ignore").splitlines(), 1)
+        if ADDRESSES.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["see https://py" + "pi.org/simple", "open('/" + "work/x')", "cd /" + "root/y", "/" + "tmp/dev/v"],
+)
+def test_the_scan_for_addresses_finds_planted_ones(planted):
+    assert ADDRESSES.search(planted)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.stem)
+def test_requirements_are_pinned_by_hash_and_name_no_index(path):
+    lines = path.read_text().splitlines()
+    assert not [line for line in lines if re.match(r"-|.*://", line)]
+    packages = re.findall(r"^[a-z0-9].*?(?=^[a-z0-9]|\Z)", path.read_text(), re.M | re.S)
+    assert packages
+    assert not [package for package in packages if "==" not in package or "--hash=sha256:" not in package]
+
+
+# Predictable generators, and formats that run code when they are read.
+BANNED = {"random", "numpy.random", "pickle", "marshal", "shelve", "dill", "joblib"}
+
+
+def banned_uses(source):
+    """Lines of `source` that import or reach something banned."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                reached = {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                reached = {module} | {f"{module}.{alias.name}" for alias in names}
+            case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
+                reached = {"numpy.random"}
+            case _:
+                continue
+        if any(name == ban or name.startswith(ban + ".") for name in reached for ban in BANNED):
+            lines.append(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_source_uses_no_predictable_generator_and_no_pickle(path):
+    assert banned_uses(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import random",
+        "from random import Random",
+        "import numpy.random as r",
+        "from numpy import random",
+        "from numpy.random import default_rng",
+        "import numpy as np\nnp.random.default_rng()",
+        "def f():\n    import pickle",
+    ],
+)
+def test_the_scan_for_generators_finds_planted_ones(planted):
+    assert banned_uses(planted)
+
+
+def test_the_scan_for_generators_lets_our_own_through():
+    assert banned_uses("from reticent.randomness import streams\nrng.random()") == []
+
+
+def test_a_todo_carries_an_issue_number():
+    bare = [str(path) for path in SOURCES if re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", path.read_text())]
+    assert bare == []
