@@ -3,6 +3,7 @@
 from reticent.mechanisms.numeric.base import NumericChannel, NumericRandomiser
 from reticent.mechanisms.numeric.choose import Optimal, best
 from reticent.mechanisms.numeric.hybrid import HM, HMTP, PM, Duchi, PMOpt, PMSub, ThreeOutputs
+from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.numeric.window import Window
 
@@ -11,6 +12,7 @@ __all__ = [
     "HMTP",
     "PM",
     "Duchi",
+    "Laplace",
     "NumericChannel",
     "NumericRandomiser",
     "OneBit",

@@ -31,11 +31,14 @@ def as_floats(values: ArrayLike) -> Floats:
     The shape is public, the content is not: no content raises.
     """
     try:
-        with np.errstate(all="ignore"):
-            array = np.asarray(values)
-            if array.dtype.kind in "fiub":
+        array = np.asarray(values)
+        if array.dtype.kind in "fiub":
+            with np.errstate(all="ignore"):
                 return array.astype(np.float64, copy=False)
-            array = np.asarray(values, dtype=object)
+    except (ValueError, OverflowError):
+        pass  # lists among the values: each is one value that is no number
+    try:
+        array = np.asarray(values, dtype=object)
     except ValueError:
         raise ParameterError("values must be a rectangular array") from None
     flat = [_as_float(item) for item in array.ravel()]

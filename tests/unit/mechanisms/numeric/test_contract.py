@@ -290,6 +290,7 @@ def test_devices_are_total_functions(factory):
     reports = mechanism.perturb(column)
     assert reports.shape == (len(odd),)
     assert np.isin(reports, mechanism.alphabet).all()
+    assert np.isin(mechanism.perturb([11.0, [12.0], "x"]), mechanism.alphabet).all()
     same = mechanism.perturb([20.0] * 3 + [30.0, 10.0], SimulationStream(1))
     assert np.array_equal(
         same, mechanism.perturb([np.nan, "secret", None, 1e9, -np.inf], SimulationStream(1))
@@ -429,7 +430,7 @@ def test_bad_shape_parameters(make, message):
 
 
 def test_private_values_never_show_in_errors():
-    ragged = [np.zeros((2, 2)), np.array([["secret"] * 3] * 2)]
+    ragged = [np.zeros((2, 2)), np.array([["secret"] * 3] * 2)]  # shapes are public, contents are not
     with pytest.raises(ParameterError) as caught:
         Duchi(epsilon=1.0).perturb(ragged)
     assert "secret" not in str(caught.value)

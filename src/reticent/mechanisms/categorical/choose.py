@@ -1,0 +1,50 @@
+"""Which categorical mechanism to use: the least exact variance, within a number of bits if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reticent.arguments import whole
+from reticent.errors import ParameterError
+from reticent.mechanisms.categorical.base import FrequencyOracle, Label
+from reticent.mechanisms.categorical.krr import KRR
+from reticent.mechanisms.categorical.olh import OLH
+from reticent.mechanisms.categorical.oue import OUE
+
+
+def best(
+    epsilon: float,
+    categories: int | Sequence[Label],
+    *,
+    fallback: Label | None = None,
+    bits: int | None = None,
+) -> KRR | OUE | OLH:
+    """The mechanism whose frequency estimates have the least variance for a rare category.
+
+    From the realised counts: KRR has (k - 2 + e^eps)/(e^eps - 1)^2 and OUE 4 e^eps/(e^eps - 1)^2, as
+    has OLH but for the rounding of its number of buckets. Ties go to the shorter report.
+
+    Args:
+        epsilon: the LDP level of one report.
+        categories: a whole number k >= 2, or a sequence of distinct labels.
+        fallback: the category that stands in for unknown and missing values.
+        bits: only mechanisms whose report fits (OUE sends k bits, OLH 64 and a few, KRR log2 k).
+
+    Reference: Wang et al. 2017, Section 4.5 (KRR, their DE, below k = 3 e^epsilon + 2).
+    """
+    candidates: list[FrequencyOracle] = []
+    for kind in (KRR, OLH, OUE):
+        try:
+            candidates.append(kind(epsilon=epsilon, categories=categories, fallback=fallback))
+        except ParameterError:
+            if kind is not KRR:  # at a tiny epsilon KRR alone can have too many categories
+                raise
+    if bits is not None:
+        most = whole("bits", bits, low=1)
+        shortest = min(oracle.bits for oracle in candidates)
+        if shortest > most:
+            raise ParameterError(f"bits must be >= {shortest} for these categories, got {most}")
+        candidates = [oracle for oracle in candidates if oracle.bits <= most]
+    chosen = min(candidates, key=lambda oracle: (float(oracle.frequency_variance(0.0)), oracle.bits))
+    assert isinstance(chosen, (KRR, OUE, OLH))
+    return chosen
