@@ -1,0 +1,492 @@
+"""Several numbers at once: Duchi's mechanism for a vector, and Laplace noise in n dimensions on a grid.
+
+`VectorDuchi` reports d numbers of declared bounds under epsilon-LDP with d bits. `VectorLaplace`
+reports a point of R^n under metric privacy: the loss grows with the distance. For training, where n
+is large, the discrete Gaussian (`mechanisms.gaussian`) is the better default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.mechanisms.base import (
+    Floats,
+    Randomiser,
+    Symbols,
+    checked_epsilon,
+    exp_below,
+    pack_bits,
+    require_ratio,
+    unpack_bits,
+)
+from reticent.mechanisms.numeric.base import as_floats, checked_bounds
+from reticent.privacy import LocalDP, MetricDP
+from reticent.privacy.rounding import float_up
+from reticent.randomness import LATTICE, Stream, secure_or
+
+Words = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+MAX_DUCHI_DIMENSIONS = 1 << 20
+MAX_LAPLACE_DIMENSIONS = 4096
+_BLOCK = 1 << 17  # numbers worked on at once
+
+
+def _rows(values: ArrayLike, dimensions: int) -> Floats:
+    """Return the values as doubles of shape (..., dimensions); the shape is public, the content is not."""
+    given = as_floats(values)
+    if given.ndim == 0 or given.shape[-1] != dimensions:
+        raise ParameterError(f"values must have {dimensions} numbers per row, got shape {given.shape}")
+    if given.size == 0:
+        raise ParameterError(f"values must hold at least one row, got shape {given.shape}")
+    return given
+
+
+def _row_blocks(rows: int, dimensions: int) -> Iterator[slice]:
+    size = max(1, _BLOCK // dimensions)
+    return (slice(start, min(rows, start + size)) for start in range(0, rows, size))
+
+
+def central_binomial_share(dimensions: int) -> float:
+    """m_d = E|t.v| / d for t uniform in {-1, 1}^d: the mean of one coordinate along v, on v's side.
+
+    binom(d, d/2) / 2^d for even d, that of d - 1 for odd d. Exact integers up to 2048, then the
+    asymptotic series of the central binomial, relative error below 1e-17.
+    """
+    half = dimensions // 2
+    if half <= 1024:
+        return float(Fraction(math.comb(2 * half, half), 1 << (2 * half)))
+    x = 1.0 / half
+    series = 1.0 + x * (-1 / 8 + x * (1 / 128 + x * (5 / 1024 + x * (-21 / 32768))))
+    return series / math.sqrt(math.pi * half)
+
+
+class VectorDuchi(Randomiser):
+    """d numbers reported together as B t, t in {-1, 1}^d: d bits.
+
+    v rounds the input to signs without bias; t is uniform, then turned (as a whole) to the side of v
+    with probability c/(c+1) and to the other side otherwise. A tie t.v = 0 leaves t as it is.
+
+    Reference: Duchi et al. 2018, the sampler for the unit cube; printed as Algorithm 3 of Wang et al. 2019.
+    Departure: for even d the printed recipe puts ties into both half spaces, which loses ln(1 + e^epsilon)
+        instead of epsilon (MATH.md 1.1). Leaving ties alone is exactly epsilon-LDP and has a smaller B.
+    Privacy: epsilon-LDP for the whole vector. Given v, the weight of t is 2 k, 2^52 or 2 (2^52 - k) out of
+        2^(52+d); k is rounded down so that k / (2^52 - k) <= e^epsilon as integers. v is post-processed
+        away: a mixture keeps the ratio.
+    """
+
+    name = "Duchi (vector)"
+
+    def __init__(self, *, epsilon: float, dimensions: int, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:
+        self.epsilon = checked_epsilon(epsilon)
+        self.dimensions = whole("dimensions", dimensions, low=1, high=MAX_DUCHI_DIMENSIONS)
+        self.bounds = checked_bounds(bounds)
+        self.guarantee = LocalDP(self.epsilon)
+        lower, upper = self.bounds
+        self._middle, self._half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
+        c = exp_below(self.epsilon)
+        self._agree = math.floor(c / (c + 1) * LATTICE)
+        self.check()
+        self._unit_scale = LATTICE / (2 * self._agree - LATTICE) / central_binomial_share(self.dimensions)
+
+    def __repr__(self) -> str:
+        bounds = "" if self.bounds == (-1.0, 1.0) else f", bounds={self.bounds}"
+        return f"{type(self).__name__}(epsilon={self.epsilon:g}, dimensions={self.dimensions}{bounds})"
+
+    def check(self) -> None:
+        """Raise `GuaranteeError` unless the weights of the two half spaces, ties between, keep epsilon."""
+        weights = {2 * self._agree, LATTICE, 2 * (LATTICE - self._agree)}
+        require_ratio(max(weights), min(weights), self.epsilon, "half spaces")
+
+    @property
+    def scale(self) -> float:
+        """B: each reported number is the middle of the bounds plus or minus B."""
+        return self._unit_scale * self._half
+
+    @property
+    def bits(self) -> int:
+        """Bits that one report takes on the wire."""
+        return self.dimensions
+
+    def _clamped(self, values: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            unit = values if self.bounds == (-1.0, 1.0) else (values - self._middle) / self._half
+            return np.clip(np.nan_to_num(unit, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+
+    def sample(self, values: ArrayLike, rng: Stream | None = None) -> Symbols:
+        """Return the signs of each report as bits, 1 for plus: shape (..., dimensions)."""
+        stream = secure_or(rng)
+        given = _rows(values, self.dimensions)
+        rows = given.reshape(-1, self.dimensions)
+        signs = np.empty(rows.shape, dtype=np.int64)
+        for part in _row_blocks(len(rows), self.dimensions):
+            signs[part] = self._signs(self._clamped(rows[part]), stream)
+        return signs.reshape(given.shape)
+
+    def _signs(self, unit: Floats, stream: Stream) -> Flags:
+        n, d = unit.shape
+        v = stream.units(n * d).reshape(n, d) < 1.5 + unit / 2.0
+        words = -(-d // 64)
+        bits = np.unpackbits(stream.words(n * words).view(np.uint8).reshape(n, 8 * words), axis=1, count=d)
+        t = bits.astype(np.bool_)
+        agree = stream.units(n) < 1.0 + self._agree / LATTICE
+        side = 2 * np.count_nonzero(t == v, axis=1) - d  # t.v
+        turned = (side > 0) & ~agree | (side < 0) & agree
+        flipped: Flags = t ^ turned[:, None]
+        return flipped
+
+    def perturb(self, values: ArrayLike, rng: Stream | None = None) -> Floats:
+        """Return one unbiased private report per row: shape (..., dimensions).
+
+        Args:
+            values: rows of `dimensions` numbers; clamped to the bounds, NaN to their middle.
+            rng: None for secure randomness; a SimulationStream in tests and simulations.
+        """
+        return self.decode(self.sample(values, rng))
+
+    def decode(self, signs: ArrayLike) -> Floats:
+        """The reports that bits stand for."""
+        return np.where(np.asarray(signs) != 0, self._middle + self.scale, self._middle - self.scale)
+
+    def pack(self, signs: ArrayLike) -> bytes:
+        """Pack reports one after the other, one bit per number, zero padded at the end."""
+        given = np.asarray(signs)
+        if given.ndim == 0 or given.shape[-1] != self.dimensions:
+            raise ParameterError(f"signs must have {self.dimensions} bits per row, got shape {given.shape}")
+        return pack_bits(given, 1, 2)
+
+    def unpack(self, data: bytes, count: int) -> Symbols:
+        """Return the `count` reports in `data`, shape (count, dimensions); refuse a wrong length."""
+        count = whole("count", count, low=0)
+        return unpack_bits(data, count * self.dimensions, 1, 2).reshape(count, self.dimensions)
+
+    def exact_probabilities(self, value: ArrayLike) -> dict[tuple[int, ...], Fraction]:
+        """The law of the bits for one input as rationals, by enumeration: for at most 8 dimensions."""
+        if self.dimensions > 8:
+            raise ParameterError(f"dimensions must be <= 8 to enumerate the law, got {self.dimensions}")
+        unit = self._clamped(_rows(value, self.dimensions).reshape(self.dimensions))
+        plus = [Fraction(int((float(edge) - 1.0) * LATTICE), LATTICE) for edge in 1.5 + unit / 2.0]
+        cube = list(product((0, 1), repeat=self.dimensions))
+        law = dict.fromkeys(cube, Fraction(0))
+        for v in cube:
+            chance = Fraction(math.prod(p if bit else 1 - p for p, bit in zip(plus, v, strict=True)))
+            for t in cube if chance else []:
+                side = 2 * sum(a == b for a, b in zip(t, v, strict=True)) - self.dimensions
+                weight = 2 * self._agree if side > 0 else 2 * (LATTICE - self._agree) if side else LATTICE
+                law[t] += chance * Fraction(weight, LATTICE << self.dimensions)
+        return law
+
+    def variance(self, values: ArrayLike) -> Floats:
+        """The variance of each reported number: B^2 - x^2."""
+        unit = self._clamped(_rows(values, self.dimensions))
+        return (self._unit_scale**2 - unit * unit) * self._half**2
+
+    @property
+    def worst_case_variance(self) -> float:
+        """The largest variance of one reported number: B^2, at the middle of the bounds."""
+        return self.scale**2
+
+
+class VectorLaplace:
+    """A point of R^n plus noise of density proportional to exp(-epsilon ||z||), on a public grid.
+
+    The point is rounded to the nearest point of a grid with a power of two as its step, the noise is
+    rounded to the same grid, and the whole numbers are added: every point of the grid is a possible
+    report of every input.
+
+    Args:
+        epsilon_per_unit: the level, per unit of Euclidean distance.
+        dimensions: n.
+        distance_unit: the name of the unit, as in "km".
+        radius: if given, points are first moved to the nearest point of the ball around 0.
+
+    Reference: Biswas 2023, Proposition 5.1 and Eq. D.6: radius Gamma(n) / epsilon, direction uniform.
+    Departure: the same law is drawn as sqrt(2 T) g / epsilon, T of law Gamma((n+1)/2), g standard normal:
+        then each coordinate needs T and one pair of uniforms only, and can be refined alone. Points
+        and noise live on a grid, because a vector Laplace on doubles leaks (MATH.md 7.11).
+    Privacy: exact between grid points: the noise is an ideal real-valued draw, correctly rounded, and
+        rounding is post-processing. Doubles with an error bound (2^-46 relative for `log`, `sqrt` and
+        the sums, plus the unknown bits of each uniform) settle nearly all coordinates. The rest, about
+        n 2^-33 of them, are recomputed with further bits of the same uniforms until the rounding is certain.
+        What is approximate: two points at distance d may be rounded to grid points d + `distance_slack`
+        apart, so the loss between *points* is at most epsilon (d + distance_slack); epsilon times the
+        slack is at most 2^-10. A report is centred on the rounded point: its bias is at most step / 2.
+    Units: points and radius in `distance_unit`.
+    """
+
+    name = "Laplace (vector)"
+
+    def __init__(
+        self, *, epsilon_per_unit: float, dimensions: int, distance_unit: str, radius: float | None = None
+    ) -> None:
+        self.epsilon_per_unit = real("epsilon_per_unit", epsilon_per_unit, low=1e-9, high=1e9)
+        self.dimensions = whole("dimensions", dimensions, low=1, high=MAX_LAPLACE_DIMENSIONS)
+        self.guarantee = MetricDP(self.epsilon_per_unit, distance_unit)
+        slack = 2.0**-10 / (self.epsilon_per_unit * math.sqrt(self.dimensions))
+        self.step = 2.0 ** math.floor(math.log2(slack))
+        self._reach = self.step * 2.0**50  # the public box of points without a radius
+        self.radius = radius
+        if radius is not None:
+            self.radius = real("radius", radius, low=self.step, high=self.step * 2.0**32)
+
+    def __repr__(self) -> str:
+        radius = "" if self.radius is None else f", radius={self.radius:g}"
+        level = f"epsilon_per_unit={self.epsilon_per_unit:g}, dimensions={self.dimensions}"
+        return f"{type(self).__name__}({level}, distance_unit={self.guarantee.distance_unit!r}{radius})"
+
+    @property
+    def distance_slack(self) -> float:
+        """How much further apart two points may be on the grid: sqrt(n) steps, and the doubles' rounding."""
+        rounding = 0.0 if self.radius is None else self.radius * 2.0**-46
+        return math.sqrt(self.dimensions) * self.step * (1.0 + 2.0**-50) + rounding
+
+    @property
+    def local_guarantee(self) -> LocalDP:
+        """The local guarantee over the whole ball, slack included; only with a radius."""
+        if self.radius is None:
+            raise ParameterError("radius must be given for a local guarantee: R^n has no diameter")
+        diameter = float_up(2 * Fraction(self.radius) + Fraction(self.distance_slack))
+        return self.guarantee.within(diameter)
+
+    @property
+    def variance(self) -> float:
+        """The variance of one reported coordinate: (n+1)/epsilon^2 and step^2/12 for the rounded noise."""
+        return (self.dimensions + 1) / self.epsilon_per_unit**2 + self.step**2 / 12.0
+
+    def _grid(self, points: Floats) -> Symbols:
+        """The nearest grid points of the clamped points: clamping brings no two points further apart."""
+        reach = self._reach if self.radius is None else self.radius
+        box = np.clip(np.nan_to_num(points, nan=0.0, posinf=reach, neginf=-reach), -reach, reach)
+        if self.radius is not None:
+            norm = np.sqrt(np.sum(np.square(box / reach), axis=-1, keepdims=True))
+            box = box / np.maximum(norm, 1.0)
+        return np.rint(box / self.step).astype(np.int64)
+
+    def sample(self, points: ArrayLike, rng: Stream | None = None) -> Symbols:
+        """Return the reports as whole numbers of steps: shape (..., dimensions)."""
+        stream = secure_or(rng)
+        given = _rows(points, self.dimensions)
+        rows = given.reshape(-1, self.dimensions)
+        report = np.empty(rows.shape, dtype=np.int64)
+        factor = 2 / (Fraction(self.epsilon_per_unit) * Fraction(self.step))
+        for part in _row_blocks(len(rows), self.dimensions):
+            count = part.stop - part.start
+            report[part] = self._grid(rows[part]) + _laplace_steps(count, self.dimensions, factor, stream)
+        return report.reshape(given.shape)
+
+    def perturb(self, points: ArrayLike, rng: Stream | None = None) -> Floats:
+        """Return one private report per point, in `distance_unit`: shape (..., dimensions).
+
+        Args:
+            points: rows of `dimensions` numbers; NaN counts as 0, infinities as the bound.
+            rng: None for secure randomness; a SimulationStream in tests and simulations.
+        """
+        return self.sample(points, rng).astype(np.float64) * self.step
+
+
+# The noise. With uniforms e_i in (0, 1) and (u, v) in the unit disc, s = u^2 + v^2, the number
+# g = u sqrt(-2 ln s / s) is standard normal (Marsaglia's polar method), v gives a second one, and
+# T = sum -ln e_i (+ g^2/2 for even n) is Gamma((n+1)/2). One coordinate, in steps, is
+#     factor * u * sqrt(T * (-ln s) / s),   factor = 2 / (epsilon step).
+# A uniform is a 64-bit word of which the top 53 bits make a double; further bits are drawn on demand.
+
+_CERTAIN = 2.0**-46  # relative error of the library functions and sums, far above what they have
+_HALF_CELL = 2.0**-53  # of a uniform in (-1, 1) known to 53 bits
+
+
+class _Draws(NamedTuple):
+    """The uniforms of a block of vectors, as words: (rows, exponentials), (rows, pairs, 2)."""
+
+    exponentials: Words
+    pairs: Words
+
+
+def _laplace_steps(rows: int, n: int, factor: Fraction, stream: Stream) -> Symbols:
+    """Return `rows` draws of n-dimensional Laplace noise, correctly rounded to whole steps."""
+    exponentials = stream.words(rows * ((n + 1) // 2)).reshape(rows, -1)
+    pairs = _disc_pairs(rows * (n // 2 + 1), stream).reshape(rows, -1, 2)
+    draws = _Draws(exponentials, pairs)
+    steps, error = _in_doubles(draws, n, float(factor))
+    rounded = np.floor(steps + 0.5)
+    unsure = ~(np.abs(steps - rounded) + error < 0.5)  # NaN is unsure too
+    noise = np.where(unsure, 0.0, rounded).astype(np.int64)
+    for row in np.flatnonzero(unsure.any(axis=1)):
+        vector = _Refined(draws, int(row), n, factor, stream)
+        for column in np.flatnonzero(unsure[row]):
+            noise[row, column] = vector.coordinate(int(column))
+    return noise
+
+
+def _in_doubles(draws: _Draws, n: int, factor: float) -> tuple[Floats, Floats]:
+    """The coordinates in steps, and a bound on the error of each (infinite where the bound says nothing)."""
+    with np.errstate(all="ignore"):
+        e = ((draws.exponentials >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        total = np.abs(np.log(e)).sum(axis=1)
+        total_error = (2.0**-53 / e).sum(axis=1)  # half a cell, and the rounding of e itself
+        uv = _signed(draws.pairs)
+        s = np.square(uv).sum(axis=2)
+        s_error = 2.0**-50 / s  # relative
+        depth = -np.log(s)
+        ratio = depth / s
+        ratio_error = s_error + s_error / np.abs(depth)  # relative
+        if n % 2 == 0:  # the last pair's first number goes into T
+            extra = np.square(uv[:, -1, 0]) * ratio[:, -1]
+            total = total + extra
+            total_error = total_error + np.abs(extra) * (ratio_error[:, -1] + 2.0**-51 / np.abs(uv[:, -1, 0]))
+        steps = factor * uv * np.sqrt(total[:, None] * ratio)[:, :, None]
+        # Half of the relative errors would do under the root; the other half covers second-order terms.
+        relative = (total_error / total)[:, None, None] + ratio_error[:, :, None] + _HALF_CELL / np.abs(uv)
+        error = np.abs(steps) * (relative + _CERTAIN)
+        error = np.where(relative < 2.0**-10, error, np.inf)
+    rows = len(steps)
+    return steps.reshape(rows, -1)[:, :n], error.reshape(rows, -1)[:, :n]
+
+
+def _signed(words: Words) -> Floats:
+    """The middle of the cell of (-1, 1) that the top 53 bits of a word name; exact."""
+    return ((words >> np.uint64(11)).astype(np.float64) - 2.0**52 + 0.5) * 2.0**-52
+
+
+def _disc_pairs(count: int, stream: Stream) -> Words:
+    """Return `count` pairs of words whose uniforms lie in the unit disc: shape (count, 2)."""
+    kept = np.empty((count, 2), dtype=np.uint64)
+    have = 0
+    while have < count:
+        tries = stream.words(2 * max(16, (count - have) * 4 // 3)).reshape(-1, 2)
+        s = np.square(_signed(tries)).sum(axis=1)
+        inside = s < 1.0
+        for index in np.flatnonzero(np.abs(s - 1.0) < 2.0**-48):
+            inside[index] = _inside(int(tries[index, 0]), int(tries[index, 1]), stream)
+        tries = tries[inside][: count - have]
+        kept[have : have + len(tries)] = tries
+        have += len(tries)
+    return kept
+
+
+def _further(known: int, stream: Stream) -> int:
+    """The same uniform with 64 more bits."""
+    return known << 64 | int(stream.words(1)[0])
+
+
+def _squares(u: int, v: int, bits: int) -> tuple[int, int]:
+    """Bounds on s = u^2 + v^2, times 2^(2 bits), for uniforms in (-1, 1) known to `bits` bits."""
+    low = high = 0
+    for known in (u, v):
+        ends = sorted((abs(2 * known - (1 << bits)), abs(2 * known + 2 - (1 << bits))))
+        low, high = low + ends[0] ** 2, high + ends[1] ** 2
+    return low, high
+
+
+def _inside(u: int, v: int, stream: Stream) -> bool:
+    """Whether a pair lies in the disc, in exact integers, with as many bits as that takes."""
+    bits = 64
+    while True:
+        low, high = _squares(u, v, bits)
+        if high <= 1 << 2 * bits or low >= 1 << 2 * bits:
+            return high <= 1 << 2 * bits
+        u, v, bits = _further(u, stream), _further(v, stream), bits + 64
+
+
+class _Refined:
+    """One vector of noise in decimal intervals, with as many bits of its uniforms as the rounding takes.
+
+    Bits once drawn are kept, so that all coordinates are of one and the same vector. A pair is known
+    to lie in the disc: bits that lead out of it are drawn again.
+    """
+
+    def __init__(self, draws: _Draws, row: int, n: int, factor: Fraction, stream: Stream) -> None:
+        self._exponentials = [int(word) for word in draws.exponentials[row]]
+        self._exponential_bits = 64
+        self._words = [(int(u), int(v)) for u, v in draws.pairs[row]]
+        self._pairs = {index: (*pair, 64) for index, pair in enumerate(self._words)}
+        self._even, self._factor, self._stream = n % 2 == 0, factor, stream
+
+    def coordinate(self, column: int) -> int:
+        """The coordinate, correctly rounded to a whole number of steps."""
+        bits = 64
+        while True:
+            bits += 64
+            context = Context(prec=bits + 30)
+            self._draw(bits, {column // 2, len(self._words) - 1} if self._even else {column // 2})
+            ends = self._interval(column, bits, context)
+            if ends is not None:
+                nearest = [context.add(end, Decimal("0.5")).to_integral_value(ROUND_FLOOR) for end in ends]
+                if nearest[0] == nearest[1]:
+                    return int(nearest[0])
+
+    def _draw(self, bits: int, pairs: set[int]) -> None:
+        """Make sure that this many bits are known."""
+        while self._exponential_bits < bits:
+            self._exponentials = [_further(known, self._stream) for known in self._exponentials]
+            self._exponential_bits += 64
+        for index in pairs:
+            u, v, known_bits = self._pairs[index]
+            while known_bits < bits:
+                u, v, known_bits = _further(u, self._stream), _further(v, self._stream), known_bits + 64
+                if _squares(u, v, known_bits)[0] >= 1 << 2 * known_bits:
+                    (u, v), known_bits = self._words[index], 64
+            self._pairs[index] = (u, v, known_bits)
+
+    def _interval(self, column: int, bits: int, context: Context) -> tuple[Decimal, Decimal] | None:
+        """Bounds on the coordinate in steps, or None where there are none yet."""
+        total, ratio = self._total(context), self._ratio(column // 2, context)
+        if total is None or ratio is None:
+            return None
+        factor = context.divide(Decimal(self._factor.numerator), Decimal(self._factor.denominator))
+        sizes = []
+        for side, end in enumerate(self._size(column // 2, column % 2, context)):
+            root = context.sqrt(context.multiply(total[side], ratio[side]))
+            widened = context.add(1, context.scaleb(Decimal(2 * side - 1), 20 - bits // 2))
+            sizes.append(context.multiply(context.multiply(factor, widened), context.multiply(end, root)))
+        known, known_bits = self._pairs[column // 2][column % 2], self._pairs[column // 2][2]
+        negative = known < 1 << (known_bits - 1)
+        return (-sizes[1], -sizes[0]) if negative else (sizes[0], sizes[1])
+
+    def _total(self, context: Context) -> tuple[Decimal, Decimal] | None:
+        """Bounds on T."""
+        low = high = Decimal(0)
+        whole_range = Decimal(1 << self._exponential_bits)
+        for known in self._exponentials:
+            if known == 0:
+                return None
+            low = context.subtract(low, context.ln(context.divide(Decimal(known + 1), whole_range)))
+            high = context.subtract(high, context.ln(context.divide(Decimal(known), whole_range)))
+        if not self._even:
+            return low, high
+        last = len(self._words) - 1
+        ratio, size = self._ratio(last, context), self._size(last, 0, context)
+        if ratio is None:
+            return None
+        squares = [
+            context.multiply(context.multiply(u, u), part) for u, part in zip(size, ratio, strict=True)
+        ]
+        return context.add(low, squares[0]), context.add(high, squares[1])
+
+    def _size(self, index: int, which: int, context: Context) -> tuple[Decimal, Decimal]:
+        """Bounds on |u| or |v| of a pair."""
+        known, bits = self._pairs[index][which], self._pairs[index][2]
+        low, high = sorted((abs(2 * known - (1 << bits)), abs(2 * known + 2 - (1 << bits))))
+        whole_range = Decimal(1 << bits)
+        return context.divide(Decimal(low), whole_range), context.divide(Decimal(high), whole_range)
+
+    def _ratio(self, index: int, context: Context) -> tuple[Decimal, Decimal] | None:
+        """Bounds on -ln(s)/s, which falls in s."""
+        u, v, bits = self._pairs[index]
+        low, high = _squares(u, v, bits)
+        if low == 0 or high >= 1 << 2 * bits:
+            return None
+        bounds = []
+        for end in (high, low):
+            s = context.divide(Decimal(end), Decimal(1 << 2 * bits))
+            bounds.append(context.divide(-context.ln(s), s))
+        return bounds[0], bounds[1]
