@@ -27,7 +27,7 @@ test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
 
-bench: $(VENV)/.bench ## speed and accuracy against other libraries
+bench: $(VENV)/.dev ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(VENV)/.dev ## style, format, types, layers
@@ -51,7 +51,7 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@

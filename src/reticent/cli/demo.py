@@ -32,6 +32,7 @@ from reticent.mechanisms.numeric import (
     PMSub,
     ThreeOutputs,
 )
+from reticent.mechanisms.numeric.hybrid import Hybrid
 from reticent.randomness import SimulationStream, uniform_below
 
 BOUNDS = (0.0, 130.0)  # km/h, declared before any data is seen
@@ -96,12 +97,14 @@ def simulated_speeds(devices: int) -> Floats:
     units = SimulationStream(2026).units(3 * devices).reshape(3, devices) - 1.0
     normal = np.sqrt(-2.0 * np.log1p(-units[0])) * np.cos(2.0 * np.pi * units[1])
     town = units[2] < 0.65
-    return np.where(town, 38.0 + 11.0 * normal, 104.0 + 13.0 * normal)
+    return np.asarray(np.where(town, 38.0 + 11.0 * normal, 104.0 + 13.0 * normal))
 
 
 def _worlds(epsilon: float) -> Iterator[World]:
-    documents = [Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP]
-    channels = [(kind.name, kind(epsilon=epsilon, bounds=BOUNDS)) for kind in documents]
+    documents: list[type[Hybrid]] = [Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP]
+    channels: list[tuple[str, NumericChannel]] = [
+        (kind.name, kind(epsilon=epsilon, bounds=BOUNDS)) for kind in documents
+    ]
     one_bit, optimal = OneBit(epsilon=epsilon, bounds=BOUNDS), Optimal(epsilon=epsilon, bounds=BOUNDS)
     channels.append((f"{one_bit.name} ({OURS})", one_bit))
     if not isinstance(optimal, OneBit):
