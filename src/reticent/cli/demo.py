@@ -76,6 +76,7 @@ def run(*, epsilon: float, devices: int, plot: Path) -> None:
         import matplotlib.pyplot as plt  # noqa: F401 - found missing before the fleet starts
     except ImportError:
         raise MissingExtra("the plot", "plot") from None
+    plot.parent.mkdir(parents=True, exist_ok=True)
     speeds = simulated_speeds(devices)
     truth = float(np.clip(speeds, *BOUNDS).mean())
     worlds = list(_worlds(epsilon))
@@ -171,6 +172,5 @@ def _draw(worlds: list[World], speeds: Floats, truth: float, plot: Path) -> None
     shape.stairs(estimate.distribution, edges, color="tab:red", label=f"from {best.name} reports")
     shape.set(title="the distribution behind the noise (IBU)", xlabel="speed, km/h", ylabel="share")
     shape.legend(fontsize=8)
-    plot.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(plot, dpi=110)
     plt.close(figure)

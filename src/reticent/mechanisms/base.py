@@ -55,6 +55,59 @@ def require_ratio(largest: int, smallest: int, epsilon: float, what: str) -> Non
         raise GuaranteeError(f"{what}: weights {largest} and {smallest} differ by more than e^{epsilon:g}")
 
 
+def as_objects(values: Any, *, plain: str) -> NDArray[Any]:
+    """Return an array of one of the dtype kinds `plain`, else of objects; no content raises or warns.
+
+    Only the shape is judged, which is public. Masked entries become objects, to be told by `np.ma.masked`.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        shown = np.ma.getdata(values).astype(object)
+        shown[np.ma.getmaskarray(values)] = None
+        return np.asarray(shown)
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if kind in tuple(plain) or (isinstance(values, (list, tuple)) and not _has_masked(values)):
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind in plain:
+                return array
+        except Exception:  # noqa: S110 - lists or odd objects among the values: each is one value
+            pass
+    try:
+        return np.asarray(values, dtype=object)
+    except Exception:
+        return _one_by_one(values)
+
+
+def _one_by_one(values: Any) -> NDArray[Any]:
+    """A vector of objects that numpy will not take, such as ones whose conversion raises."""
+    if not isinstance(values, (list, tuple)) or any(_is_row(item) for item in values):
+        raise ParameterError("values must be a rectangular array") from None
+    array = np.empty(len(values), dtype=object)
+    for place, item in enumerate(values):
+        array[place] = item
+    return array
+
+
+def _is_row(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) or (isinstance(item, np.ndarray) and item.ndim > 0)
+
+
+def _has_masked(values: Any) -> bool:
+    """Whether numpy would warn about an entry."""
+    for item in values:
+        if item is np.ma.masked or (isinstance(item, (list, tuple)) and _has_masked(item)):
+            return True
+    return False
+
+
+def is_positive(item: Any) -> bool:
+    """The sign of a number too large for a double."""
+    try:
+        return bool(item > 0)
+    except Exception:  # a device is a total function of its data
+        return True
+
+
 class Randomiser(ABC):
     """A local mechanism: private data in, something safe to publish out."""
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import real, whole
 from reticent.errors import MissingExtra, ParameterError, ParameterTypeError
+from reticent.mechanisms.base import is_positive
 from reticent.mechanisms.geometric import GeometricDigits
 from reticent.privacy import GaussianDP, Neighbours, discrete_gaussian_sigma
 from reticent.privacy.rounding import sqrt_up
@@ -117,7 +118,7 @@ def _as_integer(item: Any) -> int:
     try:
         number = int(item) if isinstance(item, (int, np.integer, np.bool_)) else round(float(item))
     except OverflowError:
-        number = _HIGHEST if item > 0 else _LOWEST
+        number = _HIGHEST if is_positive(item) else _LOWEST
     except Exception:  # a total function of its data
         number = 0
     return min(_HIGHEST, max(_LOWEST, number))

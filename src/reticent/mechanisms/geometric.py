@@ -80,9 +80,9 @@ class GeometricDigits:
 
         ones = []
         for digit in range(digits):
-            theta = context.exp(-_decimal(rate * 2**digit))
+            theta = context.exp(_decimal(rate * 2**digit).copy_negate())
             ones.append(count(context.divide(theta, context.add(1, theta))))
-        return cls(rate, tuple(ones), count(context.exp(-_decimal(rate * 2**digits))), bits)
+        return cls(rate, tuple(ones), count(context.exp(_decimal(rate * 2**digits).copy_negate())), bits)
 
     def loss(self, sensitivity: int) -> Decimal:
         """Upper bound on the loss of a shift by at most `sensitivity` (see the module's docstring)."""
@@ -90,10 +90,12 @@ class GeometricDigits:
         loss = context.multiply(_decimal(self.rate), sensitivity)
         for digit, count in enumerate(self.ones):
             odds = context.ln(context.divide(count, total - count))
-            loss = context.add(loss, abs(context.add(odds, _decimal(self.rate * 2**digit))))
+            loss = context.add(loss, context.add(odds, _decimal(self.rate * 2**digit)).copy_abs())
         step = 1 << len(self.ones)
         above = context.add(context.ln(context.divide(self.above, total)), _decimal(self.rate * step))
-        return context.add(context.add(loss, context.multiply(abs(above), -(-sensitivity // step))), _MARGIN)
+        return context.add(
+            context.add(loss, context.multiply(above.copy_abs(), -(-sensitivity // step))), _MARGIN
+        )
 
     @property
     def variance(self) -> Fraction:
@@ -126,7 +128,7 @@ class TwoSidedGeometric:
 
     Privacy: pure. The realised law is within a factor e^(1e-10) of the ideal one, and the excess is paid
         for by a smaller rate (see the module's docstring). The time of a draw never depends on data, and
-        on the noise only where the trials above the last digit go on: once in 20,000 draws or less.
+        on the noise only where the trials above the last digit go on: once in 11,000 draws or less.
     """
 
     def __init__(self, epsilon: float, sensitivity: int) -> None:

@@ -31,7 +31,6 @@ from reticent.mechanisms.base import (
 )
 from reticent.mechanisms.numeric.base import as_floats, checked_bounds
 from reticent.privacy import LocalDP, MetricDP
-from reticent.privacy.rounding import float_up
 from reticent.randomness import LATTICE, Stream, secure_or
 
 Words = NDArray[np.uint64]
@@ -135,7 +134,9 @@ class VectorDuchi(Randomiser):
 
     def _signs(self, unit: Floats, stream: Stream) -> Flags:
         n, d = unit.shape
-        v = stream.units(n * d).reshape(n, d) < 1.5 + unit / 2.0
+        with np.errstate(all="ignore"):
+            half = unit / 2.0
+        v = stream.units(n * d).reshape(n, d) < 1.5 + half
         words = -(-d // 64)
         bits = np.unpackbits(stream.words(n * words).view(np.uint8).reshape(n, 8 * words), axis=1, count=d)
         t = bits.astype(np.bool_)
@@ -231,13 +232,13 @@ class VectorLaplace:
     ) -> None:
         self.epsilon_per_unit = real("epsilon_per_unit", epsilon_per_unit, low=1e-9, high=1e9)
         self.dimensions = whole("dimensions", dimensions, low=1, high=MAX_LAPLACE_DIMENSIONS)
-        self.guarantee = MetricDP(self.epsilon_per_unit, distance_unit)
         slack = 2.0**-10 / (self.epsilon_per_unit * math.sqrt(self.dimensions))
         self.step = 2.0 ** math.floor(math.log2(slack))
         self._reach = self.step * 2.0**50  # the public box of points without a radius
         self.radius = radius
         if radius is not None:
             self.radius = real("radius", radius, low=self.step, high=self.step * 2.0**32)
+        self.guarantee = MetricDP(self.epsilon_per_unit, distance_unit, slack=self.distance_slack)
 
     def __repr__(self) -> str:
         radius = "" if self.radius is None else f", radius={self.radius:g}"
@@ -255,8 +256,7 @@ class VectorLaplace:
         """The local guarantee over the whole ball, slack included; only with a radius."""
         if self.radius is None:
             raise ParameterError("radius must be given for a local guarantee: R^n has no diameter")
-        diameter = float_up(2 * Fraction(self.radius) + Fraction(self.distance_slack))
-        return self.guarantee.within(diameter)
+        return self.guarantee.within(2.0 * self.radius)
 
     @property
     def variance(self) -> float:
@@ -266,11 +266,12 @@ class VectorLaplace:
     def _grid(self, points: Floats) -> Symbols:
         """The nearest grid points of the clamped points: clamping brings no two points further apart."""
         reach = self._reach if self.radius is None else self.radius
-        box = np.clip(np.nan_to_num(points, nan=0.0, posinf=reach, neginf=-reach), -reach, reach)
-        if self.radius is not None:
-            norm = np.sqrt(np.sum(np.square(box / reach), axis=-1, keepdims=True))
-            box = box / np.maximum(norm, 1.0)
-        return np.rint(box / self.step).astype(np.int64)
+        with np.errstate(all="ignore"):
+            box = np.clip(np.nan_to_num(points, nan=0.0, posinf=reach, neginf=-reach), -reach, reach)
+            if self.radius is not None:
+                norm = np.sqrt(np.sum(np.square(box / reach), axis=-1, keepdims=True))
+                box = box / np.maximum(norm, 1.0)
+            return np.rint(box / self.step).astype(np.int64)
 
     def sample(self, points: ArrayLike, rng: Stream | None = None) -> Symbols:
         """Return the reports as whole numbers of steps: shape (..., dimensions)."""
@@ -450,7 +451,7 @@ class _Refined:
             sizes.append(context.multiply(context.multiply(factor, widened), context.multiply(end, root)))
         known, known_bits = self._pairs[column // 2][column % 2], self._pairs[column // 2][2]
         negative = known < 1 << (known_bits - 1)
-        return (-sizes[1], -sizes[0]) if negative else (sizes[0], sizes[1])
+        return (sizes[1].copy_negate(), sizes[0].copy_negate()) if negative else (sizes[0], sizes[1])
 
     def _total(self, context: Context) -> tuple[Decimal, Decimal] | None:
         """Bounds on T."""
@@ -488,5 +489,5 @@ class _Refined:
         bounds = []
         for end in (high, low):
             s = context.divide(Decimal(end), Decimal(1 << 2 * bits))
-            bounds.append(context.divide(-context.ln(s), s))
+            bounds.append(context.divide(context.ln(s).copy_negate(), s))
         return bounds[0], bounds[1]

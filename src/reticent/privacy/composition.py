@@ -50,13 +50,15 @@ _WIDEST = 40.0
 def to_event(guarantee: Guarantee) -> Any:
     """The DpEvent that stands for a guarantee, rounded to the less private side.
 
-    Gaussian: `GaussianDpEvent(1 / mu)`, sensitivity 1 being the guarantee's own neighbours. Pure:
+    Gaussian: `GaussianDpEvent(s / mu)`: dp-accounting's noise multiplier is per bound on one record's
+    contribution, which changes a sum by s = 1 times that when a record comes or goes and by s = 2 when it is
+    replaced. Pure:
     binary randomised response, which every pure epsilon mechanism is a post-processing of (Kairouz,
     Oh and Viswanath 2015). zCDP: `ZCDpEvent(rho)`.
     """
     events = _accounting().dp_event
     if isinstance(guarantee, GaussianDP):
-        return events.GaussianDpEvent(divide_down(1.0, guarantee.mu))
+        return events.GaussianDpEvent(divide_down(_reach_of(guarantee.neighbours), guarantee.mu))
     if isinstance(guarantee, PureDP):
         low = math.exp(-guarantee.epsilon)
         return events.RandomizedResponseDpEvent(2.0 * low / (1.0 + low) * (1.0 - 8.0 * ROUNDING), 2)
@@ -65,10 +67,10 @@ def to_event(guarantee: Guarantee) -> Any:
     raise ParameterError(f"dp-accounting has no event for {type(guarantee).__name__}")
 
 
-def from_event(
-    event: Any, *, unit: str = "one row", neighbours: Neighbours = Neighbours.REPLACE_ONE
-) -> Guarantee:
+def from_event(event: Any, *, neighbours: Neighbours, unit: str = "one row") -> Guarantee:
     """The guarantee of a DpEvent, rounded up; `unit` and `neighbours` say what the event is about.
+
+    Under REPLACE_ONE additive noise counts for twice the bound that its multiplier refers to.
 
     Composed events must be of one kind; for mixtures see `mixture_epsilon`.
 
@@ -88,7 +90,8 @@ def from_event(
 def mixture_epsilon(*items: Any, delta: float) -> float:
     """Upper bound on the epsilon at `delta` of guarantees and events taken together.
 
-    Events name no unit or neighbours: they are taken to be about those of the guarantees beside them.
+    Events name no unit or neighbours: they are taken to be about those of the guarantees beside them, and
+    about one row that comes or goes (the default of dp-accounting) where there are none.
 
     Raises:
         MixedGuarantees: They differ in unit or neighbours, or hold a kind without a privacy-loss
@@ -277,7 +280,7 @@ def _central(part: Guarantee | _Laplace) -> None:
 
 
 def _flat(
-    item: Any, *, unit: str = "one row", neighbours: Neighbours = Neighbours.REPLACE_ONE, count: int = 1
+    item: Any, *, unit: str = "one row", neighbours: Neighbours = Neighbours.ADD_REMOVE_ONE, count: int = 1
 ) -> Iterator[tuple[_Part, int]]:
     """The parts of a guarantee or event with their counts; nothing for what costs nothing."""
     if isinstance(item, Guarantee):
@@ -304,16 +307,17 @@ def _leaf(events: Any, event: Any, about: dict[str, Any]) -> _Part:
     """One known event that releases something; None when it is not private; `_FREE` without a loss."""
     if isinstance(event, events.NonPrivateDpEvent):
         return None
+    reach_of = _reach_of(about["neighbours"])
     if isinstance(event, events.GaussianDpEvent):
         noise = real("noise_multiplier", event.noise_multiplier, low=0.0)
-        return GaussianDP(divide_up(1.0, noise), **about) if noise > 0.0 else None
+        return GaussianDP(divide_up(reach_of, noise), **about) if noise > 0.0 else None
     if isinstance(event, events.LaplaceDpEvent):
         noise = real("noise_multiplier", event.noise_multiplier, low=0.0)
-        return _Laplace(noise, **about) if noise > 0.0 else None
+        return _Laplace(noise / reach_of, **about) if noise > 0.0 else None
     if isinstance(event, events.DiscreteLaplaceDpEvent):
         noise = real("noise_parameter", event.noise_parameter, low=0.0, open_low=True)
         reach = whole("sensitivity", event.sensitivity, low=1)
-        return PureDP(float_up(Fraction(noise) * reach), **about)
+        return PureDP(float_up(Fraction(noise) * reach * int(reach_of)), **about)
     if isinstance(event, events.RandomizedResponseDpEvent):
         p = real("noise_parameter", event.noise_parameter, low=0.0, high=1.0)
         k = whole("num_buckets", event.num_buckets, low=1)
@@ -324,6 +328,11 @@ def _leaf(events: Any, event: Any, about: dict[str, Any]) -> _Part:
     if isinstance(event, events.ZCDpEvent) and event.xi == 0:
         return ZeroConcentratedDP(event.rho, **about)
     raise ParameterError(f"event {type(event).__name__} is not known here, and never guessed to cost nothing")
+
+
+def _reach_of(neighbours: Neighbours) -> float:
+    """By how many bounds on one record's contribution a sum can change."""
+    return 2.0 if neighbours is Neighbours.REPLACE_ONE else 1.0
 
 
 def _accounting() -> Any:

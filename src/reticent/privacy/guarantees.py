@@ -281,6 +281,7 @@ class MetricDP(Guarantee):
     Attributes:
         epsilon_per_unit: The level, in 1 / distance_unit.
         distance_unit: The unit of distance: "km".
+        slack: Added to every distance, for mechanisms that first move a point to a grid.
 
     Reference: Chatzikokolakis, Andres, Bordenabe and Palamidessi 2013, Definition 1.
     """
@@ -289,12 +290,14 @@ class MetricDP(Guarantee):
     neighbours: Neighbours = field(default=Neighbours.METRIC, kw_only=True)
     epsilon_per_unit: float
     distance_unit: str
+    slack: float = field(default=0.0, kw_only=True)
 
     allowed: ClassVar[frozenset[Neighbours]] = frozenset({Neighbours.METRIC})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("epsilon_per_unit", low=0.0, open_low=True)
+        self._check("slack", low=0.0)
         _words("distance_unit", self.distance_unit)
 
     def _must_match(self, other: Guarantee) -> None:
@@ -306,7 +309,8 @@ class MetricDP(Guarantee):
             )
 
     def _composed(self, parts: Sequence[tuple[Self, int]]) -> Self:
-        return replace(self, epsilon_per_unit=self._total(parts, "epsilon_per_unit"))
+        slack = max(part.slack for part, _ in parts)
+        return replace(self, epsilon_per_unit=self._total(parts, "epsilon_per_unit"), slack=slack)
 
     def within(self, diameter: float) -> LocalDP:
         """The local guarantee between any two points at most `diameter` apart, rounded up.
@@ -315,12 +319,14 @@ class MetricDP(Guarantee):
         privacy promises nothing between far points.
         """
         diameter = real("diameter", diameter, low=0.0, open_low=True)
-        return LocalDP(float_up(Fraction(self.epsilon_per_unit) * Fraction(diameter)), unit=self.unit)
+        distance = Fraction(diameter) + Fraction(self.slack)
+        return LocalDP(float_up(Fraction(self.epsilon_per_unit) * distance), unit=self.unit)
 
     def _strength(self) -> str:
         return (
             f"No message is more than e^({_at_most(self.epsilon_per_unit)} d) times likelier under one point "
             f"than under another at distance d {self.distance_unit}: near points look alike, far ones not."
+            + (f" To every d add {_at_most(self.slack)} for a grid." if self.slack else "")
         )
 
 

@@ -45,6 +45,8 @@ def sqrt_up(exact: Fraction) -> float:
     shift += shift % 4
     scaled = (exact.numerator << shift) // exact.denominator
     root = float_up(Fraction(math.isqrt(scaled), 1 << (shift // 2)))
+    if root == math.inf:
+        return root
     while Fraction(root) ** 2 < exact:
         root = math.nextafter(root, math.inf)
     while root > 0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= exact:

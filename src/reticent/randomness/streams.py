@@ -5,7 +5,8 @@ request goes to value i whatever the size of the pieces, so that compiled and pl
 read the same stream draw the same symbols.
 
 `SecureStream` has no state that could be copied: each thread of each process has its own key,
-drawn from the operating system, thrown away after a fork and after `REKEY_BYTES`.
+drawn from the operating system, thrown away after a fork and after `REKEY_BYTES`, and a draw nested into
+another one has a key of its own.
 `SimulationStream` is deterministic, for tests and simulations, and must be passed explicitly.
 
 Not here: distributions (see `draws` and the mechanisms).
@@ -55,33 +56,42 @@ class _KeyStream:
         self._next = self._words.size
         self.produced = 0
 
-    def blocks(self, count: int) -> Iterator[Words]:
-        """Yield pieces of the buffer, `count` words in all; each is valid until the next."""
-        while count > 0:
-            if self._next == self._words.size:
-                self._encryptor.update_into(_ZEROS, self._bytes)
-                self.produced += BUFFER_BYTES
-                self._next = 0
-            piece = self._words[self._next : self._next + count]
-            self._next += piece.size
-            count -= piece.size
-            yield piece
+    def piece(self, count: int) -> Words:
+        """Return at most `count` further words, a piece of the buffer."""
+        if self._next == self._words.size:
+            self._encryptor.update_into(_ZEROS, self._bytes)
+            self.produced += BUFFER_BYTES
+            self._next = 0
+        piece = self._words[self._next : self._next + count]
+        self._next += piece.size
+        return piece
 
 
 class Stream(ABC):
     """A source of uniform 64-bit words."""
 
     @abstractmethod
-    def _key_stream(self) -> _KeyStream:
-        """The key stream that the calling thread may use now."""
+    def _take(self) -> _KeyStream:
+        """Take the key stream that the calling thread may use now out of its place."""
+
+    @abstractmethod
+    def _give_back(self, held: _KeyStream) -> None:
+        """Put a key stream back."""
 
     def word_blocks(self, count: int) -> Iterator[Words]:
-        """Yield `count` uniform words in pieces of a reused buffer (copy what must last)."""
+        """Yield `count` uniform words in pieces of a reused buffer (copy what must last).
+
+        While a piece is in use its key stream is out of its place: a draw nested into the use (a signal
+        handler, a second generator, a value that draws when it is read) finds none and gets its own.
+        """
         while count > 0:
-            # Asked anew for every buffer, so that a fork or an exhausted key is noticed.
-            for piece in self._key_stream().blocks(min(count, BUFFER_BYTES // 8)):
+            held = self._take()
+            try:
+                piece = held.piece(count)
                 count -= piece.size
                 yield piece
+            finally:
+                self._give_back(held)
 
     def unit_blocks(self, count: int) -> Iterator[Units]:
         """Yield `count` doubles 1 + n 2^-52, n uniform in [0, 2^52), in pieces of a reused buffer.
@@ -110,19 +120,37 @@ class SecureStream(Stream):
     """The production stream: keyed by the operating system, one key per thread and process.
 
     Instances hold nothing that can be copied, so sharing one between threads, pickling it or
-    forking with it is safe.
+    forking with it is safe. (A piece that a generator has handed out already is not taken back: do not
+    fork between the pieces of one request.)
     """
 
-    def _key_stream(self) -> _KeyStream:
-        held = getattr(_PER_THREAD, "held", None)
-        if held is None or held[0] != os.getpid() or held[1].produced >= REKEY_BYTES:
-            held = (os.getpid(), _KeyStream(os.urandom(32), os.urandom(16)))
-            _PER_THREAD.held = held
-        key_stream: _KeyStream = held[1]
-        return key_stream
+    def _take(self) -> _KeyStream:
+        place: tuple[tuple[int, int], _KeyStream] | None = getattr(_PER_THREAD, "place", None)
+        _PER_THREAD.place = None
+        if place is not None and place[0] == _process() and place[1].produced < REKEY_BYTES:
+            return place[1]
+        return _KeyStream(os.urandom(32), os.urandom(16))
+
+    def _give_back(self, held: _KeyStream) -> None:
+        if getattr(_PER_THREAD, "place", None) is None:
+            _PER_THREAD.place = (_process(), held)
 
 
 _PER_THREAD = threading.local()
+_FORKS = [0]  # forks between this process and the first one that loaded this module
+
+
+def _count_fork() -> None:
+    _FORKS[0] += 1
+
+
+def _process() -> tuple[int, int]:
+    """Tells a process from those it was forked from. The number alone repeats across containers."""
+    return os.getpid(), _FORKS[0]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 SECURE = SecureStream()
 
@@ -140,15 +168,23 @@ class SimulationStream(Stream):
         self.path = path
         name = "reticent simulation/" + "/".join(str(part) for part in (self.seed, *path))
         digest = hashlib.sha512(name.encode()).digest()
-        self._held = _KeyStream(digest[:32], digest[32:48])
-        self._owner = (os.getpid(), threading.get_ident())
+        self._place: _KeyStream | None = _KeyStream(digest[:32], digest[32:48])
+        self._owner = (_process(), threading.get_ident())
 
-    def _key_stream(self) -> _KeyStream:
-        if self._owner != (os.getpid(), threading.get_ident()):
+    def _take(self) -> _KeyStream:
+        if self._owner != (_process(), threading.get_ident()):
             raise ReticentError(
                 "a SimulationStream belongs to the thread that made it: give each worker .spawn(number)"
             )
-        return self._held
+        held, self._place = self._place, None
+        if held is None:
+            raise ReticentError(
+                "a SimulationStream is used within its own use: give one of them .spawn(number)"
+            )
+        return held
+
+    def _give_back(self, held: _KeyStream) -> None:
+        self._place = held
 
     def spawn(self, number: int) -> SimulationStream:
         """Return the independent stream `number` of this one, e.g. one per worker or batch."""

@@ -310,7 +310,8 @@ def test_membership_of_the_disc_is_exact():
 
 def test_guarantee_and_slack():
     mechanism = laplace(2, epsilon=3.0, radius=5.0)
-    assert mechanism.guarantee == MetricDP(3.0, "km")
+    assert mechanism.guarantee == MetricDP(3.0, "km", slack=mechanism.distance_slack)
+    assert mechanism.guarantee.within(1e-9).epsilon > 3.0 * mechanism.distance_slack  # two sides of a border
     assert math.frexp(mechanism.step)[0] == 0.5
     assert 2.0**-12 < mechanism.distance_slack * 3.0 <= 2.0**-10
     assert mechanism.local_guarantee.epsilon == pytest.approx(30.0, abs=0.001)

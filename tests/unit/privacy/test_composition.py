@@ -52,25 +52,45 @@ def exact_mixed_delta(mu: float, each: float, epsilon: float) -> mpmath.mpf:
     return up * curve(epsilon - each) + (1 - up) * curve(epsilon + each)
 
 
+def about_one_row(event):
+    """The events of other libraries are about a row that comes or goes."""
+    return from_event(event, neighbours=Neighbours.ADD_REMOVE_ONE)
+
+
+def test_replacing_a_row_counts_twice_for_additive_noise():
+    """As dp-accounting's own accountant under REPLACE_ONE: epsilon 9.997 at delta 1e-5, not 4.377."""
+    event = events.GaussianDpEvent(1.0)
+    replaced = from_event(event, neighbours=Neighbours.REPLACE_ONE)
+    relations, accountant = accounting.NeighboringRelation, accounting.pld.PLDAccountant
+    theirs = accountant(relations.REPLACE_ONE).compose(event).get_epsilon(1e-5)
+    assert replaced.mu == 2.0
+    assert epsilon_of(replaced.mu, 1e-5) == pytest.approx(theirs, rel=1e-3)
+    once = accountant(relations.ADD_OR_REMOVE_ONE).compose(event).get_epsilon(1e-5)
+    assert epsilon_of(about_one_row(event).mu, 1e-5) == pytest.approx(once, rel=1e-3)
+    assert once < 0.5 * theirs  # planted: charging the replaced row as if it only came or went is caught
+    assert from_event(events.LaplaceDpEvent(2.0), neighbours=Neighbours.REPLACE_ONE).epsilon == 1.0
+
+
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 5.0])
 def test_gaussian_events_round_trip_upwards(mu):
     event = to_event(GaussianDP(mu))
     assert isinstance(event, events.GaussianDpEvent)
-    assert mu <= from_event(event).mu <= mu * (1 + 1e-15)
+    assert mu <= from_event(event, neighbours=Neighbours.REPLACE_ONE).mu <= mu * (1 + 1e-15)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 10.0, 300.0])
 def test_pure_events_round_trip_upwards(epsilon):
     event = to_event(PureDP(epsilon))
     assert isinstance(event, events.RandomizedResponseDpEvent)
-    assert epsilon <= from_event(event).epsilon <= epsilon * (1 + 1e-11)
+    assert epsilon <= about_one_row(event).epsilon <= epsilon * (1 + 1e-11)
 
 
 def test_other_events():
-    assert from_event(to_event(ZeroConcentratedDP(0.5))) == ZeroConcentratedDP(0.5)
-    assert from_event(events.LaplaceDpEvent(2.0)) == PureDP(0.5)
-    assert from_event(events.DiscreteLaplaceDpEvent(0.25, 3)) == PureDP(0.75)
-    assert from_event(events.RandomizedResponseDpEvent(0.5, 4)).epsilon == pytest.approx(
+    row = {"neighbours": Neighbours.ADD_REMOVE_ONE}
+    assert about_one_row(to_event(ZeroConcentratedDP(0.5))) == ZeroConcentratedDP(0.5, **row)
+    assert about_one_row(events.LaplaceDpEvent(2.0)) == PureDP(0.5, **row)
+    assert about_one_row(events.DiscreteLaplaceDpEvent(0.25, 3)) == PureDP(0.75, **row)
+    assert about_one_row(events.RandomizedResponseDpEvent(0.5, 4)).epsilon == pytest.approx(
         math.log(5), rel=1e-14
     )
     about = {"unit": "one person", "neighbours": Neighbours.ADD_REMOVE_ONE}
@@ -81,10 +101,10 @@ def test_composed_events_of_one_kind():
     event = events.ComposedDpEvent(
         [events.SelfComposedDpEvent(events.GaussianDpEvent(2.0), 15), events.NoOpDpEvent()]
     )
-    total = from_event(events.ComposedDpEvent([event, events.GaussianDpEvent(2.0)]))
+    total = about_one_row(events.ComposedDpEvent([event, events.GaussianDpEvent(2.0)]))
     assert 2.0 <= total.mu <= 2.0 * (1 + 1e-15)
     with pytest.raises(MixedGuarantees, match="different kinds"):
-        from_event(events.ComposedDpEvent([events.GaussianDpEvent(1.0), events.LaplaceDpEvent(1.0)]))
+        about_one_row(events.ComposedDpEvent([events.GaussianDpEvent(1.0), events.LaplaceDpEvent(1.0)]))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +121,7 @@ def test_composed_events_of_one_kind():
     ],
 )
 def test_unknown_events_are_refused(event):
-    for attempt in (lambda: from_event(event), lambda: mixture_epsilon(PureDP(1.0), event, delta=1e-5)):
+    for attempt in (lambda: about_one_row(event), lambda: mixture_epsilon(PureDP(1.0), event, delta=1e-5)):
         with pytest.raises(ParameterError, match="is not known here, and never guessed to cost nothing"):
             attempt()
 
@@ -119,26 +139,26 @@ def test_what_is_not_private_costs_everything(event):
     assert mixture_epsilon(GaussianDP(0.1), event, delta=1e-5) == math.inf
     assert mixture_delta(GaussianDP(0.1), event, epsilon=5.0) == 1.0
     with pytest.raises(ParameterError, match="event must be private"):
-        from_event(event)
+        about_one_row(event)
 
 
 @pytest.mark.parametrize("event", [events.NoOpDpEvent(), events.RandomizedResponseDpEvent(1.0, 2)])
 def test_what_costs_nothing_adds_nothing(event):
     assert mixture_epsilon(GaussianDP(1.0), event, delta=1e-5) == epsilon_of(1.0, 1e-5)
     with pytest.raises(ParameterError, match="costs nothing"):
-        from_event(event)
+        about_one_row(event)
 
 
 @pytest.mark.parametrize("bad", [0, -1, True, 1.5])
 def test_counts_of_events_are_checked(bad):
     with pytest.raises((ValueError, TypeError), match=r"^count must be "):
-        from_event(events.SelfComposedDpEvent(events.GaussianDpEvent(1.0), bad))
+        about_one_row(events.SelfComposedDpEvent(events.GaussianDpEvent(1.0), bad))
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, True])
 def test_noise_of_events_is_checked(bad):
     with pytest.raises((ValueError, TypeError), match=r"^noise_multiplier must be "):
-        from_event(events.GaussianDpEvent(bad))
+        about_one_row(events.GaussianDpEvent(bad))
 
 
 def test_gaussians_alone_are_exact():

@@ -18,8 +18,11 @@ class CopiedStream(Stream):
     def __init__(self):
         self._held = streams._KeyStream(os.urandom(32), os.urandom(16))
 
-    def _key_stream(self):
+    def _take(self):
         return self._held
+
+    def _give_back(self, held):
+        pass
 
 
 def words_of_forked_workers(stream, workers, draws):
@@ -78,7 +81,7 @@ def test_threads_share_nothing():
 
 def test_the_thread_check_catches_a_copied_generator():
     class PerThreadCopy(CopiedStream):
-        def _key_stream(self):
+        def _take(self):
             return streams._KeyStream(bytes(32), bytes(16))
 
     assert repeats(words_of_threads(PerThreadCopy(), workers=4, draws=1000)) >= 3000
@@ -88,11 +91,12 @@ def test_a_secure_stream_is_rekeyed_after_a_bounded_volume(monkeypatch):
     monkeypatch.setattr(streams, "REKEY_BYTES", 2 * streams.BUFFER_BYTES)
     monkeypatch.setattr(streams, "_PER_THREAD", threading.local())
     stream = SecureStream()
-    keys = set()
+    held = []  # kept, so that no two live at the same address
     for _ in range(8):
         stream.words(streams.BUFFER_BYTES // 8)
-        keys.add(id(stream._key_stream()))
-    assert len(keys) >= 2
+        held.append(stream._take())
+        stream._give_back(held[-1])
+    assert len({id(key_stream) for key_stream in held}) >= 4
 
 
 def test_a_secure_stream_can_be_pickled_because_it_holds_nothing():
@@ -160,3 +164,52 @@ def test_secure_words_look_uniform():
     words = SECURE.words(100_000)
     bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).mean(axis=0)
     assert np.abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(100_000)
+
+
+def overlap(stream):
+    """Words that a draw nested into the use of another shares with it, and whether it changed the first."""
+    outer = next(pieces := stream.word_blocks(1000))
+    before = outer.copy()
+    nested = stream.words(70_000)
+    shared = np.isin(outer, nested).sum()
+    pieces.close()
+    return int(shared), bool((outer != before).any())
+
+
+def test_nested_draws_share_nothing():
+    """A signal handler, a second generator, a value that draws when it is read. False-alarm rate 1e-11."""
+    assert overlap(SecureStream()) == (0, False)
+    with pytest.raises(ReticentError, match="used within its own use"):
+        overlap(SimulationStream(1))
+
+
+def test_the_nesting_check_catches_a_shared_buffer():
+    assert overlap(CopiedStream())[1]
+
+
+def test_a_child_with_the_same_number_is_noticed(monkeypatch):
+    """As in a container, where parent and child are both number 1."""
+    monkeypatch.setattr(streams.os, "getpid", lambda: 1)
+    assert repeats(words_of_forked_workers(SecureStream(), workers=2, draws=1000)) == 0
+    monkeypatch.setattr(streams, "_process", lambda: (1, 0))  # planted: the number alone
+    assert repeats(words_of_forked_workers(SecureStream(), workers=2, draws=1000)) >= 1000
+
+
+def test_a_signal_handler_may_draw():
+    import signal
+
+    from reticent.mechanisms.categorical import KRR
+
+    mechanism, values = KRR(epsilon=1.0, categories=4), np.ones(32_768, dtype=np.int64)
+    drawn = []
+    old = signal.signal(signal.SIGALRM, lambda *_: drawn.append(SECURE.words(4000)[0]))
+    signal.setitimer(signal.ITIMER_REAL, 5e-4, 5e-4)
+    try:
+        for _ in range(300):
+            symbols = mechanism.sample(values)
+            assert symbols.min() >= 0
+            assert symbols.max() < 4
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(drawn) > 3

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import whole
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
-from reticent.mechanisms.base import Floats, Randomiser, Symbols, checked_epsilon
+from reticent.mechanisms.base import Floats, Randomiser, Symbols, as_objects, checked_epsilon
 from reticent.privacy import LocalDP
 
 MAX_CATEGORIES = 1 << 20
@@ -90,6 +90,8 @@ class Categories:
 
     def index(self, item: Any) -> int:
         """Return the index of one value, the fallback for whatever is not a category."""
+        if item is np.ma.masked or isinstance(item, (complex, np.complexfloating)):
+            return self.fallback
         try:
             if self.labels is not None:
                 return self._table.get(item, self.fallback)
@@ -107,20 +109,14 @@ class Categories:
 
 
 def as_array(values: Any, *, numbers: bool) -> NDArray[Any]:
-    """An array of integers, booleans or doubles where that loses nothing, else of objects."""
-    try:
-        if numbers or isinstance(values, np.ndarray):
-            array = np.asarray(values)
-            if array.dtype.kind in "iu" or (array.dtype.kind == "f" and array.dtype.itemsize >= 8):
-                return array
-            if array.dtype.kind in "bf":
-                return array.astype(np.int64 if array.dtype.kind == "b" else np.float64)
-    except (ValueError, OverflowError):
-        pass  # lists within the values: each is one unknown value
-    try:
-        return np.asarray(values, dtype=object)
-    except ValueError:
-        raise ParameterError("values must be a rectangular array") from None
+    """An array of integers or doubles where that loses nothing, else of objects."""
+    if not numbers:
+        plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+        return np.asarray(values) if plain else as_objects(values, plain="")
+    array = as_objects(values, plain="iufb")
+    if array.dtype.kind in "bf":
+        return array.astype(np.int64 if array.dtype.kind == "b" else np.float64, copy=False)
+    return array
 
 
 def _checked_labels(categories: Any) -> tuple[Label, ...]:

@@ -7,6 +7,7 @@ whether and how a report arrives never depends on the data.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms.base import Channel, Floats, Randomiser, Symbols, checked_epsilon
+from reticent.mechanisms.base import (
+    Channel,
+    Floats,
+    Randomiser,
+    Symbols,
+    as_objects,
+    checked_epsilon,
+    is_positive,
+)
 from reticent.mechanisms.numeric.kernels import engine_for
 from reticent.privacy import LocalDP
 from reticent.randomness import Stream, secure_or
@@ -26,32 +35,27 @@ _BLOCK = 1 << 14
 
 
 def as_floats(values: ArrayLike) -> Floats:
-    """Return the values as doubles whatever they hold: what is no real number becomes NaN.
+    """Return the values as doubles whatever they hold: what is no real number, or masked, becomes NaN.
 
-    The shape is public, the content is not: no content raises.
+    The shape is public (so is being empty), the content is not: no content raises or warns.
     """
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind in "fiub":
-            with np.errstate(all="ignore"):
-                return array.astype(np.float64, copy=False)
-    except (ValueError, OverflowError):
-        pass  # lists among the values: each is one value that is no number
-    try:
-        array = np.asarray(values, dtype=object)
-    except ValueError:
-        raise ParameterError("values must be a rectangular array") from None
+    array = as_objects(values, plain="fiub")
+    if array.dtype != object:
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64, copy=False)
     flat = [_as_float(item) for item in array.ravel()]
     return np.array(flat, dtype=np.float64).reshape(array.shape)
 
 
 def _as_float(item: Any) -> float:
+    if isinstance(item, (complex, np.complexfloating)) or item is np.ma.masked:
+        return math.nan
     try:
         return float(item)
     except OverflowError:
-        return float("inf") if item > 0 else float("-inf")
-    except Exception:
-        return float("nan")
+        return math.inf if is_positive(item) else -math.inf
+    except Exception:  # a device is a total function of its data
+        return math.nan
 
 
 def checked_bounds(bounds: Any) -> tuple[float, float]:
@@ -63,6 +67,8 @@ def checked_bounds(bounds: Any) -> tuple[float, float]:
     lower, upper = real("bounds[0]", lower), real("bounds[1]", upper)
     if not lower < upper or not np.isfinite(upper - lower):
         raise ParameterError(f"bounds must satisfy lower < upper within doubles, got ({lower:g}, {upper:g})")
+    if upper - lower < 1e-9 * max(abs(lower), abs(upper)):
+        raise ParameterError(f"bounds must be wider than 1e-9 of their size, got ({lower!r}, {upper!r})")
     return lower, upper
 
 

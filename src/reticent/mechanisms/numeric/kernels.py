@@ -99,11 +99,10 @@ def _build(where: Callable[..., Any], compiled: Callable[..., Any]) -> Formulas:
     def one_bit(x: Any, word: Any, law: Law) -> Any:
         """Dither level from the low bits of the word; the bit by comparing the high ones with a threshold.
 
-        Row j of `table` is (lower knot, threshold per unit of x, code of bit 1, code of bit 0). `middle`
-        is 0; written as a literal, compilers turn it into a branch that is mispredicted half of the time.
+        Row j of `table` is (lower knot, threshold per unit of x, code of bit 1, code of bit 0).
         """
-        table, level_mask, level_shift, middle, lowest, highest = law
-        v = where(x == x, x, middle)
+        table, level_mask, level_shift, lowest, highest = law
+        v = clamp(x)
         row = (word & level_mask) * np.uint64(4)
         draw = np.int64(word >> level_shift)
         threshold = (v - table[row]) * table[row + np.uint64(1)] + lowest

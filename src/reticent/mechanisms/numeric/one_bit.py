@@ -87,7 +87,7 @@ class OneBit(NumericChannel):
         slope = (self._high - self._low) / np.diff(self.knots)
         table = np.stack([self.knots[:-1], slope, codes[1::2], codes[0::2]], axis=-1).reshape(-1)
         mask, shift = np.uint64(self.dither_levels - 1), np.uint64(self._shift)
-        return (table, mask, shift, 0.0, float(self._low), float(self._high))
+        return (table, mask, shift, float(self._low), float(self._high))
 
     def _randomness(self, stream: Stream, count: int) -> Iterator[tuple[Any, ...]]:
         return ((words,) for words in stream.word_blocks(count))
@@ -164,8 +164,11 @@ class _Dithered(Stream):
         self._stream, self._levels = stream, levels.reshape(-1).astype(np.uint64)
         self._kept = ~np.uint64(dither_levels - 1)
 
-    def _key_stream(self) -> Any:
-        return self._stream._key_stream()
+    def _take(self) -> Any:
+        return self._stream._take()
+
+    def _give_back(self, held: Any) -> None:
+        self._stream._give_back(held)
 
     def word_blocks(self, count: int) -> Iterator[Any]:
         if self._levels.size != count:

@@ -113,8 +113,11 @@ class MostlyRefused(Stream):
     def __init__(self):
         self.given = 0
 
-    def _key_stream(self):
-        raise NotImplementedError
+    def _take(self):
+        raise AssertionError("words are given below")
+
+    def _give_back(self, held):
+        raise AssertionError("nothing is taken")
 
     def words(self, count):
         self.given += 1

@@ -266,11 +266,28 @@ def test_division_by_reciprocal_is_exact():
         )
 
 
+class NoNumber:
+    """A value that fights back."""
+
+    def __float__(self):
+        raise OverflowError
+
+    def __array__(self, *_, **__):
+        raise TypeError
+
+    def __gt__(self, other):
+        raise TypeError
+
+
 @family
 def test_devices_are_total_functions(factory):
     """No value raises or warns; NaN is the middle, the rest is clamped (T4)."""
     mechanism = factory(epsilon=1.0, bounds=(10.0, 30.0))
+    masked = np.ma.array([11.0, 29.0], mask=[True, False])
     odd = [
+        masked[0],
+        np.complex128(11 + 1j),
+        NoNumber(),
         np.nan,
         np.inf,
         -np.inf,
@@ -286,11 +303,15 @@ def test_devices_are_total_functions(factory):
         object(),
     ]
     column = np.empty(len(odd), dtype=object)
-    column[:] = odd
+    for place, item in enumerate(odd):
+        column[place] = item
     reports = mechanism.perturb(column)
     assert reports.shape == (len(odd),)
     assert np.isin(reports, mechanism.alphabet).all()
     assert np.isin(mechanism.perturb([11.0, [12.0], "x"]), mechanism.alphabet).all()
+    assert np.isin(mechanism.perturb(odd[:3]), mechanism.alphabet).all()
+    hidden = mechanism.perturb(masked, SimulationStream(1))
+    assert np.array_equal(hidden, mechanism.perturb([20.0, 29.0], SimulationStream(1)))
     same = mechanism.perturb([20.0] * 3 + [30.0, 10.0], SimulationStream(1))
     assert np.array_equal(
         same, mechanism.perturb([np.nan, "secret", None, 1e9, -np.inf], SimulationStream(1))
@@ -379,6 +400,7 @@ def test_bad_epsilon(factory, epsilon, error, message):
     [
         ((1.0, -1.0), ParameterError, r"bounds must satisfy lower < upper within doubles, got \(1, -1\)"),
         ((1.0, 1.0), ParameterError, "bounds must satisfy lower < upper"),
+        ((1.0, math.nextafter(1.0, 2.0)), ParameterError, "bounds must be wider than 1e-9 of their size"),
         ((0.0, math.nan), ParameterError, r"bounds\[1\] must be finite, got nan"),
         ((-1e308, 1e308), ParameterError, "bounds must satisfy lower < upper within doubles"),
         ((0.0, "1"), ParameterTypeError, r"bounds\[1\] must be a number"),
@@ -458,3 +480,21 @@ def test_memory_is_a_fixed_buffer():
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 100_000
     assert peaks[1] < 2_000_000
+
+
+def test_one_bit_beyond_its_bounds_has_the_law_of_the_bound():
+    """One word at every threshold: the kernel clamps as the published law does."""
+    for epsilon in (0.3, 6.75540599049384):
+        mechanism = OneBit(epsilon=epsilon)
+        law = mechanism._law(symbols=True)
+        ones = mechanism._thresholds(np.array([1.0]))[0]
+        words = np.concatenate([((ones + d) << mechanism._shift) + np.arange(1024) for d in (-1, 0)]).astype(
+            np.uint64
+        )
+        drawn = []
+        for x in (1.0, 1.5, 1e300, np.inf):
+            out = np.empty(words.size)
+            kernels.engine("numpy").run("one_bit", np.full(words.size, x), (words,), out, law)
+            drawn.append(out)
+        assert all(np.array_equal(drawn[0], other) for other in drawn[1:])
+        assert np.array_equal(drawn[0] % 2, np.repeat([1.0, 0.0], 1024))
