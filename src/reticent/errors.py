@@ -5,6 +5,17 @@
     |-- ParameterTypeError (also a TypeError)  an argument is of the wrong type; nothing was done
     |-- GuaranteeError                          a mechanism or channel does not keep its claim
     |-- MixedGuarantees                         guarantees of different kinds cannot be combined
+    |-- LedgerError                             a ledger refused; nothing was written
+    |   |-- BudgetExceeded                      the cap would be passed
+    |   |-- UnknownAccount                      no account of that name
+    |   |-- AccountConflict                     the account exists with other terms
+    |   |-- UnknownMeasurement                  no measurement of that number in this ledger
+    |   |-- AlreadyFulfilled                    a measurement has its values already
+    |   |-- IdempotencyConflict                 the same idempotency key came with another request
+    |   |-- KeyUsed                             a payment came under a key that was bought before
+    |   |-- WitnessUnavailable                  written, but the witness cannot be told: release nothing
+    |   `-- LedgerDamaged                       the stored ledger does not verify
+    |       `-- RolledBack                      the ledger is older than, or forked from, what a witness saw
     `-- MissingExtra (also an ImportError)     an optional part is not installed
 
 Messages name the field, the rule and the value of a *parameter*. They never hold private data.
@@ -39,3 +50,51 @@ class MissingExtra(ReticentError, ImportError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'reticent[{extra}]'")
         self.feature, self.extra = feature, extra
+
+
+class LedgerError(ReticentError):
+    """A ledger refused a call: nothing was written."""
+
+
+class BudgetExceeded(LedgerError):
+    """Refused request: nothing was written and no noise was drawn."""
+
+    def __init__(self, account: str, asked: int, left: int) -> None:
+        super().__init__(f"account {account}: asked {asked} units, only {left} left")
+        self.account, self.asked, self.left = account, asked, left
+
+
+class UnknownAccount(LedgerError):
+    """No account of that name was opened."""
+
+
+class AccountConflict(LedgerError):
+    """An account of that name exists with other terms."""
+
+
+class UnknownMeasurement(LedgerError):
+    """The ledger never asked for a measurement of that number."""
+
+
+class AlreadyFulfilled(LedgerError):
+    """The values of a measurement are recorded already; the first ones stand."""
+
+
+class IdempotencyConflict(LedgerError):
+    """An idempotency key was used before, for another request."""
+
+
+class KeyUsed(LedgerError):
+    """A payment for a release made elsewhere came under a key that was bought before."""
+
+
+class WitnessUnavailable(LedgerError):
+    """The witness cannot be told of the new head. A charge stands; nothing may be released for it yet."""
+
+
+class LedgerDamaged(LedgerError):
+    """What is stored does not verify: it was edited, torn or is not a ledger."""
+
+
+class RolledBack(LedgerDamaged):
+    """The ledger is behind, or forked from, what a witness remembers."""

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from reticent import __version__
+from reticent.cli.ledger_commands import group as ledger_group
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
@@ -24,6 +25,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(ledger_group)
 
 
 @app.callback()
@@ -57,6 +60,43 @@ def mechanisms(
 
 
 @app.command()
+def audit(
+    mechanism: Annotated[str | None, typer.Argument(help="A mechanism by its class name, or all.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The level that is claimed (mu for DiscreteGaussian).")
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option("--callable", help="Your own f(value) or f(value, size), as module:name.")
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="Private values to compare, for --callable.")] = "-1,1",
+    delta: Annotated[float, typer.Option(help="Delta of the claim, for --callable.")] = 0.0,
+    samples: Annotated[int | None, typer.Option(help="Outputs per input, for --callable.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws: finds what is clearly wrong.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Where to write a plot.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where to write a page.")] = None,
+) -> None:
+    """Measure whether a mechanism keeps its claim.
+
+    Exact ratios, the sampler against its law, a lower bound on the loss from outputs alone, supports,
+    totality and streams. Exit code 0 if nothing was found against the claim, 1 if something was.
+    """
+    from reticent.cli.audit import run
+
+    code = run(
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        function=function,
+        inputs=inputs,
+        samples=samples,
+        quick=quick,
+        plot=plot,
+        report=report,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def convert(
     epsilon: Annotated[float | None, typer.Option(help="Epsilon; pure if alone.")] = None,
     delta: Annotated[float | None, typer.Option(help="Delta of (epsilon, delta).")] = None,
@@ -87,3 +127,34 @@ def demo(
     from reticent.cli.demo import run
 
     run(epsilon=epsilon, devices=devices, plot=plot)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A name of --list, or all.")] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Show the names and stop.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory for CSV, plot and caption.")] = Path("out/reproduce"),
+    quick: Annotated[bool, typer.Option("--quick", help="See that it runs; not for quoting.")] = False,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Of each simulation: 100, or 5 with --quick.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 2026,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory of the data sets, else that of RETICENT_DATA.")
+    ] = None,
+) -> None:
+    """Redo a figure of the documents, with ours and the limit.
+
+    Writes NAME.csv, NAME.png and NAME.txt, a caption that says what was printed and what we got.
+    """
+    from reticent.cli.reproduce import run
+
+    run(
+        name=name,
+        list_only=list_only,
+        out=out,
+        quick=quick,
+        repetitions=repetitions,
+        seed=seed,
+        data=data,
+    )

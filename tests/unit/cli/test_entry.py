@@ -11,7 +11,7 @@ from reticent import __version__
 from reticent.cli import main
 from reticent.errors import ParameterError
 
-COMMANDS = ["convert", "demo", "mechanisms", "version"]
+COMMANDS = ["audit", "convert", "demo", "ledger", "mechanisms", "reproduce", "version"]
 
 
 @pytest.fixture

@@ -1,0 +1,43 @@
+"""The auditor that gates every claim: exact checks, fit, black box, support, totality, planted bugs.
+
+* `exact`, `structure`: the law itself, in rationals, without a draw (T1).
+* `fit`: the sampler against the law (T2).
+* `black_box`: a lower bound on the loss of any callable, from outputs alone (T3).
+* `support`: nothing possible under one input and impossible under another (T12b).
+* `total`: data-dependent refusals, reused streams, answers memoised by value.
+* `gate`: all of these for one mechanism, for a user's function, for the whole library.
+* `page`: the report as a page and a plot. `planted`: the bugs that every check is shown to catch.
+
+An audit that passes is not a proof; each module says what its check shows and what it does not.
+"""
+
+from reticent.audit.black_box import black_box
+from reticent.audit.exact import check_channel, check_matrix
+from reticent.audit.findings import BlackBoxFinding, ExactFinding, Finding, FitFinding, SupportFinding
+from reticent.audit.fit import fit
+from reticent.audit.gate import Report, audit, audit_all, audit_callable
+from reticent.audit.structure import check_structure
+from reticent.audit.support import check_support, check_support_exact
+from reticent.audit.total import check_memory, check_streams, check_total
+
+__all__ = [
+    "BlackBoxFinding",
+    "ExactFinding",
+    "Finding",
+    "FitFinding",
+    "Report",
+    "SupportFinding",
+    "audit",
+    "audit_all",
+    "audit_callable",
+    "black_box",
+    "check_channel",
+    "check_matrix",
+    "check_memory",
+    "check_streams",
+    "check_structure",
+    "check_support",
+    "check_support_exact",
+    "check_total",
+    "fit",
+]

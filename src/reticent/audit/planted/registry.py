@@ -1,0 +1,229 @@
+"""Which check is meant for which planted bug, and the right mechanism that must pass the same check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.black_box import black_box
+from reticent.audit.exact import check_channel, check_matrix
+from reticent.audit.findings import Finding
+from reticent.audit.fit import fit
+from reticent.audit.outputs import as_rows
+from reticent.audit.planted import samplers, tables
+from reticent.audit.structure import check_structure
+from reticent.audit.support import check_support, check_support_exact
+from reticent.audit.total import check_joint, check_memory, check_streams, check_total
+from reticent.mechanisms.categorical import KRR, OLH, OUE
+from reticent.mechanisms.gaussian import DiscreteGaussian
+from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
+from reticent.mechanisms.numeric.laplace import Laplace
+from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+
+Check = Callable[[Any, bool], Finding]
+
+_CORNERS = [(-1.0, -1.0), (1.0, 1.0)]
+_GAUSSIAN = DiscreteGaussian(1025, 1.0)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One planted bug.
+
+    Attributes:
+        check: the name of the check that is meant to catch it.
+        bug: makes the wrong mechanism.
+        sound: makes the right one.
+        find: runs the check; the flag asks for fewer draws.
+    """
+
+    check: str
+    bug: Callable[[], Any]
+    sound: Callable[[], Any]
+    find: Check
+
+    @property
+    def what(self) -> str:
+        """The bug in one line."""
+        return (type(self.bug()).__doc__ or "").splitlines()[0]
+
+
+def _exact(channel: Any, quick: bool) -> Finding:
+    return check_channel(channel)
+
+
+def _structure(mechanism: Any, quick: bool) -> Finding:
+    return check_structure(mechanism)
+
+
+def _support_exact(channel: Any, quick: bool) -> Finding:
+    return check_support_exact(channel)
+
+
+def _fit(*inputs: Any) -> Check:
+    return lambda mechanism, quick: fit(mechanism, inputs)  # 10^6 draws always: 1 % is not seen with fewer
+
+
+def _gaussian_fit(noise: Any, quick: bool) -> Finding:
+    """`noise` stands in for the sampler of a discrete Gaussian with the same claim."""
+    return fit(_GAUSSIAN, [0], sampler=noise)
+
+
+def _black_box(epsilon: float, *inputs: Any) -> Check:
+    return lambda mechanism, quick: black_box(
+        mechanism, inputs, epsilon=epsilon, samples=90_000 if quick else 1_000_000
+    )
+
+
+def _channel_box(channel: Any, quick: bool) -> Finding:
+    """Outputs alone, of two categories."""
+    return black_box(
+        lambda value, size: channel.sample(np.full(size, value)),
+        [0, 1],
+        epsilon=channel.epsilon,
+        samples=150_000 if quick else 1_000_000,
+    )
+
+
+def _support(*inputs: Any) -> Check:
+    return lambda mechanism, quick: check_support(
+        mechanism, inputs, epsilon=1.0, outputs=100_000 if quick else 1_000_000
+    )
+
+
+def _membership(*inputs: Any) -> Check:
+    return lambda mechanism, quick: check_support(
+        mechanism,
+        inputs,
+        epsilon=1.0,
+        possible=mechanism.possible,
+        outputs=50_000 if quick else 1_000_000,
+    )
+
+
+def _streams(make: Callable[[], Any], quick: bool) -> Finding:
+    """Here the planted thing is the maker: instances are compared too."""
+    return check_streams(make, 0.0)
+
+
+def _joint(mechanism: Any, quick: bool) -> Finding:
+    return check_joint(as_rows(mechanism((0.2, -0.1), 20_000)))
+
+
+def _total(report: Any, quick: bool) -> Finding:
+    return check_total(report, usual=0.3)
+
+
+def _memory(make: Callable[[], Any], quick: bool) -> Finding:
+    return check_memory(make, -1.0, 1.0, epsilon=1.0, devices=2_000 if quick else 20_000)
+
+
+def _maker(kind: Callable[[], Any]) -> Callable[[], Any]:
+    """A plant whose checks need fresh instances is the class itself."""
+    return lambda: kind
+
+
+def _fresh_duchi() -> Any:
+    mechanism = Duchi(epsilon=1.0)
+    return lambda value, size: mechanism.perturb(np.full(size, value))
+
+
+def _six(kind: Any) -> Callable[[], Any]:
+    return lambda: kind(epsilon=1.0, categories=6)
+
+
+PLANTS: dict[str, Plant] = {
+    "printed Eq. 3.3": Plant("exact", tables.PrintedMiddle, lambda: ThreeOutputs(epsilon=1.0), _exact),
+    "printed Eq. 3.1": Plant("exact", tables.PrintedSign, lambda: ThreeOutputs(epsilon=1.0), _exact),
+    "wrong coin in k-RR": Plant("exact", _six(tables.BinaryCoin), _six(KRR), _exact),
+    "threshold rounded down": Plant("exact", _six(tables.RoundedDown), _six(KRR), _exact),
+    "even-d Duchi": Plant(
+        "exact",
+        lambda: tables.EvenDuchi(epsilon=1.0, dimensions=4),
+        lambda: VectorDuchi(epsilon=1.0, dimensions=4),
+        _structure,
+    ),
+    "OUE with wrong q": Plant("exact", _six(tables.WrongQ), _six(OUE), _structure),
+    "OLH counts categories": Plant(
+        "exact",
+        lambda: tables.CountedCategories(epsilon=2.0, categories=3),
+        lambda: OLH(epsilon=2.0, categories=3),
+        _structure,
+    ),
+    "scale from the private norm": Plant(
+        "exact",
+        lambda: samplers.NormScaled(epsilon_per_unit=1.0, dimensions=3, distance_unit="km"),
+        lambda: VectorLaplace(epsilon_per_unit=1.0, dimensions=3, distance_unit="km"),
+        _structure,
+    ),
+    "classical Gaussian at epsilon 10": Plant(
+        "exact",
+        tables.LooseGaussian,
+        lambda: tables.LooseGaussian(factor=1.2),
+        lambda law, quick: check_matrix(law.rows(), law.epsilon, delta=law.delta),
+    ),
+    "metric channel at half its rate": Plant(
+        "exact",
+        tables.HalfTheRate,
+        lambda: tables.HalfTheRate(claim=0.8),
+        lambda law, quick: check_matrix(law.rows(), law.claim, distances=law.distances),
+    ),
+    "OUE draws another q": Plant("fit", _six(tables.DriftingQ), _six(OUE), _fit(0, 5)),
+    "Laplace scale off by 1 %": Plant("fit", samplers.ScaleOff, lambda: Laplace(epsilon=1.0), _fit(0.3)),
+    "Gaussian scale off by 1 %": Plant(
+        "fit",
+        lambda: samplers.GaussianScaleOff(_GAUSSIAN.sigma),
+        lambda: samplers.GaussianScaleOff(_GAUSSIAN.sigma, 1.0),
+        _gaussian_fit,
+    ),
+    "k-RR one category short": Plant("black box", _six(tables.OneCategoryShort), _six(KRR), _channel_box),
+    "Laplace with sensitivity 1": Plant(
+        "black box",
+        samplers.NarrowLaplace,
+        lambda: samplers.NarrowLaplace(sensitivity=2.0),
+        _black_box(1.0, -1.0, 1.0),
+    ),
+    "epsilon not divided by k": Plant(
+        "black box",
+        samplers.WholeEpsilonEach,
+        lambda: samplers.WholeEpsilonEach(divided=True),
+        _black_box(1.0, *_CORNERS),
+    ),
+    "piecewise on doubles": Plant(
+        "support", samplers.PiecewiseOnDoubles, samplers.GridOfSymbols, _membership(0.1, 0.1001)
+    ),
+    "clipped Laplace on doubles": Plant(
+        "support", samplers.ClippedDoubles, samplers.ClippedSteps, _support(0.0, 0.9)
+    ),
+    "dropped symbol": Plant(
+        "support", tables.DroppedSymbol, lambda: Window(epsilon=4.0, outputs=5), _support_exact
+    ),
+    "grid that moves with the input": Plant(
+        "support", samplers.MovingGrid, samplers.FixedGrid, _support(0.1, 0.3)
+    ),
+    "coordinate chosen by magnitude": Plant(
+        "support",
+        samplers.LargestFirst,
+        lambda: samplers.LargestFirst(largest=False),
+        _support((0.9, 0.1, 0.0), (0.1, 0.9, 0.0)),
+    ),
+    "fixed seed": Plant("streams", _maker(samplers.FixedSeed), _maker(_fresh_duchi), _streams),
+    "seed per instance": Plant("streams", _maker(samplers.SeedPerInstance), _maker(_fresh_duchi), _streams),
+    "stream copied by fork": Plant("streams", _maker(samplers.CopiedStream), _maker(_fresh_duchi), _streams),
+    "noise shared within a batch": Plant(
+        "streams", _maker(samplers.SharedInBatch), _maker(_fresh_duchi), _streams
+    ),
+    "noise shared by two attributes": Plant(
+        "streams", samplers.SharedNoise, lambda: samplers.SharedNoise(shared=False), _joint
+    ),
+    "refuses out of range": Plant("total", samplers.Refuses, samplers.Total, _total),
+    "NaN leaks through": Plant("total", samplers.LetsNanThrough, samplers.Total, _total),
+    "sends nothing for missing values": Plant("total", samplers.SkipsMissing, samplers.Total, _total),
+    "memoised by value": Plant(
+        "memory", _maker(samplers.MemoByValue), _maker(samplers.MemoByPeriod), _memory
+    ),
+}
+"""Name of the bug -> how it is caught."""

@@ -1,0 +1,183 @@
+"""`reticent ledger`: options and help. What the commands do is in `cli.ledger`, imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+group = typer.Typer(
+    name="ledger",
+    help="Show, verify, prove, witness and recover a ledger.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+witness = typer.Typer(
+    name="witness",
+    help="Run a witness, ask one, or allow a recovery.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+group.add_typer(witness)
+
+Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A path, or a postgresql:// address.")]
+MaybeWhere = Annotated[
+    str | None, typer.Argument(metavar="[LEDGER]", help="A path, or a postgresql:// address.")
+]
+Key = Annotated[Path | None, typer.Option("--key", help="File with the ledger's signing key.")]
+PublicKey = Annotated[
+    str | None, typer.Option("--public-key", help="Key that must have signed: NAME+ID+BASE64.")
+]
+Url = Annotated[str, typer.Option("--url", help="Address of the witness: http://HOST:PORT.")]
+MaybeWitness = Annotated[str | None, typer.Option("--witness", help="Address of a witness to ask.")]
+WitnessKey = Annotated[
+    str | None, typer.Option("--witness-key", help="The witness's key, as it prints it at start.")
+]
+
+
+@group.command()
+def show(
+    ledger: Where,
+    delta: Annotated[float, typer.Option(help="Delta at which epsilon is shown for mu2 accounts.")] = 1e-6,
+    key: Key = None,
+) -> None:
+    """Show the accounts: caps, what is spent and what remains."""
+    from reticent.cli.ledger import show as run
+
+    run(ledger, delta=delta, key=key)
+
+
+@group.command()
+def verify(
+    ledger: MaybeWhere = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Verify an exported file instead of a ledger.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File with a checkpoint kept elsewhere; the log must pass through it.")
+    ] = None,
+    public_key: PublicKey = None,
+    witness: MaybeWitness = None,
+    witness_key: WitnessKey = None,
+) -> None:
+    """Check every entry, hash, charge and row.
+
+    Exit code 1 if the ledger does not verify.
+    """
+    from reticent.cli.ledger import verify as run
+
+    run(
+        ledger,
+        export=export,
+        checkpoint=checkpoint,
+        public_key=public_key,
+        witness=witness,
+        witness_key=witness_key,
+    )
+
+
+@group.command()
+def prove(
+    ledger: MaybeWhere = None,
+    entry: Annotated[int | None, typer.Argument(help="Number of the entry to prove.")] = None,
+    consistency: Annotated[
+        tuple[int, int] | None,
+        typer.Option("--consistency", metavar="A B", help="Prove that A entries are a prefix of B."),
+    ] = None,
+    verify: Annotated[Path | None, typer.Option("--verify", help="Check a proof file, offline.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the proof here.")] = None,
+    key: Key = None,
+    public_key: PublicKey = None,
+) -> None:
+    """Prove that an entry is in the log, or that the log only grew."""
+    from reticent.cli.ledger import prove as run
+
+    run(ledger, entry, consistency=consistency, check=verify, out=out, key=key, public_key=public_key)
+
+
+@group.command()
+def export(
+    ledger: Where,
+    file: Annotated[Path, typer.Argument(help="Where to write; must not exist.")],
+    with_openings: Annotated[
+        bool, typer.Option("--with-openings", help="Add nonces, names, keys and values, for an auditor.")
+    ] = False,
+    key: Key = None,
+) -> None:
+    """Write all entries and the head as JSON lines."""
+    from reticent.cli.ledger import export as run
+
+    run(ledger, file, openings=with_openings, key=key)
+
+
+@group.command()
+def recover(
+    ledger: Where,
+    witness: Annotated[str, typer.Option("--witness", help="Address of the witness.")],
+    key: Annotated[Path, typer.Option("--key", help="File with the ledger's signing key.")],
+    witness_key: WitnessKey = None,
+    lost: Annotated[
+        Path | None, typer.Option(help="JSON file with the terms of lost accounts, by number.")
+    ] = None,
+    seal_lost: Annotated[
+        bool, typer.Option("--seal-lost", help="Seal lost accounts whose terms are not known.")
+    ] = False,
+    accept_fork: Annotated[
+        bool, typer.Option("--accept-fork", help="Go on although the ledger took another way.")
+    ] = False,
+) -> None:
+    """Go on after restoring an old backup.
+
+    Every account is charged up to what the witness saw. The operator of the witness allows it first, with
+    `reticent ledger witness allow`.
+    """
+    from reticent.cli.ledger import recover as run
+
+    run(
+        ledger,
+        witness=witness,
+        key=key,
+        witness_key=witness_key,
+        lost=lost,
+        seal_lost=seal_lost,
+        accept_fork=accept_fork,
+    )
+
+
+Directory = Annotated[Path, typer.Option("--dir", help="Where the witness keeps its state.")]
+
+
+@witness.command()
+def serve(
+    directory: Directory,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    name: Annotated[str, typer.Option(help="The witness's name in its signatures.")] = "reticent/witness",
+    log_key: Annotated[
+        list[str] | None, typer.Option(help="Serve only logs with these keys; repeat for several.")
+    ] = None,
+) -> None:
+    """Run a witness until interrupted."""
+    from reticent.cli.ledger import serve as run
+
+    run(directory, host=host, port=port, name=name, log_keys=log_key or [])
+
+
+@witness.command()
+def status(url: Url, witness_key: WitnessKey = None) -> None:
+    """Show what a witness remembers."""
+    from reticent.cli.ledger import status as run
+
+    run(url, witness_key=witness_key)
+
+
+@witness.command()
+def allow(
+    directory: Directory,
+    origin: Annotated[str, typer.Option(help="The log that may be recovered, once.")],
+) -> None:
+    """Allow one recovery of a log: run this where the witness runs."""
+    from reticent.cli.ledger import allow as run
+
+    run(directory, origin=origin)

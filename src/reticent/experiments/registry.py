@@ -1,0 +1,58 @@
+"""The experiments by name. Their modules are imported when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from reticent.errors import ParameterError
+from reticent.experiments.base import Options, Outcome, Written, require_plotting, write
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of a document, redone.
+
+    Attributes:
+        name: what `reticent reproduce` calls it.
+        title: one line.
+        module: the module of this package that holds `run`.
+        needs_data: whether it reads the data sets.
+    """
+
+    name: str
+    title: str
+    module: str
+    needs_data: bool = False
+
+    def run(self, options: Options) -> tuple[Outcome, Written]:
+        """Run it and write its files."""
+        require_plotting()
+        found: Callable[[Options], Outcome] = import_module(f"reticent.experiments.{self.module}").run
+        outcome = found(options)
+        return outcome, write(self.name, outcome, options.out)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment("fig-3.2", "worst-case variance of every mechanism over epsilon", "fig_3_2"),
+        Experiment("fig-3.3", "the best P(0|0) of Three-Outputs, and what two bits can do", "fig_3_3"),
+        Experiment("fig-3.5", "PM-OPT against PM-SUB", "fig_3_5"),
+        Experiment("table-3.1", "which mechanism has less variance where: the crossings", "table_3_1"),
+        Experiment("fig-3.6", "error of means on four real data sets", "fig_3_6", needs_data=True),
+        Experiment("fig-3.7", "error of means on synthetic data, four means", "fig_3_7"),
+        Experiment("fig-3.11", "continuous against discretised to 2001 outputs", "fig_3_11", needs_data=True),
+        Experiment("levels", "discretisation from 3 to 2001 outputs", "levels", needs_data=True),
+    )
+}
+"""Every experiment, in the order of the documents."""
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment called `name`, or raise with the names there are."""
+    try:
+        return EXPERIMENTS[name]
+    except KeyError:
+        raise ParameterError(f"name must be one of {', '.join(EXPERIMENTS)}, got {name!r}") from None

@@ -1,0 +1,395 @@
+"""The ledger's two verbs, its value types, and the checks that every back end shares.
+
+An account is an additive meter with a cap, in one unit. `request` charges for information about a key
+before anything is measured, or refuses and nothing happens; `fulfil` records what was measured, once.
+What is already requested under a key is never charged again: asking for information t when b is
+bought costs max(0, t - b).
+
+How the family may evolve: stored entry types are append-only, never removed, never given a new meaning.
+Back ends implement the methods with an underscore; the conformance suite runs on all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from reticent.arguments import whole
+from reticent.errors import (
+    KeyUsed,
+    LedgerDamaged,
+    LedgerError,
+    MixedGuarantees,
+    ParameterError,
+    ParameterTypeError,
+)
+from reticent.privacy import MAX_UNITS, Neighbours, PureDP, cost_units, from_event, mu2_cost
+
+MOST_VALUES = 1 << 16  # values of one measurement
+MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}")
+
+
+class Unit(Enum):
+    """What an account adds up."""
+
+    MU2 = "mu2"  # Gaussian differential privacy: mu_i-GDP releases compose to sum mu_i^2
+    EPSILON = "epsilon"  # pure or local: sequential composition
+    EPSILON_PER_KM = "epsilon_per_km"  # metric privacy on a map: sequential composition
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an account is: fixed when it is opened.
+
+    Args:
+        name: how the account is called.
+        unit: what it adds up.
+        neighbours: the neighbouring relation of every release charged to it.
+        subject: whose data it protects, in words ("one person of census-2026").
+        cap: units of 1e-12 that may be spent in all.
+        minimum: the least that a fresh measurement is charged, so that nearly free scans cannot
+            average anything away.
+    """
+
+    name: str
+    unit: Unit
+    neighbours: Neighbours
+    subject: str
+    cap: int
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        _checked_name("name", self.name)
+        if not isinstance(self.unit, Unit):
+            raise ParameterTypeError(f"unit must be a Unit, got {self.unit!r}")
+        if not isinstance(self.neighbours, Neighbours):
+            raise ParameterTypeError(f"neighbours must be a Neighbours, got {self.neighbours!r}")
+        if (
+            not isinstance(self.subject, str)
+            or not 0 < len(self.subject) <= 200
+            or not self.subject.isprintable()
+        ):
+            raise ParameterError("subject must be a printable text of 1 to 200 characters")
+        object.__setattr__(self, "cap", whole("cap", self.cap, low=1, high=MAX_UNITS))
+        object.__setattr__(self, "minimum", whole("minimum", self.minimum, low=1, high=self.cap))
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Information in the unit, and under the neighbours, of an account."""
+
+    units: int
+    unit: Unit
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        if type(self.units) is not int or not 0 < self.units <= MAX_UNITS:
+            units = whole("information", self.units, low=1, high=MAX_UNITS)
+            object.__setattr__(self, "units", units)  # a plain int: numpy's would wrap around
+        if not isinstance(self.unit, Unit):
+            raise ParameterTypeError(f"unit must be a Unit, got {_shown(self.unit)}")
+        if not isinstance(self.neighbours, Neighbours):
+            raise ParameterTypeError(f"neighbours must be a Neighbours, got {_shown(self.neighbours)}")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One request among several that share a commit. See `Ledger.request`."""
+
+    account: str
+    key: str
+    information: Amount
+    idempotency: str | None = None
+
+
+# Grants and measurements are made by the thousand in one commit: the `__init__` of a frozen dataclass sets
+# field by field and takes long, these set all at once.
+
+
+@dataclass(frozen=True, init=False)
+class Measurement:
+    """One fresh measurement that was paid for: `number` names it in `fulfil`."""
+
+    number: int
+    account: str
+    key: str
+    information: int
+    fulfilled: bool
+
+    def __init__(self, number: int, account: str, key: str, information: int, fulfilled: bool) -> None:
+        self.__dict__.update(
+            number=number, account=account, key=key, information=information, fulfilled=fulfilled
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Grant:
+    """The answer to a request.
+
+    `information` is what is now bought under the key, `charged` what this request added. `pending` lists
+    every measurement under the key that is paid for and not recorded: whoever holds the data may
+    make it; only the first record counts.
+    """
+
+    account: str
+    key: str
+    information: int
+    charged: int
+    remaining: int
+    pending: tuple[Measurement, ...]
+
+    def __init__(
+        self,
+        account: str,
+        key: str,
+        information: int,
+        charged: int,
+        remaining: int,
+        pending: tuple[Measurement, ...],
+    ) -> None:
+        self.__dict__.update(
+            account=account,
+            key=key,
+            information=information,
+            charged=charged,
+            remaining=remaining,
+            pending=pending,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is recorded under a key: exact sums, divided on reading.
+
+    Attributes:
+        information: sum of the information of the recorded measurements.
+        sums: sum of information * value, for each value of the vector.
+        pending: information paid for and not recorded yet.
+    """
+
+    account: str
+    key: str
+    information: int
+    sums: tuple[int, ...]
+    pending: int
+
+    def estimate(self) -> tuple[Fraction, ...]:
+        """The precision-weighted mean of all measurements, exactly; empty if there are none."""
+        return tuple(Fraction(total, self.information) for total in self.sums) if self.information else ()
+
+
+@dataclass(frozen=True)
+class Balance:
+    """An account and what is spent of it. Invariant: spent + remaining == cap."""
+
+    terms: Terms
+    spent: int
+
+    @property
+    def remaining(self) -> int:
+        """Units left."""
+        return self.terms.cap - self.spent
+
+
+class Ledger(ABC):
+    """Accounts that nobody can quietly exceed."""
+
+    def open(self, terms: Terms) -> Balance:
+        """Open an account, or find it open with exactly these terms."""
+        if not isinstance(terms, Terms):
+            raise ParameterTypeError(f"terms must be Terms, got {type(terms).__name__}")
+        return self._open(terms)
+
+    def request(
+        self, account: str, key: str, information: Amount, *, idempotency: str | None = None
+    ) -> Grant:
+        """Charge max(0, information - already requested under the key), or refuse and write nothing.
+
+        Args:
+            account: the account's name.
+            key: names the question; what was bought under it is reused for ever.
+            information: how much must be bought under the key in all, in the account's unit.
+            idempotency: a repeated call with the same text and the same arguments is answered as the
+                first was (with what is remaining and pending now) and charges nothing; with other
+                arguments it is refused.
+
+        Raises:
+            BudgetExceeded: the cap would be passed.
+        """
+        terms = self._checked_request(account, key, information, idempotency)
+        return self._request(terms, key, information.units, idempotency)
+
+    def request_many(self, orders: Sequence[Order]) -> list[Grant | LedgerError]:
+        """Decide each order as `request` would, in turn, with as few commits as the back end can.
+
+        Every order is checked before any is decided; one that is refused stops no other.
+
+        Returns:
+            The grant of each order, or the error that `request` would have raised.
+        """
+        checked: list[tuple[Terms, Order] | LedgerError] = []
+        for order in orders:
+            if not isinstance(order, Order):
+                raise ParameterTypeError(f"orders must be Order, got {type(order).__name__}")
+            try:
+                terms = self._checked_request(order.account, order.key, order.information, order.idempotency)
+            except LedgerDamaged:
+                raise
+            except LedgerError as refusal:  # no such account
+                checked.append(refusal)
+            else:
+                checked.append((terms, order))
+        answers = iter(self._request_many([pair for pair in checked if isinstance(pair, tuple)]))
+        return [next(answers) if isinstance(pair, tuple) else pair for pair in checked]
+
+    def _checked_request(self, account: str, key: str, information: Amount, idempotency: str | None) -> Terms:
+        _checked_name("account", account)
+        _checked_key(key)
+        if not isinstance(information, Amount):
+            raise ParameterTypeError(f"information must be an Amount, got {type(information).__name__}")
+        if idempotency is not None:
+            _checked_name("idempotency", idempotency)
+        terms = self._terms(account)
+        if information.unit is not terms.unit or information.neighbours is not terms.neighbours:
+            raise MixedGuarantees(
+                f"account {account} is in {terms.unit.value} ({terms.neighbours.name}), "
+                f"got {information.unit.value} ({information.neighbours.name})"
+            )
+        return terms
+
+    def fulfil(self, number: int, values: Sequence[int]) -> Reading:
+        """Record the values of a measurement, in grid units, once and for ever.
+
+        Raises:
+            AlreadyFulfilled: its values are recorded; the first ones stand.
+            UnknownMeasurement: this ledger never asked for it.
+        """
+        number = whole("number", number, low=0, high=MAX_UNITS)
+        if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+            raise ParameterTypeError(f"values must be a list of whole numbers, got {type(values).__name__}")
+        if len(values) > MOST_VALUES:
+            raise ParameterError(f"values must be at most {MOST_VALUES}, got {len(values)}")
+        checked = tuple(
+            value
+            if type(value) is int and -MOST_VALUE <= value <= MOST_VALUE
+            else whole(f"values[{i}]", value, low=-MOST_VALUE, high=MOST_VALUE)
+            for i, value in enumerate(values)
+        )
+        return self._fulfil(number, checked)
+
+    def pay(self, account: str, event: Any, *, key: str, idempotency: str | None = None) -> Grant:
+        """Charge a release made outside Reticent, given as a dp-accounting event (Gaussian or pure).
+
+        It is charged in full and recorded as measured, with no values, under the fresh key that the
+        caller names: what was released elsewhere is never covered by what was bought here.
+
+        Raises:
+            KeyUsed: something was bought under the key before.
+        """
+        _checked_name("account", account)
+        terms = self._terms(account)
+        guarantee = from_event(event, neighbours=terms.neighbours)
+        if terms.unit is Unit.MU2:
+            units = mu2_cost(guarantee)
+        elif terms.unit is Unit.EPSILON and isinstance(guarantee, PureDP):
+            units = cost_units(guarantee.epsilon)
+        else:
+            raise MixedGuarantees(f"account {account} is in {terms.unit.value}, got {guarantee.describe()}")
+        self._checked_request(account, key, Amount(units, terms.unit, terms.neighbours), idempotency)
+        return self._pay(terms, key, units, idempotency)
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        """Charge and record at once. Back ends that can do it in one step override this."""
+        before = self.reading(terms.name, key)
+        if idempotency is None and before.information + before.pending:
+            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        grant = self._request(terms, key, units, idempotency)
+        if grant.charged != grant.information:
+            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        for measurement in grant.pending:
+            self._fulfil(measurement.number, ())
+        return Grant(terms.name, key, grant.information, grant.charged, grant.remaining, ())
+
+    def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
+        """Decide checked orders in turn. Back ends that can share a commit override this."""
+        answers: list[Grant | LedgerError] = []
+        for terms, order in orders:
+            try:
+                answers.append(self._request(terms, order.key, order.information.units, order.idempotency))
+            except LedgerDamaged:
+                raise
+            except LedgerError as refusal:
+                answers.append(refusal)
+        return answers
+
+    def _terms(self, account: str) -> Terms:
+        return self.balance(account).terms
+
+    @abstractmethod
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent. Raises UnknownAccount."""
+
+    @abstractmethod
+    def accounts(self) -> list[Balance]:
+        """Every account."""
+
+    @abstractmethod
+    def reading(self, account: str, key: str) -> Reading:
+        """What is recorded under a key; empty if nothing was ever asked."""
+
+    @abstractmethod
+    def pending(self, account: str) -> list[Measurement]:
+        """Measurements that are paid for and not recorded."""
+
+    @abstractmethod
+    def _open(self, terms: Terms) -> Balance: ...
+
+    @abstractmethod
+    def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant: ...
+
+    @abstractmethod
+    def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections; recorded entries are durable already."""
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def increment(terms: Terms, requested: int, information: int) -> int:
+    """What a request adds to what is already requested under its key: the one pricing rule."""
+    missing = max(0, information - requested)
+    return max(missing, terms.minimum) if missing else 0
+
+
+def _checked_name(field: str, given: Any) -> str:
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
+        raise ParameterError(f"{field} must be 1 to 120 letters, digits or ._:/@-, got {_shown(given)}")
+    return given
+
+
+def _checked_key(given: Any) -> str:
+    if not isinstance(given, str) or not 0 < len(given) <= 1000 or not given.isprintable():
+        raise ParameterError(f"key must be a printable text of 1 to 1000 characters, got {_shown(given)}")
+    return given
+
+
+def _shown(given: Any) -> str:
+    try:
+        text = repr(given)
+    except ValueError:  # an int with too many digits to print
+        text = "a huge number"
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,477 @@
+"""One write transaction of the SQL ledger: what it read, what it decided, what it will write.
+
+Several requests share a transaction under load (group commit). Each is decided on the state left by the ones
+before it, reads and checks everything first and then changes the batch, so that a refusal leaves no
+trace. `flush` writes rows, log entries and head together, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
+
+from reticent.errors import (
+    AccountConflict,
+    AlreadyFulfilled,
+    BudgetExceeded,
+    IdempotencyConflict,
+    KeyUsed,
+    LedgerDamaged,
+    ParameterError,
+    UnknownAccount,
+    UnknownMeasurement,
+)
+from reticent.ledger import entries
+from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, Unit, increment
+from reticent.ledger.merkle import Frontier, leaf_hash
+from reticent.ledger.store import Store
+from reticent.privacy import Neighbours
+
+NODE_LEVEL = 8  # perfect subtrees are stored from this level on
+ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce"
+BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
+_TOGETHER = 256  # keys looked up in one query
+
+_HEAD = "SELECT size, accounts, keys, measurements, frontier, seal FROM head WHERE id = 1"
+_SET_HEAD = (
+    "UPDATE head SET size = ?, accounts = ?, keys = ?, measurements = ?, frontier = ?, seal = ? WHERE id = 1"
+)
+_ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, seal FROM account WHERE name = ?"  # noqa: S608
+_ADD_ACCOUNT = f"INSERT INTO account ({ACCOUNT_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SET_ACCOUNT = "UPDATE account SET spent = ?, seal = ? WHERE id = ?"
+_BOUGHT = f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE account = ? AND name = ?"  # noqa: S608
+_ADD_BOUGHT = f"INSERT INTO bought ({BOUGHT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SET_BOUGHT = "UPDATE bought SET requested = ?, information = ?, sums = ?, waiting = ?, seal = ? WHERE id = ?"
+_ADD_MEASUREMENT = (
+    "INSERT INTO measurement (number, bought, information, recorded, nonce) VALUES (?, ?, ?, ?, ?)"
+)
+_SET_MEASUREMENT = "UPDATE measurement SET recorded = ?, nonce = ? WHERE number = ?"
+_ANSWERED = "SELECT name, asked, information, charged FROM answered WHERE account = ? AND idempotency = ?"
+_ADD_ANSWERED = (
+    "INSERT INTO answered (account, idempotency, name, asked, information, charged) VALUES (?, ?, ?, ?, ?, ?)"
+)
+_ADD_ENTRY = "INSERT INTO entry (number, leaf) VALUES (?, ?)"
+_ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
+
+
+def fresh_nonce() -> bytes:
+    """A 256-bit secret that keys one commitment."""
+    return os.urandom(entries.NONCE_BYTES)
+
+
+def _head_seal(size: int, accounts: int, keys: int, measurements: int, frontier: bytes) -> int:
+    return crc32(b"%d %d %d %d %b" % (size, accounts, keys, measurements, frontier))
+
+
+def read_head(store: Store, locking: str = "") -> tuple[int, int, int, int, Frontier]:
+    """How many entries, accounts, keys and measurements there are, and the right edge of the log."""
+    row = store.one(_HEAD + locking)
+    if row is None:
+        raise LedgerDamaged("the ledger has no head")
+    size, accounts, keys, measurements, frontier, seal = row
+    try:
+        if _head_seal(size, accounts, keys, measurements, bytes(frontier)) != seal:
+            raise ValueError
+        hashes = [bytes(frontier[i : i + 32]) for i in range(0, len(frontier), 32)]
+        return size, accounts, keys, measurements, Frontier(size, hashes)
+    except (TypeError, ValueError):
+        raise LedgerDamaged("the ledger's head is damaged") from None
+
+
+def make_head(store: Store) -> None:
+    """Write the head of an empty log."""
+    store.run(
+        "INSERT INTO head (id, size, accounts, keys, measurements, frontier, seal) "
+        "VALUES (1, 0, 0, 0, 0, ?, ?)",
+        (b"", _head_seal(0, 0, 0, 0, b"")),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimum: int) -> Terms:
+    return Terms(name, Unit(unit), Neighbours[neighbours], subject, cap, minimum)
+
+
+class Account:
+    """An account row."""
+
+    __slots__ = ("changed", "id", "new", "nonce", "spent", "terms")
+
+    def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
+        self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
+        self.changed = self.new = new
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Account:
+        """The account in a row of ACCOUNT_COLUMNS and seal, if it is as it was written."""
+        number, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal = row
+        try:
+            terms = _terms(name, unit, neighbours, subject, cap, minimum)
+            found = cls(number, terms, spent, bytes(nonce))
+            if found.seal() != seal:
+                raise ValueError
+        except (KeyError, ValueError, TypeError):
+            raise LedgerDamaged(f"the row of account {number} is damaged") from None
+        return found
+
+    def seal(self) -> int:
+        """A check against torn pages."""
+        t = self.terms
+        amounts = f"{self.id} {t.cap} {t.minimum} {self.spent}"
+        return crc32(f"{amounts} {t.unit.value} {t.neighbours.name} {t.name} {t.subject}".encode())
+
+    def row(self) -> tuple[Any, ...]:
+        """The fields in order of ACCOUNT_COLUMNS, and the seal."""
+        t = self.terms
+        unit, neighbours = t.unit.value, t.neighbours.name
+        return (
+            *(self.id, t.name, unit, neighbours, t.subject, t.cap, t.minimum, self.spent, self.nonce),
+            self.seal(),
+        )
+
+
+class Bought:
+    """What is bought under a key: a row of `bought`."""
+
+    __slots__ = (
+        *("account", "changed", "id", "information", "name", "new", "nonce", "requested", "sums"),
+        "waiting",
+    )
+
+    def __init__(self, id: int, account: int, name: str, nonce: bytes) -> None:  # noqa: A002
+        self.id, self.account, self.name, self.nonce = id, account, name, nonce
+        self.requested = self.information = 0
+        self.sums = ""
+        self.waiting: dict[int, int] = {}  # number -> information
+        self.changed = self.new = True
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Bought:
+        """The purchase in a row of BOUGHT_COLUMNS, if it is as it was written."""
+        number, account, name, requested, information, sums, waiting, nonce, seal = row
+        try:
+            found = cls(number, account, name, bytes(nonce))
+            found.requested, found.information, found.sums = requested, information, sums
+            pairs = [pair.split(":") for pair in waiting.split(",")] if waiting else []
+            found.waiting = {int(one): int(amount) for one, amount in pairs}
+            if found.seal(waiting) != seal:
+                raise ValueError
+        except (AttributeError, TypeError, ValueError):
+            raise LedgerDamaged(f"the row of key {number} is damaged") from None
+        found.changed = found.new = False
+        return found
+
+    def seal(self, waiting: str) -> int:
+        """A check against torn pages."""
+        text = (
+            f"{self.id} {self.account} {self.requested} {self.information} {waiting} {self.sums} {self.name}"
+        )
+        return crc32(text.encode())
+
+    def waiting_text(self) -> str:
+        """The measurements that are not recorded, as stored."""
+        return ",".join([f"{number}:{amount}" for number, amount in self.waiting.items()])
+
+    def pending(self, account: str) -> tuple[Measurement, ...]:
+        """The measurements that are not recorded."""
+        name = self.name
+        return tuple([Measurement(n, account, name, amount, False) for n, amount in self.waiting.items()])
+
+    def reading(self, account: str) -> Reading:
+        """The exact sums."""
+        pending = self.requested - self.information
+        return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
+
+
+class Batch:
+    """The state of one write transaction."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.first, *made, self._frontier = read_head(store, store.locking)
+        self._accounts_made, self._keys_made, self._measurements_made = made
+        self._first_measurement = self._measurements_made
+        self._accounts: dict[str, Account] = {}
+        self._bought: dict[tuple[int, str], Bought | None] = {}
+        self._measured: dict[int, tuple[str, Bought, int, str | None, bytes | None]] = {}
+        self._earlier: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
+        self._answered: list[tuple[int, str, str, int, int, int]] = []
+        self._leaves: list[str] = []
+        self._secrets, self._used = b"", 0
+
+    @property
+    def size(self) -> int:
+        """Entries after this batch."""
+        return self.first + len(self._leaves)
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that `flush` will write."""
+        return len(self._leaves) + len(self._answered)
+
+    def log(self, kind: str, **fields: str | int) -> None:
+        """Append an entry."""
+        self._leaves.append(entries.encode(kind, **fields))
+
+    def _nonce(self) -> bytes:
+        """A fresh secret; many are drawn at once for a batch of many."""
+        start = self._used
+        if start == len(self._secrets):
+            wanted = min(max(1, len(self._bought)), _TOGETHER)
+            self._secrets, start = os.urandom(wanted * entries.NONCE_BYTES), 0
+        self._used = start + entries.NONCE_BYTES
+        return self._secrets[start : self._used]
+
+    # What is stored
+
+    def prefetch(self, wanted: Sequence[tuple[str, str, str | None]]) -> None:
+        """Read what many requests, as (account, key, idempotency key), will need, in few queries."""
+        keys: defaultdict[int, set[str]] = defaultdict(set)
+        retries: defaultdict[int, set[str]] = defaultdict(set)
+        for name, key, idempotency in wanted:
+            held = self._accounts.get(name) or self._account(name)
+            if held is not None:
+                keys[held.id].add(key)
+                if idempotency is not None:
+                    retries[held.id].add(idempotency)
+        for account, names in keys.items():
+            self._bought.update(dict.fromkeys([(account, name) for name in names]))
+            for row in self._chosen(f"SELECT {BOUGHT_COLUMNS} FROM bought", "name", account, names):  # noqa: S608
+                self._bought[account, row[2]] = Bought.of(row)
+        for account, texts in retries.items():
+            self._earlier.update(dict.fromkeys([(account, text) for text in texts]))
+            select = "SELECT idempotency, name, asked, information, charged FROM answered"
+            for row in self._chosen(select, "idempotency", account, texts):
+                self._earlier[account, row[0]] = row[1:]
+
+    def _chosen(
+        self, select: str, column: str, account: int, names: Iterable[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of an account whose `column` is among `names`."""
+        listed = sorted(names)
+        for start in range(0, len(listed), _TOGETHER):
+            part = listed[start : start + _TOGETHER]
+            places = 1 << (len(part) - 1).bit_length()  # few different statements, so that they stay prepared
+            part += part[-1:] * (places - len(part))
+            marks = ", ".join("?" * places)
+            yield from self._store.all(
+                f"{select} WHERE account = ? AND {column} IN ({marks})", (account, *part)
+            )
+
+    def _account(self, name: str) -> Account | None:
+        held = self._accounts.get(name)
+        if held is None:
+            row = self._store.one(_ACCOUNT, (name,))
+            if row is None:
+                return None
+            held = self._accounts[name] = Account.of(row)
+        return held
+
+    def _known(self, name: str) -> Account:
+        held = self._accounts.get(name) or self._account(name)
+        if held is None:
+            raise UnknownAccount(f"account {name} was never opened")
+        return held
+
+    def _under(self, account: int, key: str) -> Bought | None:
+        place = (account, key)
+        if place not in self._bought:
+            row = self._store.one(_BOUGHT, place)
+            self._bought[place] = Bought.of(row) if row else None
+        return self._bought[place]
+
+    def _repeated(
+        self, held: Account, key: str, information: int, idempotency: str | None
+    ) -> tuple[int, int] | None:
+        """What was bought and charged when this was asked before under the same idempotency key."""
+        if idempotency is None:
+            return None
+        place = (held.id, idempotency)
+        if place not in self._earlier:
+            row = self._store.one(_ANSWERED, place)
+            self._earlier[place] = (row[0], row[1], row[2], row[3]) if row else None
+        earlier = self._earlier[place]
+        if earlier is None:
+            return None
+        if earlier[:2] != (key, information):
+            raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
+        return earlier[2:]
+
+    # The verbs
+
+    def open(self, terms: Terms) -> Balance:
+        """Open an account, or find it open with these terms."""
+        held = self._account(terms.name)
+        if held is None:
+            held = Account(self._accounts_made, terms, 0, self._nonce(), new=True)
+            self._accounts[terms.name] = held
+            self._accounts_made += 1
+            self.log(
+                "open",
+                account=held.id,
+                cap=terms.cap,
+                commitment=entries.commitment(held.nonce, terms.name, terms.subject),
+                minimum=terms.minimum,
+                neighbours=terms.neighbours.name,
+                unit=terms.unit.value,
+            )
+        if held.terms != terms:
+            raise AccountConflict(f"account {terms.name} is open with other terms")
+        return Balance(held.terms, held.spent)
+
+    def request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
+        """Charge, or raise before anything changes."""
+        held = self._known(terms.name)
+        repeated = self._repeated(held, key, information, idempotency)
+        under = self._under(held.id, key)
+        if repeated is not None:
+            return self._grant(held, under, key, *repeated)
+        requested = under.requested if under is not None else 0
+        charge = increment(held.terms, requested, information)
+        if held.spent + charge > held.terms.cap:
+            raise BudgetExceeded(terms.name, charge, held.terms.cap - held.spent)
+        if charge:
+            under = self._charge(held, under, key, charge)
+        if idempotency is not None:
+            self._remember(held, idempotency, (key, information, requested + charge, charge))
+        return self._grant(held, under, key, requested + charge, charge)
+
+    def pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        """Charge under a fresh key and record at once, with no values; or raise before anything changes."""
+        held = self._known(terms.name)
+        repeated = self._repeated(held, key, units, idempotency)
+        under = self._under(held.id, key)
+        if repeated is None:
+            if under is not None:
+                raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+            self.request(terms, key, units, idempotency)
+            under = self._under(held.id, key)
+            assert under is not None
+            repeated = (under.requested, under.requested)
+            (number,) = under.waiting
+            self.fulfil(number, ())
+        return self._grant(held, under, key, *repeated)
+
+    def _charge(self, held: Account, under: Bought | None, key: str, charge: int) -> Bought:
+        if under is None:
+            under = Bought(self._keys_made, held.id, key, self._nonce())
+            self._bought[held.id, key] = under
+            self._keys_made += 1
+        number = self._measurements_made
+        self._measurements_made = number + 1
+        held.spent += charge
+        under.requested += charge
+        under.waiting[number] = charge
+        held.changed = under.changed = True
+        self._measured[number] = (held.terms.name, under, charge, None, None)
+        # As entries.encode writes it; this one line is most of what a busy ledger encodes.
+        secret = entries.commitment(under.nonce, key)
+        self._leaves.append(
+            f'{{"account":"{held.id}","charged":"{charge}","commitment":"{secret}",'
+            f'"key":"{under.id}","measurement":"{number}","type":"request"}}'
+        )
+        return under
+
+    def _remember(self, held: Account, idempotency: str, answer: tuple[str, int, int, int]) -> None:
+        self._earlier[held.id, idempotency] = answer
+        self._answered.append((held.id, idempotency, *answer))
+
+    def _grant(self, held: Account, under: Bought | None, key: str, information: int, charged: int) -> Grant:
+        terms = held.terms
+        pending = under.pending(terms.name) if under is not None and under.waiting else ()
+        return Grant(terms.name, key, information, charged, terms.cap - held.spent, pending)
+
+    def fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
+        """Record values, or raise before anything changes."""
+        account, under = self._measurement(number)
+        if number not in under.waiting:
+            raise AlreadyFulfilled(f"measurement {number} has its values")
+        sums = entries.values_of(under.sums)
+        if under.information and len(values) != len(sums):
+            raise ParameterError(f"values must be {len(sums)} under this key, got {len(values)}")
+        text, nonce = entries.values_text(values), self._nonce()
+        information = under.waiting.pop(number)
+        pairs = zip(sums or (0,) * len(values), values, strict=True)
+        under.sums = entries.values_text([total + information * value for total, value in pairs])
+        under.information += information
+        under.changed = True
+        self._measured[number] = (account, under, information, text, nonce)
+        self.log("fulfil", commitment=entries.commitment(nonce, text), measurement=number)
+        return under.reading(account)
+
+    def _measurement(self, number: int) -> tuple[str, Bought]:
+        if number in self._measured:
+            account, found, *_ = self._measured[number]
+            return account, found
+        row = self._store.one(
+            "SELECT a.name, a.id, b.name FROM measurement m JOIN bought b ON b.id = m.bought "
+            "JOIN account a ON a.id = b.account WHERE m.number = ?",
+            (number,),
+        )
+        if row is None:
+            raise UnknownMeasurement(f"measurement {number} was never asked for")
+        under = self._under(row[1], row[2])
+        if under is None:
+            raise LedgerDamaged(f"the row of measurement {number} is damaged")
+        return row[0], under
+
+    def charge_witnessed(self, name: str, spent: int, head: str) -> None:
+        """Raise an account's spending to what a witness remembers, visibly."""
+        held = self._known(name)
+        if spent > held.spent:
+            held.spent = min(spent, held.terms.cap)
+            held.changed = True
+        self.log("recover", account=held.id, head=head, spent=held.spent)
+
+    # Writing
+
+    def flush(self) -> None:
+        """Write everything that changed."""
+        if not self.changes:
+            return
+        nodes = self._frontier.extend([leaf_hash(leaf.encode()) for leaf in self._leaves])
+        state = (self._frontier.size, self._accounts_made, self._keys_made, self._measurements_made)
+        edge = b"".join(self._frontier.hashes)
+        store, accounts = self._store, self._accounts.values()
+        with store.sending():
+            store.many(_ADD_ACCOUNT, [a.row() for a in accounts if a.new])
+            store.many(_SET_ACCOUNT, [(a.spent, a.seal(), a.id) for a in accounts if a.changed and not a.new])
+            self._flush_bought()
+            self._flush_measurements()
+            store.many(_ADD_ANSWERED, self._answered)
+            store.many(_ADD_ENTRY, list(enumerate(self._leaves, self.first)))
+            store.many(_ADD_NODE, [node for node in nodes if node[0] >= NODE_LEVEL])
+            store.run(_SET_HEAD, (*state, edge, _head_seal(*state, edge)))
+
+    def _flush_bought(self) -> None:
+        added, changed = [], []
+        for b in self._bought.values():
+            if b is not None and b.changed:
+                waiting = b.waiting_text()
+                amounts = (b.requested, b.information, b.sums, waiting)
+                if b.new:
+                    added.append((b.id, b.account, b.name, *amounts, b.nonce, b.seal(waiting)))
+                else:
+                    changed.append((*amounts, b.seal(waiting), b.id))
+        self._store.many(_ADD_BOUGHT, added)
+        self._store.many(_SET_BOUGHT, changed)
+
+    def _flush_measurements(self) -> None:
+        first = self._first_measurement
+        measured = self._measured.items()
+        self._store.many(
+            _ADD_MEASUREMENT,
+            [
+                (number, under.id, information, recorded, nonce)
+                for number, (_, under, information, recorded, nonce) in measured
+                if number >= first
+            ],
+        )
+        self._store.many(
+            _SET_MEASUREMENT,
+            [(recorded, nonce, number) for number, (*_, recorded, nonce) in measured if number < first],
+        )

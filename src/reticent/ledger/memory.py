@@ -1,0 +1,138 @@
+"""A ledger in memory: the reference that the conformance suite holds the others against. Not durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from reticent.errors import (
+    AccountConflict,
+    AlreadyFulfilled,
+    BudgetExceeded,
+    IdempotencyConflict,
+    KeyUsed,
+    ParameterError,
+    UnknownAccount,
+    UnknownMeasurement,
+)
+from reticent.ledger.base import Balance, Grant, Ledger, Measurement, Reading, Terms, increment
+
+
+@dataclass
+class _Key:
+    requested: int = 0
+    information: int = 0
+    sums: tuple[int, ...] = ()
+
+
+@dataclass
+class _Account:
+    terms: Terms
+    spent: int = 0
+    keys: dict[str, _Key] = field(default_factory=dict)
+    answered: dict[str, tuple[str, int, int, int]] = field(default_factory=dict)
+
+
+class MemoryLedger(Ledger):
+    """Plain dictionaries; one thread."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._measurements: list[Measurement] = []
+
+    def _open(self, terms: Terms) -> Balance:
+        held = self._accounts.setdefault(terms.name, _Account(terms))
+        if held.terms != terms:
+            raise AccountConflict(f"account {terms.name} is open with other terms")
+        return Balance(held.terms, held.spent)
+
+    def _find(self, account: str) -> _Account:
+        if account not in self._accounts:
+            raise UnknownAccount(f"account {account} was never opened")
+        return self._accounts[account]
+
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent."""
+        held = self._find(account)
+        return Balance(held.terms, held.spent)
+
+    def accounts(self) -> list[Balance]:
+        """Every account, by name."""
+        return [self.balance(name) for name in sorted(self._accounts)]
+
+    def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
+        held = self._find(terms.name)
+        earlier = self._earlier(held, key, information, idempotency)
+        if earlier is not None:
+            return earlier
+        under = held.keys.get(key, _Key())
+        charge = increment(terms, under.requested, information)
+        if held.spent + charge > terms.cap:
+            raise BudgetExceeded(terms.name, charge, terms.cap - held.spent)
+        held.keys[key] = under
+        held.spent += charge
+        under.requested += charge
+        if charge:
+            number = len(self._measurements)
+            self._measurements.append(Measurement(number, terms.name, key, charge, fulfilled=False))
+        if idempotency is not None:
+            held.answered[idempotency] = (key, information, under.requested, charge)
+        return self._grant(held, key, under.requested, charge)
+
+    def _earlier(self, held: _Account, key: str, information: int, idempotency: str | None) -> Grant | None:
+        """The answer that was given before under this idempotency key."""
+        if idempotency is None or idempotency not in held.answered:
+            return None
+        body_key, body_information, bought, charged = held.answered[idempotency]
+        if (body_key, body_information) != (key, information):
+            raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
+        return self._grant(held, key, bought, charged)
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        held = self._find(terms.name)
+        earlier = self._earlier(held, key, units, idempotency)
+        if earlier is not None:
+            return earlier
+        if key in held.keys:
+            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        grant = self._request(terms, key, units, idempotency)
+        self._fulfil(grant.pending[0].number, ())
+        return self._grant(held, key, grant.information, grant.charged)
+
+    def _grant(self, held: _Account, key: str, information: int, charged: int) -> Grant:
+        name, remaining = held.terms.name, held.terms.cap - held.spent
+        return Grant(name, key, information, charged, remaining, tuple(self._pending(name, key)))
+
+    def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
+        if number >= len(self._measurements):
+            raise UnknownMeasurement(f"measurement {number} was never asked for")
+        measurement = self._measurements[number]
+        if measurement.fulfilled:
+            raise AlreadyFulfilled(f"measurement {number} has its values")
+        under = self._accounts[measurement.account].keys[measurement.key]
+        if under.information and len(values) != len(under.sums):
+            raise ParameterError(f"values must be {len(under.sums)} under this key, got {len(values)}")
+        sums = under.sums or (0,) * len(values)
+        under.sums = tuple(s + measurement.information * v for s, v in zip(sums, values, strict=True))
+        under.information += measurement.information
+        self._measurements[number] = replace(measurement, fulfilled=True)
+        return self.reading(measurement.account, measurement.key)
+
+    def reading(self, account: str, key: str) -> Reading:
+        """What is recorded under a key."""
+        under = self._find(account).keys.get(key, _Key())
+        return Reading(account, key, under.information, under.sums, under.requested - under.information)
+
+    def _pending(self, account: str, key: str | None = None) -> list[Measurement]:
+        return [
+            m
+            for m in self._measurements
+            if m.account == account and not m.fulfilled and (key is None or m.key == key)
+        ]
+
+    def pending(self, account: str) -> list[Measurement]:
+        """Measurements that are paid for and not recorded."""
+        self._find(account)
+        return self._pending(account)
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,497 @@
+"""The ledger in SQLite or PostgreSQL, which is also an append-only Merkle log.
+
+A charge, its log entry and the new head are one transaction. Callers on several threads share a
+transaction when they meet (group commit): whoever holds the lock writes for all who wait.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reticent.errors import BudgetExceeded, LedgerDamaged, LedgerError, ReticentError, UnknownAccount
+from reticent.ledger import merkle
+from reticent.ledger.base import (
+    Balance,
+    Grant,
+    Ledger,
+    Measurement,
+    Order,
+    Reading,
+    Terms,
+    increment,
+)
+from reticent.ledger.batch import (
+    ACCOUNT_COLUMNS,
+    BOUGHT_COLUMNS,
+    NODE_LEVEL,
+    Account,
+    Batch,
+    Bought,
+    make_head,
+    read_head,
+)
+from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
+from reticent.ledger.store import CommitUnknown, SqliteStore, Store, TryAgain, connect
+
+VERSION = "1"
+MOST_TOGETHER = 256  # calls that share one commit
+MOST_ORDERS = 4096  # orders of one call that share one commit
+_TRIES = 5
+_MOST_REMEMBERED = 10_000  # accounts
+
+Check = Callable[["SqlLedger"], None]
+Migration = Callable[[Store], None]
+
+_ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, seal FROM account WHERE name = ?"  # noqa: S608
+_BOTH = (  # an account and what is bought under a key: by one statement, so that both are of one moment
+    f"SELECT a.{f'{ACCOUNT_COLUMNS}, seal'.replace(', ', ', a.')}, b.{BOUGHT_COLUMNS.replace(', ', ', b.')} "  # noqa: S608
+    "FROM account a LEFT JOIN bought b ON b.account = a.id AND b.name = ? WHERE a.name = ?"
+)
+
+# What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
+# never touched: a migration changes how rows are kept, not what was promised.
+MIGRATIONS: dict[int, Migration] = {}
+
+
+class _Job:
+    """One call waiting for a commit. `wanted` is what it will ask for, as in `Batch.prefetch`."""
+
+    __slots__ = ("answer", "done", "error", "turn", "wanted", "work")
+
+    def __init__(
+        self, work: Callable[[Batch], Any], wanted: Sequence[tuple[str, str, str | None]] = ()
+    ) -> None:
+        self.work, self.wanted = work, wanted
+        self.done = False
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.turn: threading.Lock | None = None  # released when the job is done, or must lead
+
+
+class _HalfDone(Exception):
+    """A job failed after it had changed the batch: the batch cannot be kept."""
+
+
+class SqlLedger(Ledger):
+    """A durable ledger at a path (SQLite) or a postgresql:// address.
+
+    Args:
+        where: the path or address; a new ledger is made where there is none.
+        origin: the name of the log in its heads, fixed when the ledger is made.
+        key: signs heads; without one, `head` still tells the root.
+        after_commit: called with the ledger after each commit and before anything is answered, for a
+            witness. If it raises, callers get the error and the charge stands.
+    """
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        origin: str = "reticent/ledger",
+        key: Ed25519PrivateKey | None = None,
+        after_commit: Check | None = None,
+    ) -> None:
+        self._store: Store = connect(where)
+        self._key = key
+        self._after_commit = after_commit
+        self._jobs: deque[_Job] = deque()
+        self._guard = threading.Lock()  # of the queue and of who leads
+        self._leading = False
+        self._known_terms: dict[str, Terms] = {}
+        self._tight: set[str] = set()  # accounts that refused once
+        try:
+            self._prepare(checked_name("origin", origin))
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _prepare(self, origin: str) -> None:
+        store = self._store
+        if not store.has_schema():
+            with store.alone():
+                if not store.has_schema():
+                    self._make(origin)
+        settings = self._settings()
+        if settings["version"] < int(VERSION):
+            with store.alone():
+                self._migrate()
+            settings = self._settings()
+        if settings["version"] > int(VERSION):
+            raise LedgerError(
+                f"the ledger was written by a newer Reticent: schema {settings['version']}, here {VERSION}"
+            )
+        self.origin: str = settings["origin"]
+        with store.reading():
+            read_head(store)
+        if isinstance(store, SqliteStore):
+            store.made()
+
+    def _settings(self) -> dict[str, Any]:
+        with self._store.reading():
+            settings: dict[str, Any] = dict(self._store.all("SELECT name, setting FROM meta"))
+        try:
+            return {"version": int(settings["version"]), "origin": str(settings["origin"])}
+        except (KeyError, ValueError):
+            raise LedgerDamaged("the ledger's settings are damaged") from None
+
+    def _make(self, origin: str) -> None:
+        store = self._store
+        store.make_schema()
+        settings = [("version", VERSION), ("origin", origin)]
+        store.many("INSERT INTO meta (name, setting) VALUES (?, ?)", settings)
+        make_head(store)
+        batch = Batch(store)
+        batch.log("ledger", origin=origin, version=VERSION)
+        batch.flush()
+
+    def _migrate(self) -> None:
+        """Step by step to this version, all or nothing; another process may have been first."""
+        row = self._store.one("SELECT setting FROM meta WHERE name = 'version'")
+        for version in range(int(row[0]) if row else 0, int(VERSION)):
+            if version not in MIGRATIONS:
+                raise LedgerError(f"no way leads from schema {version} to {version + 1} of the ledger")
+            MIGRATIONS[version](self._store)
+        self._store.run("UPDATE meta SET setting = ? WHERE name = 'version'", (VERSION,))
+
+    # Writing
+
+    def _write(self, job: _Job) -> Any:
+        """Run a job in a transaction, together with whatever else is waiting.
+
+        Jobs are served in order of arrival. Whoever finds nobody leading commits for all who wait, and
+        then hands the lead to the first of those who came meanwhile.
+        """
+        self._store.same_process()  # before any lock that a fork may have copied
+        with self._guard:
+            self._jobs.append(job)
+            lead = not self._leading
+            self._leading = True
+            if not lead:
+                job.turn = threading.Lock()
+                job.turn.acquire()
+        if not lead:
+            assert job.turn is not None
+            try:
+                job.turn.acquire()
+            except BaseException:
+                self._leave(job)
+                raise
+        if not job.done:
+            self._lead(job)
+        if job.error is not None:
+            raise job.error
+        return job.answer
+
+    def _leave(self, job: _Job) -> None:
+        """Take an interrupted job out of the queue; if it had just been called to lead, call the next."""
+        with self._guard:
+            first = bool(self._jobs) and self._jobs[0] is job
+            if job in self._jobs:
+                self._jobs.remove(job)
+            assert job.turn is not None
+            if first and not job.turn.locked():
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._jobs:
+            turn = self._jobs[0].turn
+            assert turn is not None
+            turn.release()
+        else:
+            self._leading = False
+
+    def _lead(self, own: _Job) -> None:
+        with self._guard:
+            together = [self._jobs.popleft() for _ in range(min(len(self._jobs), MOST_TOGETHER))]
+        try:
+            self._commit_all(together)
+        except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
+            self._interrupted(together, own, error)
+        finally:
+            with self._guard:
+                self._hand_over()
+            for job in together:
+                if job.done and job is not own and job.turn is not None:
+                    job.turn.release()
+
+    def _interrupted(self, together: list[_Job], own: _Job, error: BaseException) -> None:
+        """Let the others wait on if nothing was committed; if that is not known, tell them so."""
+        others = [job for job in together if job is not own and not job.done]
+        if self._store.commit_begun:
+            for job in others:
+                job.answer, job.done = None, True
+                job.error = CommitUnknown(
+                    "the ledger was interrupted while committing: ask again with the same idempotency key"
+                )
+        else:
+            with self._guard:
+                self._jobs.extendleft(reversed(others))
+        own.error, own.done = error, True
+
+    def _commit_all(self, jobs: list[_Job]) -> None:
+        """Commit jobs together; if that fails for a reason of one of them, each alone."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self._commit(jobs)
+                break
+            except TryAgain as error:
+                if attempt == _TRIES:
+                    self._fail(jobs, error)
+            except Exception as error:
+                if len(jobs) == 1 or isinstance(error, LedgerError):
+                    self._fail(jobs, error)
+                    break
+                for job in jobs:
+                    self._commit_all([job])
+                break
+        for job in jobs:
+            job.done = True
+
+    def _fail(self, jobs: list[_Job], error: Exception) -> None:
+        if isinstance(error, _HalfDone) and error.__cause__ is not None:
+            assert isinstance(error.__cause__, Exception)
+            error = error.__cause__
+        for job in jobs:
+            job.answer, job.error = None, error
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        with self._store.writing():
+            batch = Batch(self._store)
+            wanted = [one for job in jobs for one in job.wanted]
+            if len(wanted) > 1:
+                batch.prefetch(wanted)
+            for job in jobs:
+                job.error = None
+                before = batch.changes
+                try:
+                    job.answer = job.work(batch)
+                except LedgerDamaged:
+                    raise
+                except ReticentError as refusal:
+                    if batch.changes != before:
+                        raise _HalfDone from refusal
+                    job.error = refusal
+            grown = batch.size
+            batch.flush()
+        if self._after_commit is not None and grown != batch.first:
+            try:
+                self._after_commit(self)
+            except Exception as error:
+                self._fail([job for job in jobs if job.error is None], error)
+
+    def _open(self, terms: Terms) -> Balance:
+        balance: Balance = self._write(_Job(lambda batch: batch.open(terms)))
+        return balance
+
+    def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
+        reading: Reading = self._write(_Job(lambda batch: batch.fulfil(number, values)))
+        return reading
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        grant: Grant = self._write(_Job(lambda batch: batch.pay(terms, key, units, idempotency)))
+        return grant
+
+    def _terms(self, account: str) -> Terms:
+        """Terms never change, so they are read once."""
+        terms = self._known_terms.get(account)
+        if terms is None:
+            terms = self.balance(account).terms
+            if len(self._known_terms) >= _MOST_REMEMBERED:
+                self._known_terms.clear()
+            self._known_terms[account] = terms
+        return terms
+
+    def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
+        if terms.name in self._tight and idempotency is None:
+            self._refuse_early(terms, key, information)
+        job = _Job(
+            lambda batch: batch.request(terms, key, information, idempotency),
+            ((terms.name, key, idempotency),),
+        )
+        try:
+            grant: Grant = self._write(job)
+        except BudgetExceeded:
+            if len(self._tight) >= _MOST_REMEMBERED:
+                self._tight.clear()
+            self._tight.add(terms.name)
+            raise
+        return grant
+
+    def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
+        answers: list[Grant | LedgerError] = []
+        for start in range(0, len(orders), MOST_ORDERS):
+            part = orders[start : start + MOST_ORDERS]
+            wanted = [(order.account, order.key, order.idempotency) for _, order in part]
+            answers += self._write(_Job(partial(_decide, part), wanted))
+        return answers
+
+    def _refuse_early(self, terms: Terms, key: str, information: int) -> None:
+        """Refuse what is hopeless without waiting for the writer: spending never falls."""
+        row = self._store.glance(_BOTH, (key, terms.name))
+        if row is None:
+            raise UnknownAccount(f"account {terms.name} was never opened")
+        held, under = Account.of(row[:10]), Bought.of(row[10:]) if row[10] is not None else None
+        charge = increment(terms, under.requested if under else 0, information)
+        if held.spent + charge > terms.cap:
+            raise BudgetExceeded(terms.name, charge, terms.cap - held.spent)
+
+    # Reading
+
+    def _account(self, account: str) -> Account:
+        row = self._store.glance(_ACCOUNT, (account,))
+        if row is None:
+            raise UnknownAccount(f"account {account} was never opened")
+        return Account.of(row)
+
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent."""
+        held = self._account(account)
+        return Balance(held.terms, held.spent)
+
+    def accounts(self) -> list[Balance]:
+        """Every account, by name."""
+        with self._store.reading():
+            rows = self._store.all(f"SELECT {ACCOUNT_COLUMNS}, seal FROM account")  # noqa: S608
+        held = [Account.of(row) for row in rows]
+        return sorted((Balance(one.terms, one.spent) for one in held), key=lambda b: b.terms.name)
+
+    def reading(self, account: str, key: str) -> Reading:
+        """What is recorded under a key."""
+        row = self._store.glance(_BOTH, (key, account))
+        if row is None:
+            raise UnknownAccount(f"account {account} was never opened")
+        return (
+            Bought.of(row[10:]).reading(account) if row[10] is not None else Reading(account, key, 0, (), 0)
+        )
+
+    def pending(self, account: str) -> list[Measurement]:
+        """Measurements that are paid for and not recorded."""
+        with self._store.reading():
+            held = self._account(account)
+            rows = self._store.all(
+                f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE account = ? AND waiting <> ''",  # noqa: S608
+                (held.id,),
+            )
+        found = [measurement for row in rows for measurement in Bought.of(row).pending(account)]
+        return sorted(found, key=lambda measurement: measurement.number)
+
+    # The log
+
+    def head(self) -> Head:
+        """The log's size and root, and the hash of the spent totals."""
+        with self._store.reading():
+            size, *_, frontier = read_head(self._store)
+            totals = self._store.all("SELECT id, spent FROM account ORDER BY id")
+        return Head(self.origin, size, frontier.root(), totals_hash(dict(totals)))
+
+    def checkpoint(self) -> str:
+        """The signed head."""
+        if self._key is None:
+            raise LedgerError("the ledger was opened without a signing key")
+        return sign(self.head(), self.origin, self._key)
+
+    def totals(self) -> dict[int, int]:
+        """Units spent by account number, as in the hash that heads carry."""
+        with self._store.reading():
+            return dict(self._store.all("SELECT id, spent FROM account ORDER BY id"))
+
+    def leaf(self, number: int) -> str:
+        """The text of one entry."""
+        with self._store.reading():
+            row = self._store.one("SELECT leaf FROM entry WHERE number = ?", (number,))
+        if row is None:
+            raise LedgerError(f"entry {number} does not exist")
+        leaf: str = row[0]
+        return leaf
+
+    def leaves(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The texts of entries [start, stop)."""
+        limit = (1 << 62) if stop is None else stop
+        with self._store.reading():
+            rows = self._store.all(
+                "SELECT number, leaf FROM entry WHERE number >= ? AND number < ? ORDER BY number",
+                (start, limit),
+            )
+        if [number for number, _ in rows] != list(range(start, start + len(rows))):
+            raise LedgerDamaged("entries are missing from the log")
+        return [leaf for _, leaf in rows]
+
+    def inclusion_proof(self, number: int, size: int) -> list[bytes]:
+        """The audit path of an entry in the log of `size` entries."""
+        self._within(number, size)
+        return merkle.inclusion_proof(number, size, partial(self._node, {}))
+
+    def consistency_proof(self, old: int, size: int) -> list[bytes]:
+        """Proof that the log of `old` entries is a prefix of the log of `size`."""
+        self._within(old, size)
+        return merkle.consistency_proof(old, size, partial(self._node, {}))
+
+    def root(self, size: int) -> bytes:
+        """The root of the first `size` entries."""
+        self._within(0, size)
+        return merkle.range_hash(0, size, partial(self._node, {})) if size else merkle.EMPTY_ROOT
+
+    def _within(self, number: int, size: int) -> None:
+        held = self.head().size
+        if not 0 <= number <= size <= held:
+            raise LedgerError(f"the log has {held} entries, asked for {number} in {size}")
+
+    def _node(self, known: dict[tuple[int, int], bytes], level: int, index: int) -> bytes:
+        """The hash of a perfect subtree: stored from NODE_LEVEL on, below that made from its entries."""
+        if (level, index) not in known:
+            if level >= NODE_LEVEL:
+                with self._store.reading():
+                    row = self._store.one(
+                        "SELECT hash FROM node WHERE level = ? AND number = ?", (level, index)
+                    )
+                if row is None:
+                    raise LedgerDamaged(f"node {index} of level {level} is missing from the log")
+                known[level, index] = bytes(row[0])
+            else:
+                first = index << level
+                hashes = [
+                    merkle.leaf_hash(leaf.encode()) for leaf in self.leaves(first, first + (1 << level))
+                ]
+                if len(hashes) != 1 << level:
+                    raise LedgerDamaged("entries are missing from the log")
+                known[level, index] = merkle.root_of(hashes)
+        return known[level, index]
+
+    def charge_witnessed(self, totals: dict[int, int], head: str) -> None:
+        """Raise every account to what a witness remembers, with a visible entry each."""
+        names = {row[0]: row[1] for row in self._rows("SELECT id, name FROM account")}
+
+        def work(batch: Batch) -> None:
+            for number, spent in totals.items():
+                if number in names:
+                    batch.charge_witnessed(names[number], spent, head)
+
+        self._write(_Job(work))
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._store.reading():
+            return self._store.all(sql)
+
+    def close(self) -> None:
+        """Close the connection; everything answered is durable already."""
+        self._store.close()
+
+
+def _decide(orders: list[tuple[Terms, Order]], batch: Batch) -> list[Grant | LedgerError]:
+    """Each order in turn: its grant or its refusal."""
+    answers: list[Grant | LedgerError] = []
+    for terms, order in orders:
+        try:
+            answers.append(batch.request(terms, order.key, order.information.units, order.idempotency))
+        except LedgerDamaged:
+            raise
+        except LedgerError as refusal:
+            answers.append(refusal)
+    return answers

@@ -1,0 +1,523 @@
+"""Connections to SQLite and PostgreSQL: one writer at a time, durable commits, one dialect above.
+
+Statements use `?` for parameters. A write transaction holds the ledger's one lock (a lock file and BEGIN
+IMMEDIATE, or the head row FOR UPDATE), so what it reads stays true until it commits. Reads have a
+connection of their own and never wait for a writer.
+
+Whatever goes wrong below becomes one line: `LedgerError` when the ledger cannot be had now (busy, full,
+read-only, out of reach), `LedgerDamaged` when what is stored is not what was written. Messages of the
+engines are not passed on where they could quote a row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import LedgerDamaged, LedgerError, MissingExtra
+
+try:
+    import fcntl
+except ImportError:  # not on this platform; BEGIN IMMEDIATE alone is right, only slower
+    fcntl = None  # type: ignore[assignment]
+
+BUSY_TIMEOUT_S = 60.0
+_ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten a row
+_MADE = b"A Reticent ledger was made here.\n"
+
+
+class CommitUnknown(LedgerError):
+    """The connection was lost while committing: ask again with the same idempotency key."""
+
+
+class TryAgain(LedgerError):
+    """The engine gave way to another transaction and undid this one: it may be run again as it is."""
+
+
+def schema(dialect: dict[str, str]) -> list[str]:
+    """The statements of schema.sql for one dialect."""
+    text = files("reticent.ledger").joinpath("schema.sql").read_text()
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    statements = "\n".join(lines)
+    for name, written in dialect.items():
+        statements = statements.replace(f"{{{name}}}", written)
+    return [statement for statement in statements.split(";") if statement.strip()]
+
+
+class Store(ABC):
+    """One connection for writing, one for reading."""
+
+    dialect: dict[str, str]
+    locking: str  # ends the query of the head row with which a write transaction begins
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._write_guard = threading.RLock()
+        self._read_guard = threading.RLock()
+        self._writing_thread = 0
+        self._views = 0
+        self.commit_begun = False  # by the last write transaction
+
+    @abstractmethod
+    def _begin(self, *, write: bool) -> None:
+        """Begin a transaction."""
+
+    @abstractmethod
+    def _commit(self) -> None:
+        """Make the write transaction durable."""
+
+    @abstractmethod
+    def _undo(self, *, write: bool) -> None:
+        """End a transaction without a trace. Never raises."""
+
+    @abstractmethod
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the engine's errors into ours."""
+
+    @abstractmethod
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Every row of a query."""
+
+    @abstractmethod
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row."""
+
+    @abstractmethod
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement."""
+
+    @abstractmethod
+    def has_schema(self) -> bool:
+        """Whether a ledger was made here."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+        rows = self.all(sql, parameters)
+        return rows[0] if rows else None
+
+    def glance(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of one query, which alone is a consistent view."""
+        self.same_process()
+        with self._read_guard, self._explained():
+            return self.one(sql, parameters)
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Statements in the block need no answer from one another: they may travel together."""
+        yield
+
+    def make_schema(self) -> None:
+        """Create the tables, in a transaction begun with `alone`."""
+        for statement in schema(self.dialect):
+            self.run(statement)
+
+    def same_process(self) -> None:
+        """Refuse to go on in a forked child, where locks and connections are the parent's."""
+        if os.getpid() != self._process:
+            raise LedgerError("a ledger is not carried over a fork: open it again in the child")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A write transaction, durable when the block ends, rolled back if it raises.
+
+        Its first query must be that of the head row with `locking`.
+        """
+        self.same_process()
+        with self._write_guard, self._queued():
+            self._writing_thread = threading.get_ident()
+            self.commit_begun = False
+            try:
+                with self._explained():
+                    self._begin(write=True)
+                    yield
+                    self.commit_begun = True
+                    self._commit()
+            except BaseException:
+                self._undo(write=True)
+                raise
+            finally:
+                self._writing_thread = 0
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A write transaction that needs no head row: to make or to migrate the tables."""
+        with self.writing():
+            yield
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        """Wait for other processes."""
+        yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A consistent view, which neither waits for a writer nor makes one wait."""
+        self.same_process()
+        with self._read_guard:
+            self._views += 1
+            try:
+                with self._explained():
+                    if self._views == 1:
+                        self._begin(write=False)
+                    yield
+            finally:
+                self._views -= 1
+                if not self._views:
+                    self._undo(write=False)
+
+    @property
+    def _in_writing(self) -> bool:
+        return self._writing_thread == threading.get_ident()
+
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_LOCKED: "another process holds it",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_PERM: "it is not permitted",
+    sqlite3.SQLITE_AUTH: "it is not permitted",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+    sqlite3.SQLITE_PROTOCOL: "another process holds it",
+}
+
+
+class SqliteStore(Store):
+    """SQLite in WAL mode with synchronous=FULL: a commit is on the disk when it returns.
+
+    Beside the database lies `<path>.lock`: processes queue on it, which is fair and wakes at once,
+    where SQLite would poll. It also remembers that a ledger was made here, so that an emptied or
+    missing file is not quietly replaced by a new ledger with nothing spent.
+    """
+
+    dialect = {"id": "INTEGER PRIMARY KEY", "blob": "BLOB", "keyed": "WITHOUT ROWID"}  # noqa: RUF012
+    locking = ""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._queue = -1
+        self._open: list[sqlite3.Connection] = []
+        try:
+            with self._explained():
+                self._queue = self._opened_lock()
+                self._check_not_emptied()
+                self._writer = self._connected("PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+                self._reader = self._connected("PRAGMA query_only=ON")
+        except BaseException:
+            self.close()
+            raise
+        _LOCK_FILES.add(self)
+
+    def _opened_lock(self) -> int:
+        try:
+            return os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "not a path"
+            raise LedgerError(f"the ledger cannot be opened: {reason}: {self.path}.lock") from error
+
+    def _check_not_emptied(self) -> None:
+        empty = not self.path.exists() or self.path.stat().st_size == 0
+        if empty and os.pread(self._queue, len(_MADE), 0) == _MADE:
+            raise LedgerDamaged(
+                f"{self.path} is gone or empty: restore it, or remove {self.path}.lock to start anew"
+            )
+
+    def _connected(self, *pragmas: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
+        )
+        self._open.append(connection)
+        if connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+            raise LedgerError(f"the ledger needs a local file that SQLite can log ahead of, got {self.path}")
+        for pragma in pragmas:
+            connection.execute(pragma)
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            if self._open:
+                raise
+            raise LedgerError("the ledger was closed") from error
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in _UNAVAILABLE:
+                raise LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}") from error
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise LedgerDamaged(f"{self.path} is damaged or no ledger ({name})") from error
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        if fcntl is None or self._queue < 0:
+            yield
+            return
+        fcntl.flock(self._queue, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def _begin(self, *, write: bool) -> None:
+        if write:
+            self._writer.execute("BEGIN IMMEDIATE")
+        else:
+            self._reader.execute("BEGIN")
+
+    def _commit(self) -> None:
+        self._writer.execute("COMMIT")
+
+    def _undo(self, *, write: bool) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            (self._writer if write else self._reader).rollback()
+
+    def _connection(self) -> sqlite3.Connection:
+        return self._writer if self._in_writing else self._reader
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Every row of a query."""
+        return self._connection().execute(sql, parameters).fetchall()
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row; an INSERT takes many rows at a time, which costs less."""
+        if len(rows) == 1:
+            self._writer.execute(sql, rows[0])
+            return
+        whole = 0
+        if sql.startswith("INSERT") and len(rows) >= _ROWS:
+            head, values, marks = sql.partition(" VALUES ")
+            several = head + values + ", ".join([marks] * _ROWS)
+            whole = len(rows) - len(rows) % _ROWS
+            for start in range(0, whole, _ROWS):
+                self._writer.execute(several, list(chain.from_iterable(rows[start : start + _ROWS])))
+        if whole < len(rows):
+            self._writer.executemany(sql, rows[whole:])
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement."""
+        self._writer.execute(sql, parameters)
+
+    def has_schema(self) -> bool:
+        """Whether a ledger was made here."""
+        with self._explained():
+            tables = {name for (name,) in self.all("SELECT name FROM sqlite_master WHERE type='table'")}
+        if tables and not {"meta", "head"} <= tables:
+            raise LedgerDamaged(f"{self.path} is a database, and no ledger")
+        return bool(tables)
+
+    def made(self) -> None:
+        """Remember, beside the database, that a ledger was made here."""
+        if os.pread(self._queue, len(_MADE), 0) != _MADE:
+            with contextlib.suppress(OSError):  # a full disk must not stop the ledger that is already made
+                os.pwrite(self._queue, _MADE, 0)
+
+    def close(self) -> None:
+        """Close the connections and the lock file."""
+        if os.getpid() != self._process:
+            _LEFT_ALONE.extend(self._open)  # closing in a child would touch the parent's locks
+            self._open = []
+            return
+        with self._write_guard, self._read_guard:
+            for connection in reversed(self._open):
+                connection.close()
+            self._open = []
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the lock file alone."""
+        _LOCK_FILES.discard(self)
+        if self._queue >= 0:
+            os.close(self._queue)
+            self._queue = -1
+
+
+# A forked child shares the parent's open lock file, and with it the lock: it must let go at once.
+_LOCK_FILES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_LEFT_ALONE: list[sqlite3.Connection] = []
+
+
+def _let_go_of_lock_files() -> None:
+    for store in list(_LOCK_FILES):
+        store.let_go()
+        _LEFT_ALONE.extend(store._open)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_lock_files)
+
+
+class PostgresStore(Store):
+    """PostgreSQL, for several servers. `url` is a libpq connection string.
+
+    A connection that is lost is made anew by the next call.
+    """
+
+    dialect = {"id": "BIGINT PRIMARY KEY", "blob": "BYTEA", "keyed": ""}  # noqa: RUF012
+    locking = " FOR UPDATE"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
+        super().__init__()
+        self._url = url
+        self._psycopg = psycopg
+        self._connections: dict[bool, Any] = {}
+        self._closed = False
+        self._translated: dict[str, bytes] = {}
+        with self._explained():
+            self._connected(write=True)
+
+    def _connected(self, *, write: bool) -> Any:
+        """The connection for writing, or for reading; a new one if it was lost."""
+        if self._closed:
+            raise LedgerError("the ledger was closed")
+        connection = self._connections.get(write)
+        if connection is None or connection.closed:
+            connection = self._psycopg.connect(self._url, autocommit=True)
+            connection.execute("SET synchronous_commit = on")
+            self._connections[write] = connection
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        errors = self._psycopg.errors
+        try:
+            yield
+        except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+            raise TryAgain("the ledger cannot be used: PostgreSQL gave way to another transaction") from error
+        except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
+            if self.commit_begun and self._in_writing and not error.sqlstate:
+                raise CommitUnknown(
+                    "the connection to PostgreSQL was lost while committing: "
+                    "ask again with the same idempotency key"
+                ) from error
+            raise LedgerError(f"PostgreSQL cannot be used: {_first_line(error)}") from error
+        except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
+            raise LedgerError(f"PostgreSQL refused: {_first_line(error)}") from error
+        except self._psycopg.Error as error:
+            name = type(error).__name__  # the message could quote a row
+            raise LedgerDamaged(f"the ledger is damaged or no ledger ({name})") from error
+
+    def _begin(self, *, write: bool) -> None:
+        isolation = "READ COMMITTED" if write else "REPEATABLE READ READ ONLY"
+        begin = f"BEGIN ISOLATION LEVEL {isolation}"
+        try:
+            self._connected(write=write).execute(begin)
+        except self._psycopg.OperationalError:
+            self._drop(write=write)  # lost while idle: nothing was begun
+            self._connected(write=write).execute(begin)
+
+    def _commit(self) -> None:
+        self._connections[True].execute("COMMIT")
+
+    def _undo(self, *, write: bool) -> None:
+        connection = self._connections.get(write)
+        if connection is None:
+            return
+        idle = self._psycopg.pq.TransactionStatus.IDLE
+        try:
+            if connection.info.transaction_status != idle:
+                connection.execute("ROLLBACK")
+            if connection.info.transaction_status != idle:
+                self._drop(write=write)
+        except self._psycopg.Error:
+            self._drop(write=write)
+
+    def _drop(self, *, write: bool) -> None:
+        connection = self._connections.pop(write, None)
+        if connection is not None:
+            with contextlib.suppress(self._psycopg.Error):
+                connection.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A write transaction that needs no head row."""
+        with self.writing():
+            self.run("SELECT pg_advisory_xact_lock(7237432)")
+            yield
+
+    def _connection(self) -> Any:
+        return self._connections[True] if self._in_writing else self._connected(write=False)
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Statements in the block travel together."""
+        with self._connections[True].pipeline():
+            yield
+
+    def _cursor(self, sql: str, parameters: Sequence[Any]) -> Any:
+        return self._connection().execute(self._sql(sql), parameters or None)
+
+    def _sql(self, sql: str) -> bytes:
+        if sql not in self._translated:
+            self._translated[sql] = sql.replace("?", "%s").encode()
+        return self._translated[sql]
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Every row of a query."""
+        return list(self._cursor(sql, parameters).fetchall())
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row."""
+        if len(rows) == 1:
+            self._connections[True].execute(self._sql(sql), rows[0])
+        elif rows:
+            with self._connections[True].cursor() as cursor:
+                cursor.executemany(self._sql(sql), rows)
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement."""
+        self._cursor(sql, parameters)
+
+    def has_schema(self) -> bool:
+        """Whether a ledger was made here."""
+        with self._explained():
+            return self.one("SELECT to_regclass('head')") != (None,)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        if os.getpid() != self._process:
+            return
+        with self._write_guard, self._read_guard:
+            for write in (True, False):
+                self._drop(write=write)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def connect(where: str | os.PathLike[str]) -> Store:
+    """Open the store at a path (SQLite) or a postgresql:// address."""
+    try:
+        text = os.fsdecode(where)
+    except TypeError:
+        raise LedgerError(f"a ledger is at a path or an address, got {type(where).__name__}") from None
+    if text.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(text)
+    if text in ("", ":memory:"):
+        raise LedgerError(f"a ledger needs a file to be durable, got {text!r}")
+    return SqliteStore(text)

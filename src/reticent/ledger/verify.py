@@ -1,0 +1,564 @@
+"""Verification: every entry, every hash and every row of a ledger, without the data.
+
+`Replay` is what the log alone tells: accounts, charges within their caps, numbers that run on, measurements
+recorded once. `verify` holds it against the tables of a ledger row by row and recomputes every commitment
+from the nonces kept there, every subtree, and every sum of recorded values. It reads in chunks; what it
+remembers is a few bytes per account, key and measurement.
+
+What a log alone cannot show is that its end was cut off, or that all of it was replaced: give a
+`checkpoint` kept elsewhere, or the `witness`.
+
+What is not in the log: the answers kept for idempotent calls. They must fit the charges; an edited one can
+make a caller pay twice or tell it a wrong price, never let it buy for less.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from reticent.errors import LedgerDamaged, ReticentError, RolledBack
+from reticent.ledger import entries
+from reticent.ledger.base import Unit
+from reticent.ledger.batch import NODE_LEVEL, Account, Bought, read_head
+from reticent.ledger.checkpoint import Head, PublicKey, parse, totals_hash, verified
+from reticent.ledger.merkle import Frontier, leaf_hash
+from reticent.ledger.sql import VERSION, SqlLedger
+from reticent.ledger.store import PostgresStore, SqliteStore, Store
+from reticent.privacy import MAX_UNITS, Neighbours
+
+CHUNK = 8192  # entries read at a time
+_TOGETHER = 500  # rows named in one statement
+_UNITS = {unit.value for unit in Unit}
+_NEIGHBOURS = {relation.name for relation in Neighbours}
+_KNOWN_VERSIONS = {"1"}
+_ACCOUNT = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal"
+_BOUGHT = "id, account, name, requested, information, sums, waiting, nonce, seal"
+
+Progress = Callable[[int, int], None]
+Row = tuple[Any, ...]
+
+
+class Witness(Protocol):
+    """Whatever remembers the last head of a log, and what was spent."""
+
+    def last(self, origin: str) -> tuple[str, dict[int, int]] | None:
+        """The last checkpoint and the spent totals, or None if it never saw this log."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's."""
+
+    origin: str
+    size: int
+    root: bytes
+    totals: bytes
+    accounts: int
+    keys: int
+    measurements: int
+    fulfilled: int
+    recoveries: int
+    checked: int | None = None
+    witnessed: int | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An account in a chunk of the log."""
+
+    entry: int
+    account: int
+    cap: int
+    commitment: str
+    minimum: int
+    neighbours: str
+    unit: str
+
+
+class Replay:
+    """The accounts as the log tells them. Raises LedgerDamaged at the first entry that breaks a rule."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.origin = ""
+        self.frontier = Frontier()
+        self.cap, self.minimum, self.spent = array("q"), array("q"), array("q")
+        self.owner = array("q")  # account of each key
+        self.recorded = bytearray()  # one byte for each measurement: 1 if it has its values
+        self.fulfilled = 0
+        self.recoveries = 0
+        self.opened: list[Opened] = []
+        self.requested: list[tuple[int, int, int, int, str]] = []  # entry, account, charged, key, commitment
+        self.values: list[tuple[int, int, str]] = []  # entry, measurement, commitment
+
+    def head(self) -> Head:
+        """The head after the entries read so far."""
+        return Head(self.origin, self.size, self.frontier.root(), totals_hash(self.totals()))
+
+    def totals(self) -> dict[int, int]:
+        """Units spent by account number."""
+        return dict(enumerate(self.spent))
+
+    def read(self, leaves: Sequence[str]) -> list[tuple[int, int, bytes]]:
+        """Take the next entries; return the perfect subtrees above the leaves that they complete.
+
+        `opened`, `requested` and `values` then tell what these entries commit to.
+        """
+        self.opened, self.requested, self.values = [], [], []
+        made = self.frontier.extend([leaf_hash(leaf.encode()) for leaf in leaves])
+        request, fulfil = entries.PATTERNS["request"].fullmatch, entries.PATTERNS["fulfil"].fullmatch
+        for entry, leaf in enumerate(leaves, self.size):
+            if found := request(leaf):
+                account, charged, commitment, key, measurement = found.groups()
+                told = (entry, int(account), int(charged), int(key), commitment)
+                self._request(*told[:4], int(measurement))
+                self.requested.append(told)
+            elif found := fulfil(leaf):
+                commitment, measurement = found.groups()
+                number = int(measurement)
+                self._fulfil(entry, number)
+                self.values.append((entry, number, commitment))
+            else:
+                self._other(entry, leaf)
+        self.size += len(leaves)
+        return made
+
+    def _request(self, entry: int, account: int, charged: int, key: int, measurement: int) -> None:
+        if account >= len(self.cap):
+            raise LedgerDamaged(f"entry {entry}: account {account} was not opened")
+        if charged < self.minimum[account]:
+            raise LedgerDamaged(f"entry {entry}: charges less than the minimum of account {account}")
+        spent = self.spent[account] + charged
+        if spent > self.cap[account]:
+            raise LedgerDamaged(f"entry {entry}: passes the cap of account {account}")
+        if key == len(self.owner):
+            self.owner.append(account)
+        elif key > len(self.owner) or self.owner[key] != account:
+            raise LedgerDamaged(f"entry {entry}: key {key} is not one of account {account}")
+        if measurement != len(self.recorded):
+            raise LedgerDamaged(f"entry {entry}: measurement {measurement} is not the next one")
+        self.recorded.append(0)
+        self.spent[account] = spent
+
+    def _fulfil(self, entry: int, measurement: int) -> None:
+        if measurement >= len(self.recorded):
+            raise LedgerDamaged(f"entry {entry}: measurement {measurement} was not asked for")
+        if self.recorded[measurement]:
+            raise LedgerDamaged(f"entry {entry}: measurement {measurement} is recorded twice")
+        self.recorded[measurement] = 1
+        self.fulfilled += 1
+
+    def _other(self, entry: int, leaf: str) -> None:
+        try:
+            fields = entries.decode(leaf)
+        except LedgerDamaged as error:
+            raise LedgerDamaged(f"entry {entry}: {error}") from None
+        if (fields["type"] == "ledger") != (entry == 0):
+            raise LedgerDamaged(f"entry {entry}: a log begins with its one entry of type ledger")
+        if fields["type"] == "ledger":
+            if fields["version"] not in _KNOWN_VERSIONS:
+                raise LedgerDamaged(f"entry {entry}: version {fields['version']} is not known")
+            self.origin = fields["origin"]
+        elif fields["type"] == "open":
+            self._open(entry, fields)
+        else:
+            self._recover(entry, int(fields["account"]), int(fields["spent"]))
+
+    def _open(self, entry: int, fields: dict[str, str]) -> None:
+        account, cap, minimum = (int(fields[name]) for name in ("account", "cap", "minimum"))
+        unit, neighbours = fields["unit"], fields["neighbours"]
+        if account != len(self.cap):
+            raise LedgerDamaged(f"entry {entry}: account {account} is not the next one")
+        if not 1 <= minimum <= cap <= MAX_UNITS or unit not in _UNITS or neighbours not in _NEIGHBOURS:
+            raise LedgerDamaged(f"entry {entry}: account {account} has impossible terms")
+        for column, number in ((self.cap, cap), (self.minimum, minimum), (self.spent, 0)):
+            column.append(number)
+        self.opened.append(Opened(entry, account, cap, fields["commitment"], minimum, neighbours, unit))
+
+    def _recover(self, entry: int, account: int, spent: int) -> None:
+        if account >= len(self.cap):
+            raise LedgerDamaged(f"entry {entry}: account {account} was not opened")
+        if not self.spent[account] <= spent <= self.cap[account]:
+            raise LedgerDamaged(
+                f"entry {entry}: a recovery must not lower account {account}, nor pass its cap"
+            )
+        self.spent[account] = spent
+        self.recoveries += 1
+
+    def report(self, *, checked: int | None = None, witnessed: int | None = None) -> Report:
+        """What the entries read so far amount to."""
+        head = self.head()
+        return Report(
+            head.origin, head.size, head.root, head.totals,
+            len(self.cap), len(self.owner), len(self.recorded), self.fulfilled, self.recoveries,
+            checked, witnessed,
+        )  # fmt: skip
+
+
+class Expected:
+    """Heads seen elsewhere, which the log must pass through on its way."""
+
+    def __init__(self) -> None:
+        self._heads: dict[int, list[tuple[str, Head]]] = {}
+
+    def add(self, who: str, head: Head) -> None:
+        """Expect this head."""
+        self._heads.setdefault(head.size, []).append((who, head))
+
+    def stops(self, start: int, stop: int) -> list[int]:
+        """Where to stop on the way from `start` to `stop`, with `stop` itself."""
+        return [*sorted(size for size in self._heads if start < size < stop), stop]
+
+    def check(self, replay: Replay) -> None:
+        """Compare with what was expected at this size."""
+        for who, head in self._heads.pop(replay.size, []):
+            if head.root != replay.frontier.root() or (replay.size and head.origin != replay.origin):
+                raise RolledBack(
+                    f"the ledger is forked: its first {head.size} entries are not those that {who} saw"
+                )
+            if head.totals != totals_hash(replay.totals()):
+                raise RolledBack(f"the totals after {head.size} entries are not those that {who} saw")
+
+    def finish(self, size: int) -> None:
+        """Refuse what was never reached."""
+        for expected in sorted(self._heads):
+            who = self._heads[expected][0][0]
+            raise RolledBack(f"the ledger has {size} entries, {who} saw {expected}: it was rolled back")
+
+
+def verify(
+    ledger: SqlLedger,
+    *,
+    progress: Progress | None = None,
+    public_key: PublicKey | Ed25519PublicKey | None = None,
+    checkpoint: str | None = None,
+    witness: Witness | None = None,
+) -> Report:
+    """Check all of a ledger, in one consistent view.
+
+    Args:
+        ledger: the ledger; its own connection is used and busy until the end.
+        progress: called with entries read and entries in all.
+        public_key: must have signed the checkpoint, and the one that the witness keeps.
+        checkpoint: a head kept elsewhere; the log must pass through it.
+        witness: its last head must be on the log, and nothing that it saw spent may be unspent.
+
+    Raises:
+        LedgerDamaged: names the first place that does not verify, and no data.
+        RolledBack: the checkpoint or the witness knows another, or a longer, log.
+    """
+    if isinstance(public_key, Ed25519PublicKey):
+        public_key = PublicKey(ledger.origin, public_key)
+    expected, checked, witnessed, totals = Expected(), None, None, {}
+    if checkpoint is not None:
+        head = signed_head(checkpoint, ledger.origin, public_key)
+        expected.add("the checkpoint", head)
+        checked = head.size
+    if witness is not None:
+        seen = witness.last(ledger.origin)
+        if seen is None:
+            raise RolledBack(f"the witness never saw the log {ledger.origin}")
+        head, totals = signed_head(seen[0], ledger.origin, public_key), seen[1]
+        expected.add("the witness", head)
+        witnessed = head.size
+    with _damage_named(), ledger._store.reading():
+        replay = _Tables(ledger._store, ledger.origin).verify(expected, progress)
+    for account, spent in totals.items():
+        if account >= len(replay.spent) or replay.spent[account] < spent:
+            raise RolledBack(f"account {account} has spent less than the witness saw")
+    return replay.report(checked=checked, witnessed=witnessed)
+
+
+def signed_head(checkpoint: str, origin: str, public_key: PublicKey | None) -> Head:
+    """The head in a checkpoint of this log, its signature verified if the key is known."""
+    head = parse(checkpoint)[0] if public_key is None else verified(checkpoint, public_key)
+    if head.origin != origin:
+        raise RolledBack(f"the checkpoint is of the log {head.origin}, this is {origin}")
+    return head
+
+
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Say that values of a wrong kind, and pages that cannot be read, are damage."""
+    try:
+        yield
+    except ReticentError:
+        raise
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise LedgerDamaged(f"a row holds a value of the wrong kind ({type(error).__name__})") from None
+    except sqlite3.DatabaseError as error:
+        raise LedgerDamaged(f"the database cannot be read: {error}") from None
+
+
+class _Tables:
+    """The rows of a ledger, held against its log."""
+
+    def __init__(self, store: Store, origin: str) -> None:
+        self._store = store
+        self._origin = origin
+        self._replay = Replay()
+
+    def verify(self, expected: Expected, progress: Progress | None) -> Replay:
+        self._whole_database()
+        head = read_head(self._store)
+        size, replay = head[0], self._replay
+        while replay.size < size:
+            start = replay.size
+            for stop in expected.stops(start, min(size, start - start % CHUNK + CHUNK)):
+                self._read(stop)
+                expected.check(replay)
+            if progress is not None:
+                progress(replay.size, size)
+        expected.check(replay)
+        self._counts(head)
+        self._meta()
+        self._accounts()
+        self._keys()
+        expected.finish(size)
+        return replay
+
+    def _whole_database(self) -> None:
+        """SQLite's own check of pages and indexes, and no triggers that could write on the side."""
+        if isinstance(self._store, SqliteStore):
+            for (finding,) in self._store.all("PRAGMA integrity_check(1)"):
+                if finding != "ok":
+                    raise LedgerDamaged("the database file is damaged")
+            sql = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+        else:
+            sql = (
+                "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN "
+                "('meta'::regclass, 'head'::regclass, 'account'::regclass, 'bought'::regclass, "
+                "'measurement'::regclass, 'answered'::regclass, 'entry'::regclass, 'node'::regclass)"
+            )
+        if self._store.all(sql) != [(0,)]:
+            raise LedgerDamaged("the database has triggers or views of its own")
+
+    def _count(self, table: str) -> int:
+        return int(self._store.all(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608
+
+    def _read(self, stop: int) -> None:
+        """The entries up to `stop`, and the rows that belong to them."""
+        start, keys = self._replay.size, len(self._replay.recorded)
+        rows = self._store.all(
+            "SELECT number, leaf FROM entry WHERE number >= ? AND number < ? ORDER BY number", (start, stop)
+        )
+        for number, row in enumerate(rows, start):
+            if row[0] != number:
+                raise LedgerDamaged(f"entry {number} is missing")
+        if len(rows) != stop - start:
+            raise LedgerDamaged(f"entry {start + len(rows)} is missing")
+        made = self._replay.read([leaf for _, leaf in rows])
+        self._nodes([node for node in made if node[0] >= NODE_LEVEL])
+        self._opened(self._replay.opened)
+        self._requested(keys, self._replay.requested)
+        self._values(self._replay.values)
+
+    def _nodes(self, made: list[tuple[int, int, bytes]]) -> None:
+        by_level: dict[int, list[tuple[int, bytes]]] = {}
+        for level, index, node in made:
+            by_level.setdefault(level, []).append((index, node))
+        for level, nodes in by_level.items():
+            rows = self._store.all(
+                "SELECT number, hash FROM node WHERE level = ? AND number BETWEEN ? AND ? ORDER BY number",
+                (level, nodes[0][0], nodes[-1][0]),
+            )
+            if rows != nodes:
+                wrong = next(node for i, node in enumerate(nodes) if i >= len(rows) or rows[i] != node)[0]
+                first = wrong << level
+                raise LedgerDamaged(
+                    f"entries {first} to {first + (1 << level) - 1} do not have the hash kept for them"
+                )
+
+    def _opened(self, opened: list[Opened]) -> None:
+        if not opened:
+            return
+        rows = self._store.all(
+            f"SELECT {_ACCOUNT} FROM account WHERE id >= ? AND id <= ? ORDER BY id",  # noqa: S608
+            (opened[0].account, opened[-1].account),
+        )
+        for i, told in enumerate(opened):
+            if i >= len(rows) or rows[i][0] != told.account:
+                raise LedgerDamaged(f"account {told.account} is missing")
+            _, name, unit, neighbours, subject, cap, minimum, _, nonce, _ = rows[i]
+            if type(nonce) is not bytes:
+                raise LedgerDamaged(f"account {told.account}: its nonce is no byte string")
+            Account.of(rows[i])
+            if (unit, neighbours, cap, minimum) != (told.unit, told.neighbours, told.cap, told.minimum):
+                raise LedgerDamaged(f"account {told.account}: its terms are not those of entry {told.entry}")
+            if entries.commitment(nonce, name, subject) != told.commitment:
+                raise LedgerDamaged(f"account {told.account}: its name is not the one of entry {told.entry}")
+
+    def _requested(self, first: int, requested: list[tuple[int, int, int, int, str]]) -> None:
+        if not requested:
+            return
+        rows = self._store.all(
+            "SELECT m.number, b.account, m.information, m.bought, b.name, b.nonce "
+            "FROM measurement m LEFT JOIN bought b ON b.id = m.bought "
+            "WHERE m.number >= ? AND m.number < ? ORDER BY m.number",
+            (first, first + len(requested)),
+        )
+        if len(rows) != len(requested):
+            raise LedgerDamaged(f"measurements {first} to {first + len(requested) - 1}: a row is missing")
+        commitment = entries.commitment
+        for number, (row, told) in enumerate(zip(rows, requested, strict=True), first):
+            if row[:4] != (number, told[1], told[2], told[3]):
+                raise LedgerDamaged(f"measurement {number}: its row is not what entry {told[0]} says")
+            if commitment(row[5], row[4]) != told[4]:
+                raise LedgerDamaged(f"key {told[3]}: its name is not the one of entry {told[0]}")
+
+    def _values(self, values: list[tuple[int, int, str]]) -> None:
+        for start in range(0, len(values), _TOGETHER):
+            some = values[start : start + _TOGETHER]
+            marks = ",".join("?" * len(some))
+            rows = self._store.all(
+                f"SELECT number, recorded, nonce FROM measurement WHERE number IN ({marks})",  # noqa: S608
+                [measurement for _, measurement, _ in some],
+            )
+            held = {number: (recorded, nonce) for number, recorded, nonce in rows}
+            for entry, measurement, commitment in some:
+                recorded, nonce = held.get(measurement, (None, None))
+                if recorded is None or entries.commitment(nonce, recorded) != commitment:
+                    raise LedgerDamaged(
+                        f"measurement {measurement}: its values are not those of entry {entry}"
+                    )
+
+    def _counts(self, head: tuple[int, int, int, int, Frontier]) -> None:
+        replay = self._replay
+        told = (replay.size, len(replay.cap), len(replay.owner), len(replay.recorded))
+        if head[:4] != told or head[4].hashes != replay.frontier.hashes:
+            raise LedgerDamaged("the head kept in the ledger is not that of its entries")
+        nodes = sum(replay.size >> level for level in range(NODE_LEVEL, replay.size.bit_length()))
+        due = {
+            "head": 1,
+            "entry": replay.size,
+            "node": nodes,
+            "account": len(replay.cap),
+            "bought": len(replay.owner),
+            "measurement": len(replay.recorded),
+        }
+        for table, rows in due.items():
+            if self._count(table) != rows:
+                raise LedgerDamaged(f"the table {table} has rows that no entry speaks of")
+
+    def _meta(self) -> None:
+        told = [("origin", self._replay.origin), ("version", str(VERSION))]
+        held = sorted(self._store.all("SELECT name, setting FROM meta"))
+        if held != told or self._replay.origin != self._origin:
+            raise LedgerDamaged("the settings kept in the ledger are not those of entry 0")
+
+    def _accounts(self) -> None:
+        spent = self._replay.spent
+        for start in range(0, len(spent), CHUNK):
+            rows = self._store.all(
+                "SELECT id, spent FROM account WHERE id >= ? AND id < ? ORDER BY id", (start, start + CHUNK)
+            )
+            for account, held in rows:
+                if type(held) is not int or held != spent[account]:
+                    raise LedgerDamaged(f"account {account}: what is spent is not the sum of its entries")
+
+    def _keys(self) -> None:
+        """Sums by key, and the answers kept for idempotent calls."""
+        queries = (
+            f"SELECT {_BOUGHT} FROM bought ORDER BY id",  # noqa: S608
+            "SELECT bought, number, information, recorded, nonce FROM measurement ORDER BY bought, number",
+            "SELECT b.id, a.idempotency, a.asked, a.information, a.charged FROM answered a "
+            "LEFT JOIN bought b ON b.account = a.account AND b.name = a.name ORDER BY 1, 2",
+        )
+        with ExitStack() as open_streams:
+            bought, measured, answered = (
+                open_streams.enter_context(closing(_stream(self._store, sql))) for sql in queries
+            )
+            self._check_keys(bought, _Groups(measured), _Groups(answered))
+
+    def _check_keys(self, bought: Iterator[Row], measured: _Groups, answered: _Groups) -> None:
+        for key, row in enumerate(bought):
+            if row[0] != key:
+                raise LedgerDamaged(f"key {key} is missing")
+            if type(row[7]) is not bytes:
+                raise LedgerDamaged(f"key {key}: its nonce is no byte string")
+            held, charges = Bought.of(row), array("q")
+            due = self._due(charges, measured.of(key))
+            if (held.requested, held.information, held.sums, row[6]) != due:
+                raise LedgerDamaged(f"key {key}: its sums are not those of its measurements")
+            if rows := list(answered.of(key)):
+                _check_answers(key, self._replay.minimum[held.account], charges, rows)
+        if measured.rest() or answered.rest():
+            raise LedgerDamaged("a measurement or an answer belongs to no key")
+
+    def _due(self, charges: array[int], rows: Iterator[Row]) -> tuple[int, int, str, str]:
+        """What is requested, recorded, summed and waited for under a key, by its measurements."""
+        information, sums, waiting = 0, None, []
+        for _, number, amount, recorded, nonce in rows:
+            if self._replay.recorded[number] != (recorded is not None):
+                raise LedgerDamaged(
+                    f"measurement {number}: it has values that no entry speaks of, or has none"
+                )
+            charges.append(amount)
+            if recorded is None:
+                if nonce is not None:
+                    raise LedgerDamaged(f"measurement {number}: it has a nonce and no values")
+                waiting.append(f"{number}:{amount}")
+                continue
+            values = entries.values_of(recorded)
+            if information and len(values) != len(sums or []):
+                raise LedgerDamaged(f"measurement {number}: its values do not fit those before it")
+            if sums is None:
+                sums = [amount * v for v in values]
+            else:
+                sums = [s + amount * v for s, v in zip(sums, values, strict=True)]
+            information += amount
+        return sum(charges), information, entries.values_text(sums or []), ",".join(waiting)
+
+
+def _check_answers(key: int, minimum: int, charges: array[int], rows: list[Row]) -> None:
+    """An answer gave what was bought at some time; what it charged is a charge of that key, told once."""
+    after = {total: i for i, total in enumerate(accumulate(charges))}
+    claimed = set()
+    for _, idempotency, asked, information, charged in rows:
+        place = after.get(information)
+        if place is None or not isinstance(idempotency, str) or not 0 < asked <= information:
+            raise LedgerDamaged(f"key {key}: an answer kept for it does not fit its charges")
+        missing = asked - (information - charged)
+        if charged and (
+            charged != charges[place] or place in claimed or missing <= 0 or charged != max(missing, minimum)
+        ):
+            raise LedgerDamaged(f"key {key}: an answer kept for it does not fit its charges")
+        if charged:
+            claimed.add(place)
+
+
+class _Groups:
+    """Rows ordered by their first column, taken group by group."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+        self._next = next(rows, None)
+
+    def of(self, key: int) -> Iterator[Row]:
+        """The rows of this group; groups are asked for in order, and read to their end."""
+        while self._next is not None and self._next[0] == key:
+            yield self._next
+            self._next = next(self._rows, None)
+
+    def rest(self) -> bool:
+        """Whether rows are left."""
+        return self._next is not None
+
+
+def _stream(store: Store, sql: str) -> Generator[Row, None, None]:
+    """Rows of a query without holding them all."""
+    if isinstance(store, SqliteStore):
+        yield from store._connection().execute(sql)
+    elif isinstance(store, PostgresStore):
+        with store._connected(write=False).cursor(name=f"verify_{abs(hash(sql))}") as cursor:
+            cursor.itersize = CHUNK
+            cursor.execute(sql)
+            yield from cursor

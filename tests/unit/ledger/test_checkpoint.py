@@ -1,0 +1,168 @@
+"""Checkpoints: the C2SP format to the byte, several signatures, keys, and everything else refused."""
+
+import base64
+import hashlib
+import os
+import stat
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reticent.errors import LedgerDamaged, ParameterError
+from reticent.ledger import checkpoint as cp
+from reticent.ledger.checkpoint import WITNESS, Head, PublicKey
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+HEAD = Head("example.org/ledger", 5, hashlib.sha256(b"root").digest(), cp.totals_hash({0: 3, 1: 4}))
+SIGNED = cp.sign(HEAD, HEAD.origin, KEY)
+COSIGNED = SIGNED + cp.cosignature_line(HEAD.text(), "witness", OTHER, 1_800_000_000)
+LOG_KEY = PublicKey(HEAD.origin, KEY.public_key())
+WITNESS_KEY = PublicKey("witness", OTHER.public_key(), WITNESS)
+
+
+def test_the_text_is_the_format():
+    root, totals = (base64.b64encode(part).decode() for part in (HEAD.root, HEAD.totals))
+    lines = SIGNED.split("\n")
+    assert lines[:5] == ["example.org/ledger", "5", root, f"totals {totals}", ""]
+    dash, name, signature = lines[5].split(" ")
+    raw = base64.b64decode(signature)
+    public = KEY.public_key().public_bytes_raw()
+    assert (dash, name, lines[6:]) == ("\u2014", "example.org/ledger", [""])
+    assert raw[:4] == hashlib.sha256(b"example.org/ledger\n\x01" + public).digest()[:4]
+    KEY.public_key().verify(raw[4:], "\n".join(lines[:4]).encode() + b"\n")
+
+
+def test_a_cosignature_is_over_time_and_text():
+    raw = base64.b64decode(COSIGNED.split("\n")[6].split(" ")[2])
+    public = OTHER.public_key().public_bytes_raw()
+    assert raw[:4] == hashlib.sha256(b"witness\n\x04" + public).digest()[:4]
+    assert int.from_bytes(raw[4:12], "big") == 1_800_000_000
+    message = b"cosignature/v1\ntime 1800000000\n" + HEAD.text().encode()
+    OTHER.public_key().verify(raw[12:], message)
+
+
+def test_both_signatures_verify():
+    assert cp.verified(COSIGNED, LOG_KEY) == HEAD
+    assert cp.verified(COSIGNED, WITNESS_KEY) == HEAD
+    assert cp.verify(SIGNED, HEAD.origin, KEY.public_key()) == HEAD
+    assert cp.parse(COSIGNED)[0] == HEAD
+    assert cp.signed_by(COSIGNED, LOG_KEY) + cp.signed_by(COSIGNED, WITNESS_KEY) == COSIGNED.split("\n\n")[1]
+
+
+@pytest.mark.parametrize(
+    "signer",
+    [
+        PublicKey(HEAD.origin, OTHER.public_key()),
+        PublicKey("somebody", KEY.public_key()),
+        PublicKey(HEAD.origin, KEY.public_key(), WITNESS),
+        PublicKey("witness", OTHER.public_key()),
+        PublicKey("witness", KEY.public_key(), WITNESS),
+    ],
+)
+def test_a_signature_of_somebody_else_is_refused(signer):
+    with pytest.raises(LedgerDamaged, match="not signed by"):
+        cp.verified(COSIGNED, signer)
+
+
+def test_every_changed_character_is_refused():
+    for i, char in enumerate(COSIGNED):
+        for other in {"0", "A", "\n", " ", ""} - {char}:
+            changed = COSIGNED[:i] + other + COSIGNED[i + 1 :]
+            refused = 0
+            for signer in (LOG_KEY, WITNESS_KEY):
+                try:
+                    assert cp.verified(changed, signer) == HEAD
+                except LedgerDamaged:
+                    refused += 1
+            assert refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        SIGNED[:-1],
+        SIGNED + "\n",
+        SIGNED + "x\n",
+        SIGNED.replace("\n", "\r\n"),
+        SIGNED.replace("5\n", "05\n", 1),
+        SIGNED.replace("5\n", "-5\n", 1),
+        SIGNED.replace("5\n", "5.0\n", 1),
+        SIGNED.replace("5\n", "\u0665\n", 1),
+        SIGNED.replace("totals ", "totals  "),
+        SIGNED.replace("totals ", "total "),
+        SIGNED.replace("\u2014", "-"),
+        SIGNED.replace("\n\n", "\nmore\n\n"),
+        SIGNED.replace("example.org/ledger\n5", "two words\n5"),
+        HEAD.text(),
+        HEAD.text() + "\n",
+        SIGNED + SIGNED.split("\n\n")[1] * 16,
+        HEAD.text() + "\n\u2014 name " + base64.b64encode(b"1234").decode() + "\n",
+        HEAD.text() + "\n\u2014 name !!!!\n",
+    ],
+)
+def test_the_parser_is_strict(text):
+    with pytest.raises(LedgerDamaged, match="C2SP"):
+        cp.parse(text)
+
+
+def test_loose_bits_at_the_end_of_base64_are_refused():
+    line = SIGNED.split("\n")[2]
+    loose = line[:-2] + chr(ord(line[-2]) + 1) + "="
+    assert base64.b64decode(loose) == base64.b64decode(line), "the control: Python does not mind"
+    with pytest.raises(LedgerDamaged, match="C2SP"):
+        cp.parse(SIGNED.replace(line, loose))
+
+
+@pytest.mark.parametrize("origin", ["", "two words", "a+b", "a\nb", "\u00e9", "x" * 201, 5, None])
+def test_an_origin_that_would_break_the_note_is_refused(origin):
+    with pytest.raises(ParameterError, match="origin must be"):
+        Head(origin, 0, bytes(32), bytes(32))
+
+
+@pytest.mark.parametrize("key", [LOG_KEY, WITNESS_KEY])
+def test_a_public_key_survives_its_text(key):
+    assert PublicKey.parse(f"{key}\n") == key
+    assert hash(PublicKey.parse(str(key))) == hash(key)
+    assert key != PublicKey(key.name, KEY.public_key(), 3)
+    text = str(key)
+    for i, char in enumerate(text):
+        other = "0" if char != "0" else "1"
+        with pytest.raises(ParameterError, match="public key"):
+            PublicKey.parse(text[:i] + other + text[i + 1 :])
+
+
+@pytest.mark.parametrize("text", ["", "a", "a+b", "a+b+c", "a+00000000+", "+00000000+AQ=="])
+def test_a_bad_public_key_is_refused(text):
+    with pytest.raises(ParameterError, match="public key"):
+        PublicKey.parse(text)
+
+
+def test_a_key_file_is_made_once_and_for_its_owner_alone(tmp_path):
+    path = tmp_path / "key"
+    made = cp.load_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert cp.load_key(path).private_bytes_raw() == made.private_bytes_raw()
+    assert cp.read_key(path).private_bytes_raw() == made.private_bytes_raw()
+    path.write_text("ab" * 31)
+    with pytest.raises(ParameterError, match="no signing key"):
+        cp.read_key(path)
+    with pytest.raises(OSError, match="No such file"):
+        cp.read_key(tmp_path / "none")
+
+
+def test_totals_are_hashed_in_order_of_number():
+    assert cp.totals_hash({10: 5, 9: 7}) == hashlib.sha256(b"9 7\n10 5\n").digest()
+    assert cp.totals_hash({}) == hashlib.sha256(b"").digest()
+    assert cp.totals_hash({1: 23}) != cp.totals_hash({12: 3})
+    assert len({cp.totals_hash({0: n}) for n in range(100)}) == 100
+
+
+def test_a_random_signature_never_verifies():
+    for _ in range(100):
+        fake = cp.key_id(HEAD.origin, KEY.public_key()) + os.urandom(64)
+        text = f"{HEAD.text()}\n\u2014 {HEAD.origin} {base64.b64encode(fake).decode()}\n"
+        with pytest.raises(LedgerDamaged, match="not signed"):
+            cp.verified(text, LOG_KEY)
