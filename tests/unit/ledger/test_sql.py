@@ -1,7 +1,7 @@
 """What is particular to the SQL back end: shared commits, versions, connections, forks and readers."""
 
-import _thread
 import multiprocessing
+import signal
 import sqlite3
 import threading
 import time
@@ -200,7 +200,8 @@ def test_an_interrupt_while_waiting_leaves_the_queue(ledger):
     thread = threading.Thread(target=ledger._write, args=(sql._Job(slow),))
     thread.start()
     inside.wait()
-    timer = threading.Timer(0.1, _thread.interrupt_main)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         ledger.request("a", "k", amount(10))
@@ -208,6 +209,23 @@ def test_an_interrupt_while_waiting_leaves_the_queue(ledger):
     release.set()
     thread.join()
     assert ledger.balance("a").spent == 0
+    assert ledger.request("a", "k", amount(10)).charged == 10
+
+
+def test_an_interrupt_of_the_next_leader_calls_another(ledger):
+    """The interrupt comes when the job has just been called to lead."""
+    job, other = sql._Job(lambda batch: None), sql._Job(lambda batch: None)
+    for one in (job, other):
+        one.turn = threading.Lock()
+        one.turn.acquire()
+    ledger._leading = True
+    ledger._jobs.extend([job, other])
+    with ledger._guard:
+        ledger._hand_over()
+    ledger._leave(job)
+    assert (job.called, other.called, other.turn.locked()) == (True, True, False)
+    ledger._leave(other)
+    assert not ledger._leading
     assert ledger.request("a", "k", amount(10)).charged == 10
 
 
