@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PROCESSES = 3
-MODULES = ["benchmarks.numeric", "benchmarks.frequencies", "benchmarks.ledger_verify"]
+MODULES = ["benchmarks.numeric", "benchmarks.frequencies", "benchmarks.ledger", "benchmarks.ledger_verify"]
 
 
 def figures():

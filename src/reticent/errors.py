@@ -13,6 +13,7 @@
     |   |-- AlreadyFulfilled                    a measurement has its values already
     |   |-- IdempotencyConflict                 the same idempotency key came with another request
     |   |-- KeyUsed                             a payment came under a key that was bought before
+    |   |-- CommitUnknown                       whether it was written is not known: ask again, idempotently
     |   |-- WitnessUnavailable                  written, but the witness cannot be told: release nothing
     |   `-- LedgerDamaged                       the stored ledger does not verify
     |       `-- RolledBack                      the ledger is older than, or forked from, what a witness saw
@@ -90,6 +91,13 @@ class KeyUsed(LedgerError):
 
 class WitnessUnavailable(LedgerError):
     """The witness cannot be told of the new head. A charge stands; nothing may be released for it yet."""
+
+
+class CommitUnknown(LedgerError):
+    """The connection was lost, or the writer interrupted, while committing.
+
+    Asking again with the same idempotency key charges once, whatever happened.
+    """
 
 
 class LedgerDamaged(LedgerError):

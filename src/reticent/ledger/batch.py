@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
@@ -35,20 +36,23 @@ NODE_LEVEL = 8  # perfect subtrees are stored from this level on
 ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce"
 BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
 _TOGETHER = 256  # keys looked up in one query
+_MOST_CARRIED = 1000  # accounts
 
 _HEAD = "SELECT size, accounts, keys, measurements, frontier, seal FROM head WHERE id = 1"
 _SET_HEAD = (
     "UPDATE head SET size = ?, accounts = ?, keys = ?, measurements = ?, frontier = ?, seal = ? WHERE id = 1"
 )
-_ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, seal FROM account WHERE name = ?"  # noqa: S608
+ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, seal FROM account WHERE name = ?"  # noqa: S608
+BOTH = (  # an account and what is bought under a key, by one statement, so that both are of one moment
+    f"SELECT a.{f'{ACCOUNT_COLUMNS}, seal'.replace(', ', ', a.')}, b.{BOUGHT_COLUMNS.replace(', ', ', b.')} "  # noqa: S608
+    "FROM account a LEFT JOIN bought b ON b.account = a.id AND b.name = ? WHERE a.name = ?"
+)
 _ADD_ACCOUNT = f"INSERT INTO account ({ACCOUNT_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _SET_ACCOUNT = "UPDATE account SET spent = ?, seal = ? WHERE id = ?"
 _BOUGHT = f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE account = ? AND name = ?"  # noqa: S608
-_ADD_BOUGHT = f"INSERT INTO bought ({BOUGHT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ADD_BOUGHT = f"INSERT INTO bought ({BOUGHT_COLUMNS}) VALUES (?, ?, ?, ?, 0, '', ?, ?, ?)"  # noqa: S608
 _SET_BOUGHT = "UPDATE bought SET requested = ?, information = ?, sums = ?, waiting = ?, seal = ? WHERE id = ?"
-_ADD_MEASUREMENT = (
-    "INSERT INTO measurement (number, bought, information, recorded, nonce) VALUES (?, ?, ?, ?, ?)"
-)
+_ADD_MEASUREMENT = "INSERT INTO measurement (number, bought, information) VALUES (?, ?, ?)"
 _SET_MEASUREMENT = "UPDATE measurement SET recorded = ?, nonce = ? WHERE number = ?"
 _ANSWERED = "SELECT name, asked, information, charged FROM answered WHERE account = ? AND idempotency = ?"
 _ADD_ANSWERED = (
@@ -174,10 +178,16 @@ class Bought:
 
     def waiting_text(self) -> str:
         """The measurements that are not recorded, as stored."""
+        if len(self.waiting) == 1:  # nearly always
+            ((number, amount),) = self.waiting.items()
+            return f"{number}:{amount}"
         return ",".join([f"{number}:{amount}" for number, amount in self.waiting.items()])
 
     def pending(self, account: str) -> tuple[Measurement, ...]:
         """The measurements that are not recorded."""
+        if len(self.waiting) == 1:  # nearly always
+            ((number, amount),) = self.waiting.items()
+            return (Measurement(number, account, self.name, amount, False),)
         name = self.name
         return tuple([Measurement(n, account, name, amount, False) for n, amount in self.waiting.items()])
 
@@ -187,15 +197,39 @@ class Bought:
         return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
 
 
-class Batch:
-    """The state of one write transaction."""
+@dataclass
+class Carried:
+    """What a transaction knew at its end: true for the next one if nobody else wrote in between."""
 
-    def __init__(self, store: Store) -> None:
+    stamp: tuple[int, int]
+    made: tuple[int, int, int]
+    frontier: Frontier
+    accounts: dict[str, Account]
+
+    def holds_at(self, stamp: tuple[int, int] | None) -> bool:
+        """Whether the transaction with this stamp follows at once."""
+        version, number = self.stamp
+        return stamp == (version, number + 1)
+
+
+class Batch:
+    """The state of one write transaction.
+
+    Args:
+        store: in a write transaction.
+        carried: what the transaction before knew, to save reading it again.
+    """
+
+    def __init__(self, store: Store, carried: Carried | None = None) -> None:
         self._store = store
-        self.first, *made, self._frontier = read_head(store, store.locking)
+        if carried is None:
+            _, *made, self._frontier = read_head(store, store.locking)
+            self._accounts: dict[str, Account] = {}
+        else:
+            made, self._frontier, self._accounts = list(carried.made), carried.frontier, carried.accounts
+        self.first = self._frontier.size
         self._accounts_made, self._keys_made, self._measurements_made = made
         self._first_measurement = self._measurements_made
-        self._accounts: dict[str, Account] = {}
         self._bought: dict[tuple[int, str], Bought | None] = {}
         self._measured: dict[int, tuple[str, Bought, int, str | None, bytes | None]] = {}
         self._earlier: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
@@ -265,7 +299,7 @@ class Batch:
     def _account(self, name: str) -> Account | None:
         held = self._accounts.get(name)
         if held is None:
-            row = self._store.one(_ACCOUNT, (name,))
+            row = self._store.one(ACCOUNT, (name,))
             if row is None:
                 return None
             held = self._accounts[name] = Account.of(row)
@@ -279,10 +313,21 @@ class Batch:
 
     def _under(self, account: int, key: str) -> Bought | None:
         place = (account, key)
-        if place not in self._bought:
+        try:
+            return self._bought[place]
+        except KeyError:
             row = self._store.one(_BOUGHT, place)
-            self._bought[place] = Bought.of(row) if row else None
-        return self._bought[place]
+            under = self._bought[place] = Bought.of(row) if row else None
+            return under
+
+    def _both(self, name: str, key: str) -> Account:
+        """The account, and on the way what is bought under the key."""
+        row = self._store.one(BOTH, (key, name))
+        if row is None:
+            raise UnknownAccount(f"account {name} was never opened")
+        held = self._accounts[name] = Account.of(row[:10])
+        self._bought[held.id, key] = Bought.of(row[10:]) if row[10] is not None else None
+        return held
 
     def _repeated(
         self, held: Account, key: str, information: int, idempotency: str | None
@@ -325,11 +370,12 @@ class Batch:
 
     def request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
         """Charge, or raise before anything changes."""
-        held = self._known(terms.name)
-        repeated = self._repeated(held, key, information, idempotency)
+        held = self._accounts.get(terms.name) or self._both(terms.name, key)
+        if idempotency is not None:
+            repeated = self._repeated(held, key, information, idempotency)
+            if repeated is not None:
+                return self._grant(held, self._under(held.id, key), key, *repeated)
         under = self._under(held.id, key)
-        if repeated is not None:
-            return self._grant(held, under, key, *repeated)
         requested = under.requested if under is not None else 0
         charge = increment(held.terms, requested, information)
         if held.spent + charge > held.terms.cap:
@@ -447,31 +493,37 @@ class Batch:
             store.many(_ADD_NODE, [node for node in nodes if node[0] >= NODE_LEVEL])
             store.run(_SET_HEAD, (*state, edge, _head_seal(*state, edge)))
 
+    def carried(self, stamp: tuple[int, int] | None) -> Carried | None:
+        """What the next transaction may be given once this one is committed."""
+        if stamp is None:
+            return None
+        for held in self._accounts.values():
+            held.changed = held.new = False
+        accounts = self._accounts if len(self._accounts) <= _MOST_CARRIED else {}
+        made = (self._accounts_made, self._keys_made, self._measurements_made)
+        return Carried(stamp, made, self._frontier, accounts)
+
     def _flush_bought(self) -> None:
+        """New keys are inserted with nothing recorded, which costs less; what is, is written after."""
         added, changed = [], []
         for b in self._bought.values():
             if b is not None and b.changed:
                 waiting = b.waiting_text()
-                amounts = (b.requested, b.information, b.sums, waiting)
+                seal = b.seal(waiting)
                 if b.new:
-                    added.append((b.id, b.account, b.name, *amounts, b.nonce, b.seal(waiting)))
-                else:
-                    changed.append((*amounts, b.seal(waiting), b.id))
+                    added.append((b.id, b.account, b.name, b.requested, waiting, b.nonce, seal))
+                if b.information or not b.new:
+                    changed.append((b.requested, b.information, b.sums, waiting, seal, b.id))
         self._store.many(_ADD_BOUGHT, added)
         self._store.many(_SET_BOUGHT, changed)
 
     def _flush_measurements(self) -> None:
         first = self._first_measurement
-        measured = self._measured.items()
-        self._store.many(
-            _ADD_MEASUREMENT,
-            [
-                (number, under.id, information, recorded, nonce)
-                for number, (_, under, information, recorded, nonce) in measured
-                if number >= first
-            ],
-        )
-        self._store.many(
-            _SET_MEASUREMENT,
-            [(recorded, nonce, number) for number, (*_, recorded, nonce) in measured if number < first],
-        )
+        added, changed = [], []
+        for number, (_, under, information, recorded, nonce) in self._measured.items():
+            if number >= first:
+                added.append((number, under.id, information))
+            if recorded is not None:
+                changed.append((recorded, nonce, number))
+        self._store.many(_ADD_MEASUREMENT, added)
+        self._store.many(_SET_MEASUREMENT, changed)

@@ -36,6 +36,7 @@ from reticent.errors import (
     AlreadyFulfilled,
     BudgetExceeded,
     IdempotencyConflict,
+    KeyUsed,
     LedgerDamaged,
     LedgerError,
     ParameterError,
@@ -470,6 +471,19 @@ class DeviceLedger(Ledger):
             elif charge:
                 self._append(record)
             return held.grant(key, held.keys[key].requested, charge)
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        """Charge and record with no values; a retry is recognised by its idempotency key."""
+        with self._held():
+            held = self._find(terms.name)
+            fresh = key not in held.keys
+            if not fresh and (idempotency is None or idempotency not in held.answered):
+                raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        grant = self._request(terms, key, units, idempotency)
+        if fresh:
+            self._fulfil(grant.pending[0].number, ())
+        with self._held():
+            return held.grant(key, grant.information, grant.charged)
 
     def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
         with self._held() as state:

@@ -15,7 +15,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.errors import BudgetExceeded, LedgerDamaged, LedgerError, ReticentError, UnknownAccount
+from reticent.errors import (
+    BudgetExceeded,
+    CommitUnknown,
+    LedgerDamaged,
+    LedgerError,
+    ReticentError,
+    UnknownAccount,
+)
 from reticent.ledger import merkle
 from reticent.ledger.base import (
     Balance,
@@ -28,17 +35,20 @@ from reticent.ledger.base import (
     increment,
 )
 from reticent.ledger.batch import (
+    ACCOUNT,
     ACCOUNT_COLUMNS,
+    BOTH,
     BOUGHT_COLUMNS,
     NODE_LEVEL,
     Account,
     Batch,
     Bought,
+    Carried,
     make_head,
     read_head,
 )
 from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
-from reticent.ledger.store import CommitUnknown, SqliteStore, Store, TryAgain, connect
+from reticent.ledger.store import SqliteStore, Store, TryAgain, connect
 
 VERSION = "1"
 MOST_TOGETHER = 256  # calls that share one commit
@@ -48,12 +58,6 @@ _MOST_REMEMBERED = 10_000  # accounts
 
 Check = Callable[["SqlLedger"], None]
 Migration = Callable[[Store], None]
-
-_ACCOUNT = f"SELECT {ACCOUNT_COLUMNS}, seal FROM account WHERE name = ?"  # noqa: S608
-_BOTH = (  # an account and what is bought under a key: by one statement, so that both are of one moment
-    f"SELECT a.{f'{ACCOUNT_COLUMNS}, seal'.replace(', ', ', a.')}, b.{BOUGHT_COLUMNS.replace(', ', ', b.')} "  # noqa: S608
-    "FROM account a LEFT JOIN bought b ON b.account = a.id AND b.name = ? WHERE a.name = ?"
-)
 
 # What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
 # never touched: a migration changes how rows are kept, not what was promised.
@@ -105,6 +109,7 @@ class SqlLedger(Ledger):
         self._jobs: deque[_Job] = deque()
         self._guard = threading.Lock()  # of the queue and of who leads
         self._leading = False
+        self._carried: Carried | None = None  # touched by whoever leads
         self._known_terms: dict[str, Terms] = {}
         self._tight: set[str] = set()  # accounts that refused once
         try:
@@ -263,8 +268,10 @@ class SqlLedger(Ledger):
             job.answer, job.error = None, error
 
     def _commit(self, jobs: list[_Job]) -> None:
+        carried, self._carried = self._carried, None
         with self._store.writing():
-            batch = Batch(self._store)
+            stamp = self._store.stamp()
+            batch = Batch(self._store, carried if carried is not None and carried.holds_at(stamp) else None)
             wanted = [one for job in jobs for one in job.wanted]
             if len(wanted) > 1:
                 batch.prefetch(wanted)
@@ -281,6 +288,7 @@ class SqlLedger(Ledger):
                     job.error = refusal
             grown = batch.size
             batch.flush()
+        self._carried = batch.carried(stamp)
         if self._after_commit is not None and grown != batch.first:
             try:
                 self._after_commit(self)
@@ -335,7 +343,7 @@ class SqlLedger(Ledger):
 
     def _refuse_early(self, terms: Terms, key: str, information: int) -> None:
         """Refuse what is hopeless without waiting for the writer: spending never falls."""
-        row = self._store.glance(_BOTH, (key, terms.name))
+        row = self._store.glance(BOTH, (key, terms.name))
         if row is None:
             raise UnknownAccount(f"account {terms.name} was never opened")
         held, under = Account.of(row[:10]), Bought.of(row[10:]) if row[10] is not None else None
@@ -346,7 +354,7 @@ class SqlLedger(Ledger):
     # Reading
 
     def _account(self, account: str) -> Account:
-        row = self._store.glance(_ACCOUNT, (account,))
+        row = self._store.glance(ACCOUNT, (account,))
         if row is None:
             raise UnknownAccount(f"account {account} was never opened")
         return Account.of(row)
@@ -365,7 +373,7 @@ class SqlLedger(Ledger):
 
     def reading(self, account: str, key: str) -> Reading:
         """What is recorded under a key."""
-        row = self._store.glance(_BOTH, (key, account))
+        row = self._store.glance(BOTH, (key, account))
         if row is None:
             raise UnknownAccount(f"account {account} was never opened")
         return (

@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import LedgerDamaged, LedgerError, MissingExtra
+from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
 
 try:
     import fcntl
@@ -32,12 +32,8 @@ except ImportError:  # not on this platform; BEGIN IMMEDIATE alone is right, onl
     fcntl = None  # type: ignore[assignment]
 
 BUSY_TIMEOUT_S = 60.0
-_ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten a row
+_ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
 _MADE = b"A Reticent ledger was made here.\n"
-
-
-class CommitUnknown(LedgerError):
-    """The connection was lost while committing: ask again with the same idempotency key."""
 
 
 class TryAgain(LedgerError):
@@ -66,6 +62,7 @@ class Store(ABC):
         self._read_guard = threading.RLock()
         self._writing_thread = 0
         self._views = 0
+        self._writes = 0
         self.commit_begun = False  # by the last write transaction
 
     @abstractmethod
@@ -81,9 +78,19 @@ class Store(ABC):
         """End a transaction without a trace. Never raises."""
 
     @abstractmethod
+    def _explanation(self, error: Exception) -> LedgerError | None:
+        """Our error for one of the engine's; None if it is none of those."""
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Turn the engine's errors into ours."""
+        try:
+            yield
+        except Exception as error:
+            ours = self._explanation(error)
+            if ours is None:
+                raise
+            raise ours from error
 
     @abstractmethod
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -129,7 +136,7 @@ class Store(ABC):
     def same_process(self) -> None:
         """Refuse to go on in a forked child, where locks and connections are the parent's."""
         if os.getpid() != self._process:
-            raise LedgerError("a ledger is not carried over a fork: open it again in the child")
+            raise LedgerError("a ledger is not carried over a fork: close it before, open it in the child")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -138,20 +145,25 @@ class Store(ABC):
         Its first query must be that of the head row with `locking`.
         """
         self.same_process()
-        with self._write_guard, self._queued():
+        with self._write_guard:
+            self._wait()
             self._writing_thread = threading.get_ident()
             self.commit_begun = False
+            self._writes += 1
             try:
-                with self._explained():
-                    self._begin(write=True)
-                    yield
-                    self.commit_begun = True
-                    self._commit()
-            except BaseException:
+                self._begin(write=True)
+                yield
+                self.commit_begun = True
+                self._commit()
+            except BaseException as error:
+                ours = self._explanation(error) if isinstance(error, Exception) else None
                 self._undo(write=True)
-                raise
+                if ours is None:
+                    raise
+                raise ours from error
             finally:
                 self._writing_thread = 0
+                self._let_next()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -159,10 +171,18 @@ class Store(ABC):
         with self.writing():
             yield
 
-    @contextmanager
-    def _queued(self) -> Iterator[None]:
-        """Wait for other processes."""
-        yield
+    def _wait(self) -> None:  # noqa: B027
+        """Wait for other processes that write."""
+
+    def _let_next(self) -> None:  # noqa: B027
+        """Let another process write."""
+
+    def stamp(self) -> tuple[int, int] | None:
+        """In a write transaction: what others wrote so far, and the transaction's number in this store.
+
+        The first part is equal in two transactions if nobody else wrote in between. None: not known.
+        """
+        return None
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -219,7 +239,7 @@ class SqliteStore(Store):
         try:
             with self._explained():
                 self._queue = self._opened_lock()
-                self._check_not_emptied()
+                self._check_file()
                 self._writer = self._connected("PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
                 self._reader = self._connected("PRAGMA query_only=ON")
         except BaseException:
@@ -234,12 +254,16 @@ class SqliteStore(Store):
             reason = getattr(error, "strerror", None) or "not a path"
             raise LedgerError(f"the ledger cannot be opened: {reason}: {self.path}.lock") from error
 
-    def _check_not_emptied(self) -> None:
-        empty = not self.path.exists() or self.path.stat().st_size == 0
-        if empty and os.pread(self._queue, len(_MADE), 0) == _MADE:
-            raise LedgerDamaged(
-                f"{self.path} is gone or empty: restore it, or remove {self.path}.lock to start anew"
-            )
+    def _check_file(self) -> None:
+        found = self.path.stat() if self.path.exists() else None
+        if found is None or found.st_size == 0:
+            if os.pread(self._queue, len(_MADE), 0) == _MADE:
+                raise LedgerDamaged(
+                    f"{self.path} is gone or empty: restore it, or remove {self.path}.lock to start anew"
+                )
+        elif (found.st_dev, found.st_ino) in _INHERITED:
+            # SQLite would take the parent's locks on the file for its own, and not ask for any.
+            raise LedgerError(f"{self.path} was open when this process was forked: close it before forking")
 
     def _connected(self, *pragmas: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -252,30 +276,23 @@ class SqliteStore(Store):
             connection.execute(pragma)
         return connection
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            if self._open:
-                raise
-            raise LedgerError("the ledger was closed") from error
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in _UNAVAILABLE:
-                raise LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}") from error
-            name = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise LedgerDamaged(f"{self.path} is damaged or no ledger ({name})") from error
+    def _explanation(self, error: Exception) -> LedgerError | None:
+        if isinstance(error, sqlite3.ProgrammingError) and not self._open:
+            return LedgerError("the ledger was closed")
+        if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
+            return None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _UNAVAILABLE:
+            return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        return LedgerDamaged(f"{self.path} is damaged or no ledger ({name})")
 
-    @contextmanager
-    def _queued(self) -> Iterator[None]:
-        if fcntl is None or self._queue < 0:
-            yield
-            return
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
+    def _wait(self) -> None:
+        if fcntl is not None and self._queue >= 0:
+            fcntl.flock(self._queue, fcntl.LOCK_EX)
+
+    def _let_next(self) -> None:
+        if fcntl is not None and self._queue >= 0:
             fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def _begin(self, *, write: bool) -> None:
@@ -317,6 +334,11 @@ class SqliteStore(Store):
         """Run a statement."""
         self._writer.execute(sql, parameters)
 
+    def stamp(self) -> tuple[int, int] | None:
+        """SQLite's own mark of commits by other connections, and the number of the transaction."""
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        return version, self._writes
+
     def has_schema(self) -> bool:
         """Whether a ledger was made here."""
         with self._explained():
@@ -351,15 +373,20 @@ class SqliteStore(Store):
             self._queue = -1
 
 
-# A forked child shares the parent's open lock file, and with it the lock: it must let go at once.
+# A forked child shares the parent's open lock file, and with it the lock: it must let go at once. It must
+# neither use nor close the parent's connections, nor open these databases itself.
 _LOCK_FILES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _LEFT_ALONE: list[sqlite3.Connection] = []
+_INHERITED: set[tuple[int, int]] = set()
 
 
 def _let_go_of_lock_files() -> None:
     for store in list(_LOCK_FILES):
         store.let_go()
         _LEFT_ALONE.extend(store._open)
+        with contextlib.suppress(OSError):
+            found = store.path.stat()
+            _INHERITED.add((found.st_dev, found.st_ino))
 
 
 if hasattr(os, "register_at_fork"):
@@ -400,25 +427,24 @@ class PostgresStore(Store):
             self._connections[write] = connection
         return connection
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explanation(self, error: Exception) -> LedgerError | None:
+        if not isinstance(error, self._psycopg.Error):
+            return None
         errors = self._psycopg.errors
-        try:
-            yield
-        except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-            raise TryAgain("the ledger cannot be used: PostgreSQL gave way to another transaction") from error
-        except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
-            if self.commit_begun and self._in_writing and not error.sqlstate:
-                raise CommitUnknown(
+        if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected)):
+            return TryAgain("the ledger cannot be used: PostgreSQL gave way to another transaction")
+        if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
+            lost = (error.sqlstate or "08")[:2] in ("08", "57")
+            if self.commit_begun and self._in_writing and lost:
+                return CommitUnknown(
                     "the connection to PostgreSQL was lost while committing: "
                     "ask again with the same idempotency key"
-                ) from error
-            raise LedgerError(f"PostgreSQL cannot be used: {_first_line(error)}") from error
-        except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction) as error:
-            raise LedgerError(f"PostgreSQL refused: {_first_line(error)}") from error
-        except self._psycopg.Error as error:
-            name = type(error).__name__  # the message could quote a row
-            raise LedgerDamaged(f"the ledger is damaged or no ledger ({name})") from error
+                )
+            return LedgerError(f"PostgreSQL cannot be used: {_first_line(error)}")
+        if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+            return LedgerError(f"PostgreSQL refused: {_first_line(error)}")
+        name = type(error).__name__  # the message could quote a row
+        return LedgerDamaged(f"the ledger is damaged or no ledger ({name})")
 
     def _begin(self, *, write: bool) -> None:
         isolation = "READ COMMITTED" if write else "REPEATABLE READ READ ONLY"
@@ -444,6 +470,19 @@ class PostgresStore(Store):
                 self._drop(write=write)
         except self._psycopg.Error:
             self._drop(write=write)
+
+    def glance(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of one query, on a new connection if that for reading was lost while idle."""
+        try:
+            return super().glance(sql, parameters)
+        except LedgerError:
+            if self._in_writing or self._views or self._closed or not self._lost(write=False):
+                raise
+            return super().glance(sql, parameters)
+
+    def _lost(self, *, write: bool) -> bool:
+        connection = self._connections.get(write)
+        return connection is not None and bool(connection.closed)
 
     def _drop(self, *, write: bool) -> None:
         connection = self._connections.pop(write, None)
