@@ -31,7 +31,7 @@ from reticent.errors import ParameterTypeError, ReticentError
 Words = NDArray[np.uint64]
 Units = NDArray[np.float64]
 
-BUFFER_BYTES = 1 << 18  # fits the second-level cache together with as many inputs and outputs
+BUFFER_BYTES = 1 << 19  # long enough stretches for two threads to take turns at Python's lock
 REKEY_BYTES = 1 << 36  # far below the 2^68 bytes after which CTR blocks become distinguishable
 
 _ZEROS = bytes(BUFFER_BYTES)
@@ -39,7 +39,7 @@ _EXPONENT_OF_ONE = np.uint64(0x3FF0000000000000)  # bits of the double 1.0
 _EXPONENT_BITS = np.uint64(12)
 
 
-def _as_units(words: Words) -> Units:
+def as_units(words: Words) -> Units:
     """Turn uniform words into doubles in [1, 2), in place."""
     np.right_shift(words, _EXPONENT_BITS, out=words)
     np.bitwise_or(words, _EXPONENT_OF_ONE, out=words)
@@ -100,7 +100,7 @@ class Stream(ABC):
         exact Bernoulli(k 2^-52) draw, and the comparison vectorises.
         """
         for piece in self.word_blocks(count):
-            yield _as_units(piece)
+            yield as_units(piece)
 
     def words(self, count: int) -> Words:
         """Return `count` uniform 64-bit words."""
@@ -113,7 +113,7 @@ class Stream(ABC):
 
     def units(self, count: int) -> Units:
         """Return `count` doubles 1 + n 2^-52, n uniform in [0, 2^52)."""
-        return _as_units(self.words(count))
+        return as_units(self.words(count))
 
 
 class SecureStream(Stream):

@@ -182,7 +182,7 @@ class NumericChannel(NumericRandomiser, Channel):
     def _randomness(self, stream: Stream, count: int) -> Any:
         """Yield the randomness of consecutive blocks of values."""
         if self._draws_per_value == 1:
-            return ((units,) for units in stream.unit_blocks(count))
+            return ((words,) for words in stream.word_blocks(count))  # the engine makes units of them
         return (_pairs(stream, min(_BLOCK, count - start)) for start in range(0, count, _BLOCK))
 
     def probabilities(self, values: ArrayLike) -> Floats:

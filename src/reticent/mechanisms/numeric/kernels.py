@@ -21,7 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.randomness.streams import as_units
+
 COMPILE_FROM = 200_000  # values in one call that are worth the second that a first compilation takes
+
+# 0: OneBit reads raw words. 1: words, which the engine turns into units in place. 2: units, made before.
+UNITS_PER_VALUE = {"two_values": 1, "three_values": 1, "piecewise": 1, "hybrid": 1, "one_bit": 0, "window": 2}
 
 Law = tuple[Any, ...]
 Randomness = tuple[NDArray[Any], ...]
@@ -138,6 +143,8 @@ def _numpy_engine() -> Engine:
     formulas = _build(np.where, lambda function: function)
 
     def run(name: str, x: NDArray[Any], randomness: Randomness, out: NDArray[Any], law: Law) -> None:
+        if UNITS_PER_VALUE[name] == 1:
+            randomness = (as_units(randomness[0]),)
         out[...] = getattr(formulas, name)(x, *randomness, law)
 
     return Engine("numpy", run)
@@ -153,8 +160,18 @@ def _numba_engine() -> Engine:
     formulas = _build(where, numba.njit)
 
     def loop_of(formula: Callable[..., Any], draws: int) -> Callable[..., None]:
+        """A loop over raw words (draws 0), over words made units, or over two units a value."""
+
+        def words(x: Any, randomness: Any, out: Any, law: Any) -> None:
+            (w,) = randomness
+            for i in range(x.size):
+                out[i] = formula(x[i], w[i], law)
+
         def one_draw(x: Any, randomness: Any, out: Any, law: Any) -> None:
-            (f,) = randomness
+            (w,) = randomness  # made units here and not by numpy: one stretch without Python's lock
+            for i in range(w.size):
+                w[i] = (w[i] >> np.uint64(12)) | np.uint64(0x3FF0000000000000)
+            f = w.view(np.float64)
             for i in range(x.size):
                 out[i] = formula(x[i], f[i], law)
 
@@ -163,12 +180,10 @@ def _numba_engine() -> Engine:
             for i in range(x.size):
                 out[i] = formula(x[i], f[i], g[i], law)
 
-        loop: Callable[..., None] = numba.njit(one_draw if draws == 1 else two_draws, nogil=True)
+        loop: Callable[..., None] = numba.njit((words, one_draw, two_draws)[draws], nogil=True)
         return loop
 
-    loops = {
-        name: loop_of(getattr(formulas, name), 2 if name == "window" else 1) for name in Formulas._fields
-    }
+    loops = {name: loop_of(formula, UNITS_PER_VALUE[name]) for name, formula in formulas._asdict().items()}
 
     def run(name: str, x: NDArray[Any], randomness: Randomness, out: NDArray[Any], law: Law) -> None:
         loops[name](x, randomness, out, law)
