@@ -19,7 +19,7 @@ from rich.table import Table
 from reticent import privacy
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
 from reticent.ledger import SqlLedger, Terms, Unit
-from reticent.ledger.checkpoint import PublicKey, parse, read_key
+from reticent.ledger.checkpoint import PublicKey, checked_name, load_key, parse, read_key
 from reticent.ledger.export import export as write_export
 from reticent.ledger.export import verify_export
 from reticent.ledger.merkle import leaf_hash, verify_consistency, verify_inclusion
@@ -38,11 +38,11 @@ def _console() -> Console:
     return Console(highlight=False, markup=False)
 
 
-def _opened(where: str, key: Path | None = None) -> SqlLedger:
-    """An existing ledger; looking at one never makes one."""
+def _opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
+    """An existing ledger; looking at one neither makes nor changes one."""
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where).is_file():
         raise ParameterError(f"there is no ledger at {where}")
-    return SqlLedger(where, key=read_key(key) if key else None)
+    return SqlLedger(where, key=read_key(key) if key else None, create=False, migrate=change)
 
 
 @contextmanager
@@ -140,6 +140,7 @@ def _print_report(report: Report) -> None:
         ("keys", f"{report.keys:,}"),
         ("measurements", f"{report.measurements:,}"),
         ("recorded", f"{report.fulfilled:,}"),
+        ("closed in recoveries", f"{report.void:,}"),
         ("entries of recoveries", f"{report.recoveries:,}"),
     ]
     for label, size in (("checkpoint", report.checked), ("witness", report.witnessed)):
@@ -262,12 +263,20 @@ def recover(
     lost: Path | None,
     seal_lost: bool,
     accept_fork: bool,
+    unused_backup: bool,
 ) -> None:
     """Charge a restored ledger up to what the witness saw."""
     terms = _lost_terms(lost) if lost else {}
-    with closing(_opened(where, key)) as ledger:
+    with closing(_opened(where, key, change=True)) as ledger:
         client = WitnessClient(witness, key=witness_key)
-        done = recover_ledger(ledger, client, lost=terms, seal_lost=seal_lost, accept_fork=accept_fork)
+        done = recover_ledger(
+            ledger,
+            client,
+            lost=terms,
+            seal_lost=seal_lost,
+            accept_fork=accept_fork,
+            unused_backup=unused_backup,
+        )
     table = Table(title="charged to come up to the witness", title_justify="left")
     table.add_column("account", justify="right")
     table.add_column("charged", justify="right")
@@ -277,7 +286,17 @@ def recover(
         table.add_row(str(number), _decimal(units), kind)
     console = _console()
     console.print(table)
-    console.print(f"The witness abandoned {done.abandoned.size:,} entries and goes on from {done.size:,}.")
+    console.print(
+        f"The witness abandoned {done.abandoned.size:,} entries and goes on from {done.size:,}; "
+        f"the first {done.common:,} are the same.",
+        soft_wrap=True,
+    )
+    if done.closed:
+        console.print(
+            f"Measurements that were pending may have been released and are closed: {len(done.closed):,}. "
+            "Ask for them again.",
+            soft_wrap=True,
+        )
     if done.sealed:
         console.print("Sealed accounts had a name that the backup does not know: do not open them again.")
 
@@ -302,10 +321,15 @@ def _lost_terms(path: Path) -> dict[int, Terms]:
         ) from None
 
 
-def serve(directory: Path, *, host: str, port: int, name: str, log_keys: list[str]) -> None:
+def public_key(file: Path, *, origin: str) -> None:
+    """Print the public key of a ledger's signing key, which is made if there is none."""
+    print(PublicKey(checked_name("origin", origin), load_key(file).public_key()))
+
+
+def serve(directory: Path, *, host: str, port: int, name: str, log_keys: list[str], to_all: bool) -> None:
     """Run a witness."""
     trusted = [PublicKey.parse(text) for text in log_keys]
-    serve_witness(directory, host=host, port=port, name=name, trusted=trusted)
+    serve_witness(directory, host=host, port=port, name=name, trusted=trusted, to_all=to_all)
 
 
 def status(url: str, *, witness_key: str | None) -> None:
@@ -316,7 +340,7 @@ def status(url: str, *, witness_key: str | None) -> None:
         raise LedgerError("the witness shows another key than the one given")
     table = Table(title=f"witness {client.key.name}", title_justify="left")
     table.add_column("log", overflow="fold")
-    for heading in ("entries", "accounts", "abandoned heads"):
+    for heading in ("entries", "abandoned heads"):
         table.add_column(heading, justify="right")
     table.add_column("root", overflow="fold")
     abandoned: list[tuple[str, int, str]] = []
@@ -327,8 +351,7 @@ def status(url: str, *, witness_key: str | None) -> None:
         head = parse(record["checkpoint"])[0]
         lost = [parse(text)[0] for text in record["abandoned"]]
         abandoned += [(gone.origin, gone.size, gone.root.hex()) for gone in lost]
-        accounts = str(len(record["totals"]))
-        table.add_row(head.origin, f"{head.size:,}", accounts, str(len(lost)), head.root.hex())
+        table.add_row(head.origin, f"{head.size:,}", str(len(lost)), head.root.hex())
     console = _console()
     console.print(table)
     console.print(f"key {client.key}", soft_wrap=True)
@@ -345,4 +368,4 @@ def allow(directory: Path, *, origin: str) -> None:
         state.allow_recovery(origin)
     finally:
         state.close()
-    _console().print(f"One recovery of {origin} is allowed.", soft_wrap=True)
+    _console().print(f"One recovery of {origin} from its present head is allowed.", soft_wrap=True)

@@ -126,10 +126,14 @@ def recover(
     accept_fork: Annotated[
         bool, typer.Option("--accept-fork", help="Go on although the ledger took another way.")
     ] = False,
+    unused_backup: Annotated[
+        bool, typer.Option("--unused-backup", help="State that nobody used this copy since it was made.")
+    ] = False,
 ) -> None:
     """Go on after restoring an old backup.
 
-    Every account is charged up to what the witness saw. The operator of the witness allows it first, with
+    Every account is charged up to what the witness saw, and what it never saw of this copy on top. Pending
+    measurements are closed. The operator of the witness allows it first, with
     `reticent ledger witness allow`.
     """
     from reticent.cli.ledger import recover as run
@@ -142,7 +146,19 @@ def recover(
         lost=lost,
         seal_lost=seal_lost,
         accept_fork=accept_fork,
+        unused_backup=unused_backup,
     )
+
+
+@group.command("key")
+def public_key(
+    file: Annotated[Path, typer.Argument(help="File with the signing key; made if there is none.")],
+    origin: Annotated[str, typer.Option(help="The name of the log.")] = "reticent/ledger",
+) -> None:
+    """Print the public key of a ledger, as witnesses and auditors want it."""
+    from reticent.cli.ledger import public_key as run
+
+    run(file, origin=origin)
 
 
 Directory = Annotated[Path, typer.Option("--dir", help="Where the witness keeps its state.")]
@@ -157,11 +173,15 @@ def serve(
     log_key: Annotated[
         list[str] | None, typer.Option(help="Serve only logs with these keys; repeat for several.")
     ] = None,
+    to_all: Annotated[bool, typer.Option("--open", help="Serve any log, beyond this machine too.")] = False,
 ) -> None:
-    """Run a witness until interrupted."""
+    """Run a witness until interrupted.
+
+    Beyond this machine it serves the logs named by --log-key.
+    """
     from reticent.cli.ledger import serve as run
 
-    run(directory, host=host, port=port, name=name, log_keys=log_key or [])
+    run(directory, host=host, port=port, name=name, log_keys=log_key or [], to_all=to_all)
 
 
 @witness.command()

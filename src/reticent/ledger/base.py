@@ -17,13 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from reticent.arguments import whole
 from reticent.errors import (
-    KeyUsed,
     LedgerDamaged,
     LedgerError,
     MixedGuarantees,
@@ -214,7 +213,7 @@ class Ledger(ABC):
             information: how much must be bought under the key in all, in the account's unit.
             idempotency: a repeated call with the same text and the same arguments is answered as the
                 first was (with what is remaining and pending now) and charges nothing; with other
-                arguments it is refused.
+                arguments, or after a payment with this text, it is refused.
 
         Raises:
             BudgetExceeded: the cap would be passed.
@@ -284,7 +283,8 @@ class Ledger(ABC):
         """Charge a release made outside Reticent, given as a dp-accounting event (Gaussian or pure).
 
         It is charged in full and recorded as measured, with no values, under the fresh key that the
-        caller names: what was released elsewhere is never covered by what was bought here.
+        caller names: what was released elsewhere is never covered by what was bought here. A repeated
+        call with the same idempotency key charges nothing; one that a request used is refused.
 
         Raises:
             KeyUsed: something was bought under the key before.
@@ -300,20 +300,6 @@ class Ledger(ABC):
             raise MixedGuarantees(f"account {account} is in {terms.unit.value}, got {guarantee.describe()}")
         self._checked_request(account, key, Amount(units, terms.unit, terms.neighbours), idempotency)
         return self._pay(terms, key, units, idempotency)
-
-    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        """Charge and record at once. Back ends that can do it in one step override this."""
-        before = self.reading(terms.name, key)
-        bought = before.information + before.pending
-        retry = idempotency is not None and not before.sums and bought == increment(terms, 0, units)
-        if bought and not retry:
-            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-        grant = self._request(terms, key, units, idempotency)
-        if grant.charged != grant.information:
-            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-        for measurement in grant.pending:
-            self._fulfil(measurement.number, ())
-        return Grant(terms.name, key, grant.information, grant.charged, grant.remaining, ())
 
     def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
         """Decide checked orders in turn. Back ends that can share a commit override this."""
@@ -353,13 +339,17 @@ class Ledger(ABC):
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant: ...
 
     @abstractmethod
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        """Charge and record without values, in one step: no crash and no other call comes between."""
+
+    @abstractmethod
     def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading: ...
 
     @abstractmethod
     def close(self) -> None:
         """Release files and connections; recorded entries are durable already."""
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -22,6 +22,8 @@ from reticent.errors import (
     IdempotencyConflict,
     KeyUsed,
     LedgerDamaged,
+    LedgerError,
+    MeasurementVoid,
     ParameterError,
     UnknownAccount,
     UnknownMeasurement,
@@ -35,6 +37,8 @@ from reticent.privacy import Neighbours
 NODE_LEVEL = 8  # perfect subtrees are stored from this level on
 ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce"
 BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
+Answer = tuple[str, str, int, int, int]  # verb, key, asked, then bought, charged
+
 _TOGETHER = 256  # keys looked up in one query
 _MOST_CARRIED = 1000  # accounts
 
@@ -54,9 +58,12 @@ _ADD_BOUGHT = f"INSERT INTO bought ({BOUGHT_COLUMNS}) VALUES (?, ?, ?, ?, 0, '',
 _SET_BOUGHT = "UPDATE bought SET requested = ?, information = ?, sums = ?, waiting = ?, seal = ? WHERE id = ?"
 _ADD_MEASUREMENT = "INSERT INTO measurement (number, bought, information) VALUES (?, ?, ?)"
 _SET_MEASUREMENT = "UPDATE measurement SET recorded = ?, nonce = ? WHERE number = ?"
-_ANSWERED = "SELECT name, asked, information, charged FROM answered WHERE account = ? AND idempotency = ?"
+_ANSWERED = (
+    "SELECT verb, name, asked, information, charged FROM answered WHERE account = ? AND idempotency = ?"
+)
 _ADD_ANSWERED = (
-    "INSERT INTO answered (account, idempotency, name, asked, information, charged) VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT INTO answered (account, idempotency, verb, name, asked, information, charged, entry, nonce) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_ENTRY = "INSERT INTO entry (number, leaf) VALUES (?, ?)"
 _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
@@ -65,6 +72,13 @@ _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
 def fresh_nonce() -> bytes:
     """A 256-bit secret that keys one commitment."""
     return os.urandom(entries.NONCE_BYTES)
+
+
+def stored_bytes(given: object) -> bytes:
+    """A byte string as an engine gives it. `bytes` of a number planted there would ask for as much memory."""
+    if isinstance(given, (bytes, memoryview)):
+        return bytes(given)
+    raise LedgerDamaged("something else is stored where bytes should be")
 
 
 def _head_seal(size: int, accounts: int, keys: int, measurements: int, frontier: bytes) -> int:
@@ -77,12 +91,14 @@ def read_head(store: Store, locking: str = "") -> tuple[int, int, int, int, Fron
     if row is None:
         raise LedgerDamaged("the ledger has no head")
     size, accounts, keys, measurements, frontier, seal = row
+    counts = (size, accounts, keys, measurements)
     try:
-        if _head_seal(size, accounts, keys, measurements, bytes(frontier)) != seal:
+        edge = stored_bytes(frontier)
+        if any(type(count) is not int for count in counts) or _head_seal(*counts, edge) != seal:
             raise ValueError
-        hashes = [bytes(frontier[i : i + 32]) for i in range(0, len(frontier), 32)]
+        hashes = [edge[i : i + 32] for i in range(0, len(edge), 32)]
         return size, accounts, keys, measurements, Frontier(size, hashes)
-    except (TypeError, ValueError):
+    except (LedgerDamaged, ValueError):
         raise LedgerDamaged("the ledger's head is damaged") from None
 
 
@@ -103,11 +119,11 @@ def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimu
 class Account:
     """An account row."""
 
-    __slots__ = ("changed", "id", "new", "nonce", "spent", "terms")
+    __slots__ = ("id", "new", "nonce", "spent", "terms")
 
     def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
         self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
-        self.changed = self.new = new
+        self.new = new
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Account:
@@ -115,10 +131,10 @@ class Account:
         number, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal = row
         try:
             terms = _terms(name, unit, neighbours, subject, cap, minimum)
-            found = cls(number, terms, spent, bytes(nonce))
+            found = cls(number, terms, spent, stored_bytes(nonce))
             if found.seal() != seal:
                 raise ValueError
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, LedgerDamaged, TypeError, ValueError):
             raise LedgerDamaged(f"the row of account {number} is damaged") from None
         return found
 
@@ -142,8 +158,8 @@ class Bought:
     """What is bought under a key: a row of `bought`."""
 
     __slots__ = (
-        *("account", "changed", "id", "information", "name", "new", "nonce", "requested", "sums"),
-        "waiting",
+        *("account", "id", "information", "name", "new", "nonce", "requested", "sums"),
+        *("void", "waiting"),
     )
 
     def __init__(self, id: int, account: int, name: str, nonce: bytes) -> None:  # noqa: A002
@@ -151,33 +167,53 @@ class Bought:
         self.requested = self.information = 0
         self.sums = ""
         self.waiting: dict[int, int] = {}  # number -> information
-        self.changed = self.new = True
+        self.void: dict[int, int] = {}  # the same of measurements that a recovery closed; not in `requested`
+        self.new = True
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Bought:
         """The purchase in a row of BOUGHT_COLUMNS, if it is as it was written."""
         number, account, name, requested, information, sums, waiting, nonce, seal = row
         try:
-            found = cls(number, account, name, bytes(nonce))
+            found = cls(number, account, name, stored_bytes(nonce))
             found.requested, found.information, found.sums = requested, information, sums
-            pairs = [pair.split(":") for pair in waiting.split(",")] if waiting else []
-            found.waiting = {int(one): int(amount) for one, amount in pairs}
+            if waiting:
+                found._wait(waiting)
             if found.seal(waiting) != seal:
                 raise ValueError
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, LedgerDamaged, TypeError, ValueError):
             raise LedgerDamaged(f"the row of key {number} is damaged") from None
-        found.changed = found.new = False
+        found.new = False
         return found
+
+    def _wait(self, waiting: str) -> None:
+        """Read the column `waiting`, once `requested` is as stored."""
+        pairs = [pair.split(":") for pair in waiting.split(",")]
+        listed = {int(one): int(amount) for one, amount in pairs}
+        self.waiting = {one: amount for one, amount in listed.items() if amount > 0}
+        self.void = {one: -amount for one, amount in listed.items() if amount <= 0}
+        self.requested -= sum(self.void.values())
+
+    @property
+    def paid(self) -> int:
+        """All that was ever charged under the key; `requested` is that without what was closed."""
+        return self.requested + sum(self.void.values()) if self.void else self.requested
+
+    def close(self, number: int) -> None:
+        """Take a measurement off the list without values: what was paid for it buys nothing any more."""
+        amount = self.void[number] = self.waiting.pop(number)
+        self.requested -= amount
 
     def seal(self, waiting: str) -> int:
         """A check against torn pages."""
-        text = (
-            f"{self.id} {self.account} {self.requested} {self.information} {waiting} {self.sums} {self.name}"
-        )
+        text = f"{self.id} {self.account} {self.paid} {self.information} {waiting} {self.sums} {self.name}"
         return crc32(text.encode())
 
     def waiting_text(self) -> str:
         """The measurements that are not recorded, as stored."""
+        if self.void:
+            listed = {**self.waiting, **{number: -amount for number, amount in self.void.items()}}
+            return ",".join([f"{number}:{listed[number]}" for number in sorted(listed)])
         if len(self.waiting) == 1:  # nearly always
             ((number, amount),) = self.waiting.items()
             return f"{number}:{amount}"
@@ -230,10 +266,12 @@ class Batch:
         self.first = self._frontier.size
         self._accounts_made, self._keys_made, self._measurements_made = made
         self._first_measurement = self._measurements_made
+        self._changed: dict[int, Account] = {}
         self._bought: dict[tuple[int, str], Bought | None] = {}
+        self._altered: dict[int, Bought] = {}
         self._measured: dict[int, tuple[str, Bought, int, str | None, bytes | None]] = {}
-        self._earlier: dict[tuple[int, str], tuple[str, int, int, int] | None] = {}
-        self._answered: list[tuple[int, str, str, int, int, int]] = []
+        self._earlier: dict[tuple[int, str], Answer | None] = {}
+        self._answered: list[tuple[int, str, str, str, int, int, int, int, bytes]] = []
         self._leaves: list[str] = []
         self._secrets, self._used = b"", 0
 
@@ -244,8 +282,8 @@ class Batch:
 
     @property
     def changes(self) -> int:
-        """Grows with everything that `flush` will write."""
-        return len(self._leaves) + len(self._answered)
+        """Grows with everything that `flush` will write: no row changes without an entry."""
+        return len(self._leaves)
 
     def log(self, kind: str, **fields: str | int) -> None:
         """Append an entry."""
@@ -278,7 +316,7 @@ class Batch:
                 self._bought[account, row[2]] = Bought.of(row)
         for account, texts in retries.items():
             self._earlier.update(dict.fromkeys([(account, text) for text in texts]))
-            select = "SELECT idempotency, name, asked, information, charged FROM answered"
+            select = "SELECT idempotency, verb, name, asked, information, charged FROM answered"
             for row in self._chosen(select, "idempotency", account, texts):
                 self._earlier[account, row[0]] = row[1:]
 
@@ -330,7 +368,7 @@ class Batch:
         return held
 
     def _repeated(
-        self, held: Account, key: str, information: int, idempotency: str | None
+        self, held: Account, verb: str, key: str, information: int, idempotency: str | None
     ) -> tuple[int, int] | None:
         """What was bought and charged when this was asked before under the same idempotency key."""
         if idempotency is None:
@@ -338,13 +376,13 @@ class Batch:
         place = (held.id, idempotency)
         if place not in self._earlier:
             row = self._store.one(_ANSWERED, place)
-            self._earlier[place] = (row[0], row[1], row[2], row[3]) if row else None
+            self._earlier[place] = (row[0], row[1], row[2], row[3], row[4]) if row else None
         earlier = self._earlier[place]
         if earlier is None:
             return None
-        if earlier[:2] != (key, information):
+        if earlier[:3] != (verb, key, information):
             raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
-        return earlier[2:]
+        return earlier[3:]
 
     # The verbs
 
@@ -353,7 +391,7 @@ class Batch:
         held = self._account(terms.name)
         if held is None:
             held = Account(self._accounts_made, terms, 0, self._nonce(), new=True)
-            self._accounts[terms.name] = held
+            self._accounts[terms.name] = self._changed[held.id] = held
             self._accounts_made += 1
             self.log(
                 "open",
@@ -368,13 +406,15 @@ class Batch:
             raise AccountConflict(f"account {terms.name} is open with other terms")
         return Balance(held.terms, held.spent)
 
-    def request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
-        """Charge, or raise before anything changes."""
+    def request(
+        self, terms: Terms, key: str, information: int, idempotency: str | None, *, verb: str = "request"
+    ) -> Grant:
+        """Charge, or raise before anything changes. An idempotency key serves one verb."""
         held = self._accounts.get(terms.name) or self._both(terms.name, key)
         if idempotency is not None:
-            repeated = self._repeated(held, key, information, idempotency)
+            repeated = self._repeated(held, verb, key, information, idempotency)
             if repeated is not None:
-                return self._grant(held, self._under(held.id, key), key, *repeated)
+                return self._again(held, key, *repeated)
         under = self._under(held.id, key)
         requested = under.requested if under is not None else 0
         charge = increment(held.terms, requested, information)
@@ -383,18 +423,18 @@ class Batch:
         if charge:
             under = self._charge(held, under, key, charge)
         if idempotency is not None:
-            self._remember(held, idempotency, (key, information, requested + charge, charge))
+            self.answer(held.id, idempotency, (verb, key, information, requested + charge, charge))
         return self._grant(held, under, key, requested + charge, charge)
 
     def pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
         """Charge under a fresh key and record at once, with no values; or raise before anything changes."""
         held = self._known(terms.name)
-        repeated = self._repeated(held, key, units, idempotency)
+        repeated = self._repeated(held, "pay", key, units, idempotency)
         under = self._under(held.id, key)
         if repeated is None:
             if under is not None:
                 raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-            self.request(terms, key, units, idempotency)
+            self.request(terms, key, units, idempotency, verb="pay")
             under = self._under(held.id, key)
             assert under is not None
             repeated = (under.requested, under.requested)
@@ -412,7 +452,7 @@ class Batch:
         held.spent += charge
         under.requested += charge
         under.waiting[number] = charge
-        held.changed = under.changed = True
+        self._changed[held.id], self._altered[under.id] = held, under
         self._measured[number] = (held.terms.name, under, charge, None, None)
         # As entries.encode writes it; this one line is most of what a busy ledger encodes.
         secret = entries.commitment(under.nonce, key)
@@ -422,9 +462,22 @@ class Batch:
         )
         return under
 
-    def _remember(self, held: Account, idempotency: str, answer: tuple[str, int, int, int]) -> None:
-        self._earlier[held.id, idempotency] = answer
-        self._answered.append((held.id, idempotency, *answer))
+    def answer(self, account: int, idempotency: str, answer: Answer) -> None:
+        """Keep an answer for calls with the same idempotency key."""
+        nonce, entry = self._nonce(), self.size
+        self._earlier[account, idempotency] = answer
+        self._answered.append((account, idempotency, *answer, entry, nonce))
+        secret = entries.commitment(nonce, *entries.answer_parts(idempotency, *answer))
+        self.log("answer", account=account, commitment=secret)
+
+    def _again(self, held: Account, key: str, information: int, charged: int) -> Grant:
+        """The answer that a repeated call had, if what it had bought is still there."""
+        under = self._under(held.id, key)
+        if under is not None and under.requested < information:
+            raise MeasurementVoid(
+                "what this call had bought was closed in a recovery: ask anew, with another idempotency key"
+            )
+        return self._grant(held, under, key, information, charged)
 
     def _grant(self, held: Account, under: Bought | None, key: str, information: int, charged: int) -> Grant:
         terms = held.terms
@@ -434,6 +487,8 @@ class Batch:
     def fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
         """Record values, or raise before anything changes."""
         account, under = self._measurement(number)
+        if number in under.void:
+            raise MeasurementVoid(f"measurement {number} was closed in a recovery: it counts as released")
         if number not in under.waiting:
             raise AlreadyFulfilled(f"measurement {number} has its values")
         sums = entries.values_of(under.sums)
@@ -444,7 +499,7 @@ class Batch:
         pairs = zip(sums or (0,) * len(values), values, strict=True)
         under.sums = entries.values_text([total + information * value for total, value in pairs])
         under.information += information
-        under.changed = True
+        self._altered[under.id] = under
         self._measured[number] = (account, under, information, text, nonce)
         self.log("fulfil", commitment=entries.commitment(nonce, text), measurement=number)
         return under.reading(account)
@@ -465,12 +520,31 @@ class Batch:
             raise LedgerDamaged(f"the row of measurement {number} is damaged")
         return row[0], under
 
+    def open_lost(self, number: int, terms: Terms) -> None:
+        """Open an account under a number that a witness saw; it must be the next one."""
+        if number != self._accounts_made or self._account(terms.name) is not None:
+            raise LedgerError(f"account {number} cannot be opened under its number: somebody else is writing")
+        self.open(terms)
+
+    def close_pending(self, head: str) -> None:
+        """Close every measurement without values: it may have been released since `head` was lost."""
+        for row in self._store.all(f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE waiting <> ''"):  # noqa: S608
+            if (row[1], row[2]) not in self._bought:
+                self._bought[row[1], row[2]] = Bought.of(row)
+        keys = [under for under in self._bought.values() if under is not None]
+        waiting = {number: under for under in keys for number in under.waiting}
+        for number in sorted(waiting):
+            under = waiting[number]
+            under.close(number)
+            self._altered[under.id] = under
+            self.log("void", head=head, measurement=number)
+
     def charge_witnessed(self, name: str, spent: int, head: str) -> None:
         """Raise an account's spending to what a witness remembers, visibly."""
         held = self._known(name)
         if spent > held.spent:
             held.spent = min(spent, held.terms.cap)
-            held.changed = True
+            self._changed[held.id] = held
         self.log("recover", account=held.id, head=head, spent=held.spent)
 
     # Writing
@@ -482,10 +556,10 @@ class Batch:
         nodes = self._frontier.extend([leaf_hash(leaf.encode()) for leaf in self._leaves])
         state = (self._frontier.size, self._accounts_made, self._keys_made, self._measurements_made)
         edge = b"".join(self._frontier.hashes)
-        store, accounts = self._store, self._accounts.values()
+        store = self._store
         with store.sending():
-            store.many(_ADD_ACCOUNT, [a.row() for a in accounts if a.new])
-            store.many(_SET_ACCOUNT, [(a.spent, a.seal(), a.id) for a in accounts if a.changed and not a.new])
+            store.many(_ADD_ACCOUNT, [a.row() for a in self._changed.values() if a.new])
+            store.many(_SET_ACCOUNT, [(a.spent, a.seal(), a.id) for a in self._changed.values() if not a.new])
             self._flush_bought()
             self._flush_measurements()
             store.many(_ADD_ANSWERED, self._answered)
@@ -497,8 +571,8 @@ class Batch:
         """What the next transaction may be given once this one is committed."""
         if stamp is None:
             return None
-        for held in self._accounts.values():
-            held.changed = held.new = False
+        for held in self._changed.values():
+            held.new = False
         accounts = self._accounts if len(self._accounts) <= _MOST_CARRIED else {}
         made = (self._accounts_made, self._keys_made, self._measurements_made)
         return Carried(stamp, made, self._frontier, accounts)
@@ -506,14 +580,13 @@ class Batch:
     def _flush_bought(self) -> None:
         """New keys are inserted with nothing recorded, which costs less; what is, is written after."""
         added, changed = [], []
-        for b in self._bought.values():
-            if b is not None and b.changed:
-                waiting = b.waiting_text()
-                seal = b.seal(waiting)
-                if b.new:
-                    added.append((b.id, b.account, b.name, b.requested, waiting, b.nonce, seal))
-                if b.information or not b.new:
-                    changed.append((b.requested, b.information, b.sums, waiting, seal, b.id))
+        for b in self._altered.values():
+            waiting = b.waiting_text()
+            seal = b.seal(waiting)
+            if b.new:
+                added.append((b.id, b.account, b.name, b.paid, waiting, b.nonce, seal))
+            if b.information or not b.new:
+                changed.append((b.paid, b.information, b.sums, waiting, seal, b.id))
         self._store.many(_ADD_BOUGHT, added)
         self._store.many(_SET_BOUGHT, changed)
 

@@ -201,6 +201,25 @@ def _holds(text: str, signature: bytes, signer: PublicKey) -> bool:
     return True
 
 
+def answer_text(nonce: str, body: bytes) -> bytes:
+    """What a witness signs of an answer to a question that came with a nonce."""
+    return f"reticent-witness-answer/v1\n{nonce}\n".encode() + body
+
+
+def reader_text(head: Head) -> bytes:
+    """What a log signs to read its totals at a head."""
+    return f"reticent-witness-totals/v1\n{head.text()}".encode()
+
+
+def holds(text: bytes, signature: str, signer: PublicKey) -> bool:
+    """Whether this is the signer's bare Ed25519 signature, in base64, on a text that is no head."""
+    try:
+        signer.key.verify(base64.b64decode(signature, validate=True), text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
 def totals_hash(totals: dict[int, int]) -> bytes:
     """SHA-256 over a line "<account number> <units spent>" for each account, in order of number."""
     text = "".join([f"{number} {totals[number]}\n" for number in sorted(totals)])

@@ -4,8 +4,8 @@ An entry is one line of ASCII: JSON with sorted keys, no spaces, whole numbers a
 keys and values appear as commitments only, HMAC-SHA-256 under a fresh 256-bit nonce that stays in the
 database: destroying the nonce erases what the log could tell, and a guess cannot be tested against it.
 
-Types are append-only: "ledger", "open", "request", "fulfil", "recover". The exact bytes are in
-docs/ledger-format.md.
+Types are append-only: "ledger", "open", "request", "fulfil", "recover", "answer", "void". The exact bytes are
+in docs/ledger-format.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ FIELDS = {
     "request": {"account", "charged", "commitment", "key", "measurement"},
     "fulfil": {"commitment", "measurement"},
     "recover": {"account", "head", "spent"},
+    "answer": {"account", "commitment"},
+    "void": {"head", "measurement"},
 }
 
 _NUMBER = "0|[1-9][0-9]{0,18}"
@@ -94,8 +96,15 @@ def commitment(nonce: bytes, *parts: str) -> str:
     return sha256(key.translate(_OUTER) + sha256(key.translate(_INNER) + message).digest()).hexdigest()
 
 
+def answer_parts(
+    idempotency: str, verb: str, key: str, asked: int, information: int, charged: int
+) -> tuple[str, ...]:
+    """What an "answer" entry commits to; the verb is "request" or "pay"."""
+    return idempotency, verb, key, str(asked), str(information), str(charged)
+
+
 def head_text(size: int, root: bytes) -> str:
-    """A head as a "recover" entry names it."""
+    """A head as "recover" and "void" entries name it."""
     return f"{size}:{root.hex()}"
 
 

@@ -8,29 +8,33 @@ it); and the head, signed if the ledger has its key. The exact bytes are in docs
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any, TextIO
 
 from reticent.errors import LedgerDamaged
 from reticent.ledger import entries
+from reticent.ledger.batch import stored_bytes
 from reticent.ledger.checkpoint import Head, PublicKey
 from reticent.ledger.sql import SqlLedger
-from reticent.ledger.verify import CHUNK, Expected, Progress, Replay, Report, signed_head
+from reticent.ledger.verify import CHUNK, Answered, Expected, Progress, Replay, Report, answered, signed_head
 
 VERSION = "1"
 _LONGEST_LINE = 4 << 20
+_SIZE = re.compile("[1-9][0-9]{0,18}")
 
 
 def export(
     ledger: SqlLedger, file: TextIO, *, openings: bool = False, progress: Progress | None = None
 ) -> Head:
     """Write the ledger, in one consistent view; return its head."""
-    with ledger._store.reading():
+    with ledger._store.reading(), closing(answered(ledger._store)) as answers:
         head = ledger.head()
         _put(file, {"export": VERSION, "openings": openings, "origin": ledger.origin, "size": str(head.size)})
         for start in range(0, head.size, CHUNK):
             leaves = ledger.leaves(start, min(start + CHUNK, head.size))
-            opened = _openings(ledger, leaves) if openings else {}
+            opened = _openings(ledger, leaves, answers) if openings else {}
             for entry, leaf in enumerate(leaves):
                 file.write(leaf + "\n")
                 if entry in opened:
@@ -49,8 +53,10 @@ def _put(file: TextIO, line: dict[str, Any]) -> None:
     file.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
 
 
-def _openings(ledger: SqlLedger, leaves: list[str]) -> dict[int, tuple[bytes, list[str]]]:
-    """What the entries of a chunk commit to, by place in the chunk."""
+def _openings(
+    ledger: SqlLedger, leaves: list[str], answers: Iterator[Answered]
+) -> dict[int, tuple[bytes, list[str]]]:
+    """What the entries of a chunk commit to, by place in the chunk. `answers` runs along with the log."""
     found: dict[int, tuple[bytes, list[str]]] = {}
     for place, leaf in enumerate(leaves):
         fields = entries.decode(leaf)
@@ -64,12 +70,18 @@ def _openings(ledger: SqlLedger, leaves: list[str]) -> dict[int, tuple[bytes, li
             case "fulfil":
                 sql = "SELECT nonce, recorded FROM measurement WHERE number = ?"
                 number = fields["measurement"]
+            case "answer":
+                answer = next(answers, None)
+                if answer is None:
+                    raise LedgerDamaged("an answer that an entry speaks of is missing")
+                found[place] = (stored_bytes(answer.nonce), list(answer.parts))
+                continue
             case _:
                 continue
         row = ledger._store.one(sql, (int(number),))
         if row is None or row[0] is None:
             raise LedgerDamaged(f"a row that entry {place} of this part speaks of is missing")
-        found[place] = (bytes(row[0]), [str(part) for part in row[1:]])
+        found[place] = (stored_bytes(row[0]), [str(part) for part in row[1:]])
     return found
 
 
@@ -95,7 +107,11 @@ def verify_export(
     header = numbered.object()
     shape = {"export": VERSION, "openings": header.get("openings"), "origin": header.get("origin")}
     origin, total = header.get("origin"), str(header.get("size"))
-    if header != {**shape, "size": total} or type(header["openings"]) is not bool or not total.isdigit():
+    if (
+        header != {**shape, "size": total}
+        or type(header["openings"]) is not bool
+        or not _SIZE.fullmatch(total)
+    ):
         raise LedgerDamaged("the file does not begin as an exported ledger")
     if not isinstance(origin, str):
         raise LedgerDamaged("the file names no log")
@@ -145,6 +161,15 @@ def _entries(lines: _Lines, wanted: int, openings: _Openings | None) -> Iterator
         yield leaf
 
 
+def _is_text(part: str) -> bool:
+    """Whether it has bytes in UTF-8: half a surrogate pair has none."""
+    try:
+        part.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class _Lines:
     """Lines of a file, one after the other; whatever is not there or no JSON is damage."""
 
@@ -155,8 +180,8 @@ class _Lines:
     def next(self) -> str:
         line = next(self._lines, "")
         self._number += 1
-        if not line.endswith("\n") or len(line) > _LONGEST_LINE:
-            raise LedgerDamaged(f"line {self._number} is missing, cut off or too long")
+        if not line.endswith("\n") or len(line) > _LONGEST_LINE or not _is_text(line):
+            raise LedgerDamaged(f"line {self._number} is missing, cut off, too long or no text")
         return line[:-1]
 
     def object(self) -> dict[str, Any]:
@@ -182,7 +207,9 @@ class _Openings:
     def add(self, line: dict[str, Any]) -> None:
         try:
             nonce, parts = bytes.fromhex(line["nonce"]), list(line["opens"])
-            if set(line) != {"nonce", "opens"} or not all(isinstance(part, str) for part in parts):
+            if set(line) != {"nonce", "opens"} or not all(
+                isinstance(part, str) and _is_text(part) for part in parts
+            ):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise LedgerDamaged("a line that should open an entry does not") from None
@@ -193,6 +220,7 @@ class _Openings:
             [(one.entry, one.commitment) for one in replay.opened]
             + [(one[0], one[4]) for one in replay.requested]
             + [(one[0], one[2]) for one in replay.values]
+            + [(one[0], one[2]) for one in replay.answers]
         )
         if len(told) != len(self._held):
             raise LedgerDamaged("entries and the lines that open them do not match")

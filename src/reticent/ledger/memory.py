@@ -29,7 +29,7 @@ class _Account:
     terms: Terms
     spent: int = 0
     keys: dict[str, _Key] = field(default_factory=dict)
-    answered: dict[str, tuple[str, int, int, int]] = field(default_factory=dict)
+    answered: dict[str, tuple[str, str, int, int, int]] = field(default_factory=dict)
 
 
 class MemoryLedger(Ledger):
@@ -61,9 +61,33 @@ class MemoryLedger(Ledger):
 
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
         held = self._find(terms.name)
-        earlier = self._earlier(held, key, information, idempotency)
+        earlier = self._earlier(held, "request", key, information, idempotency)
+        return earlier or self._charge(terms, "request", key, information, idempotency)
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        held = self._find(terms.name)
+        earlier = self._earlier(held, "pay", key, units, idempotency)
         if earlier is not None:
             return earlier
+        if key in held.keys:
+            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        grant = self._charge(terms, "pay", key, units, idempotency)
+        self._fulfil(grant.pending[0].number, ())
+        return self._grant(held, key, grant.information, grant.charged)
+
+    def _earlier(
+        self, held: _Account, verb: str, key: str, information: int, idempotency: str | None
+    ) -> Grant | None:
+        """The answer that was given before under this idempotency key."""
+        if idempotency is None or idempotency not in held.answered:
+            return None
+        *body, bought, charged = held.answered[idempotency]
+        if body != [verb, key, information]:
+            raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
+        return self._grant(held, key, bought, charged)
+
+    def _charge(self, terms: Terms, verb: str, key: str, information: int, idempotency: str | None) -> Grant:
+        held = self._find(terms.name)
         under = held.keys.get(key, _Key())
         charge = increment(terms, under.requested, information)
         if held.spent + charge > terms.cap:
@@ -75,28 +99,8 @@ class MemoryLedger(Ledger):
             number = len(self._measurements)
             self._measurements.append(Measurement(number, terms.name, key, charge, fulfilled=False))
         if idempotency is not None:
-            held.answered[idempotency] = (key, information, under.requested, charge)
+            held.answered[idempotency] = (verb, key, information, under.requested, charge)
         return self._grant(held, key, under.requested, charge)
-
-    def _earlier(self, held: _Account, key: str, information: int, idempotency: str | None) -> Grant | None:
-        """The answer that was given before under this idempotency key."""
-        if idempotency is None or idempotency not in held.answered:
-            return None
-        body_key, body_information, bought, charged = held.answered[idempotency]
-        if (body_key, body_information) != (key, information):
-            raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
-        return self._grant(held, key, bought, charged)
-
-    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        held = self._find(terms.name)
-        earlier = self._earlier(held, key, units, idempotency)
-        if earlier is not None:
-            return earlier
-        if key in held.keys:
-            raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-        grant = self._request(terms, key, units, idempotency)
-        self._fulfil(grant.pending[0].number, ())
-        return self._grant(held, key, grant.information, grant.charged)
 
     def _grant(self, held: _Account, key: str, information: int, charged: int) -> Grant:
         name, remaining = held.terms.name, held.terms.cap - held.spent

@@ -1,4 +1,4 @@
--- Reticent ledger, schema version 1. One file for SQLite and PostgreSQL: {id} is a whole-number primary key,
+-- Reticent ledger, schema version 2. One file for SQLite and PostgreSQL: {id} is a whole-number primary key,
 -- {blob} a byte string, {keyed} stores a table in the order of its primary key where that can be asked for.
 -- Amounts are whole units of 1e-12 below 2^62. Sums are decimal texts: they outgrow 64 bits.
 -- `seal` is a CRC-32 over a row's other fields, against torn pages; against people there is the log.
@@ -32,8 +32,9 @@ CREATE TABLE account (
     seal BIGINT NOT NULL
 );
 
--- What is bought under a key: `requested` is paid for, `information` is recorded, `waiting` lists the
--- measurements in between as number:information, comma separated.
+-- What was ever bought under a key: `requested` is paid for, `information` is recorded, `waiting` lists the
+-- measurements in between as number:information, comma separated; with a minus before the information of
+-- those that a recovery closed.
 CREATE TABLE bought (
     id {id},
     account BIGINT NOT NULL REFERENCES account (id),
@@ -56,13 +57,17 @@ CREATE TABLE measurement (
     nonce {blob}
 );
 
+-- The answers to calls with an idempotency key; `verb` is 'request' or 'pay', `entry` commits to the row.
 CREATE TABLE answered (
     account BIGINT NOT NULL REFERENCES account (id),
     idempotency TEXT NOT NULL,
+    verb TEXT NOT NULL,
     name TEXT NOT NULL,
     asked BIGINT NOT NULL,
     information BIGINT NOT NULL,
     charged BIGINT NOT NULL,
+    entry BIGINT NOT NULL,
+    nonce {blob} NOT NULL,
     PRIMARY KEY (account, idempotency)
 ) {keyed};
 

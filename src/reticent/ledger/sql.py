@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -46,11 +47,14 @@ from reticent.ledger.batch import (
     Carried,
     make_head,
     read_head,
+    stored_bytes,
 )
 from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
 from reticent.ledger.store import SqliteStore, Store, TryAgain, connect
 
-VERSION = "1"
+ORIGIN = "reticent/ledger"  # of a ledger that is made without another
+VERSION = "2"  # of the tables
+LOG_VERSION = "1"  # of the rules that entries follow, in entry 0
 MOST_TOGETHER = 256  # calls that share one commit
 MOST_ORDERS = 4096  # orders of one call that share one commit
 _TRIES = 5
@@ -59,25 +63,52 @@ _MOST_REMEMBERED = 10_000  # accounts
 Check = Callable[["SqlLedger"], None]
 Migration = Callable[[Store], None]
 
+_AT_ONCE = 10_000  # rows that a migration holds in memory
+
+
+def _log_answers(store: Store) -> None:
+    """To version 2: answers to idempotent calls get an entry in the log each, and a verb.
+
+    Version 1 did not keep the verb. All count as requests: so nothing paid before covers a payment.
+    """
+    store.run("ALTER TABLE answered RENAME TO answered_1")
+    store.make_schema("answered")
+    old = "SELECT account, idempotency, name, asked, information, charged FROM answered_1 "
+    last = (-1, "")
+    while rows := store.all(
+        f"{old} WHERE account > ? OR (account = ? AND idempotency > ?) "
+        f"ORDER BY account, idempotency LIMIT {_AT_ONCE}",
+        (last[0], *last),
+    ):
+        batch = Batch(store)
+        for account, idempotency, *answer in rows:
+            batch.answer(account, idempotency, ("request", *answer))
+        batch.flush()
+        last = rows[-1][:2]
+    store.run("DROP TABLE answered_1")
+
+
 # What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
-# never touched: a migration changes how rows are kept, not what was promised.
-MIGRATIONS: dict[int, Migration] = {}
+# never touched, though more may be appended: a migration changes how rows are kept, not what was promised.
+MIGRATIONS: dict[int, Migration] = {1: _log_answers}
 
 
 class _Job:
     """One call waiting for a commit. `wanted` is what it will ask for, as in `Batch.prefetch`."""
 
-    __slots__ = ("answer", "called", "done", "error", "turn", "wanted", "work")
+    __slots__ = ("answer", "done", "error", "gone", "together", "turn", "wanted", "work")
 
     def __init__(
         self, work: Callable[[Batch], Any], wanted: Sequence[tuple[str, str, str | None]] = ()
     ) -> None:
         self.work, self.wanted = work, wanted
         self.done = False
-        self.called = False  # to lead
+        self.gone = False  # its caller waits no more
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.turn: threading.Lock | None = None  # released when the job is done, or must lead
+        self.together: list[_Job] = []  # those that it commits, once it leads
+        self.turn = threading.Lock()  # released when the job is done, or must lead
+        self.turn.acquire()
 
 
 class _HalfDone(Exception):
@@ -88,44 +119,65 @@ class SqlLedger(Ledger):
     """A durable ledger at a path (SQLite) or a postgresql:// address.
 
     Args:
-        where: the path or address; a new ledger is made where there is none.
-        origin: the name of the log in its heads, fixed when the ledger is made.
+        where: the path or address.
+        origin: the name of the log in its heads, fixed when the ledger is made. If given, a ledger of another
+            name is refused; if not, any is opened, and one that is made is called "reticent/ledger".
         key: signs heads; without one, `head` still tells the root.
         after_commit: called with the ledger after each commit and before anything is answered, for a
-            witness. If it raises, callers get the error and the charge stands.
+            witness; before a repeated call is answered too, since the first may have been cut off between
+            its commit and this. If it raises, callers get the error and the charge stands.
+        create: make a new ledger where there is none; else that is an error, and nothing is made.
+        migrate: bring the tables of an older release up to date; else they are refused, and left as they are.
+
+    Raises:
+        LedgerError: there is no ledger, or another than was asked for. Nothing was written.
     """
 
     def __init__(
         self,
         where: str | os.PathLike[str],
         *,
-        origin: str = "reticent/ledger",
+        origin: str | None = None,
         key: Ed25519PrivateKey | None = None,
         after_commit: Check | None = None,
+        create: bool = True,
+        migrate: bool = True,
     ) -> None:
-        self._store: Store = connect(where)
+        if origin is not None:
+            checked_name("origin", origin)
+        self._store: Store = connect(where, create=create, migrate=migrate)
         self._key = key
         self._after_commit = after_commit
         self._jobs: deque[_Job] = deque()
         self._guard = threading.Lock()  # of the queue and of who leads
-        self._leading = False
+        self._leader: _Job | None = None
         self._carried: Carried | None = None  # touched by whoever leads
         self._known_terms: dict[str, Terms] = {}
         self._tight: set[str] = set()  # accounts that refused once
         try:
-            self._prepare(checked_name("origin", origin))
+            self._prepare(origin, create=create, migrate=migrate)
         except BaseException:
             self._store.close()
             raise
 
-    def _prepare(self, origin: str) -> None:
+    def _prepare(self, origin: str | None, *, create: bool, migrate: bool) -> None:
         store = self._store
         if not store.has_schema():
+            if not create:
+                raise LedgerError("there is no ledger in this database")
             with store.alone():
                 if not store.has_schema():
-                    self._make(origin)
+                    self._make(ORIGIN if origin is None else origin)
         settings = self._settings()
+        self.origin: str = settings["origin"]
+        if origin is not None and origin != self.origin:
+            raise LedgerError(f"the ledger is that of the log {self.origin}, asked for {origin}")
         if settings["version"] < int(VERSION):
+            if not migrate:
+                raise LedgerError(
+                    f"the ledger has tables of version {settings['version']}, and looking changes nothing: "
+                    f"open it once with SqlLedger of this release, which brings them to {VERSION}"
+                )
             with store.alone():
                 self._migrate()
             settings = self._settings()
@@ -133,10 +185,9 @@ class SqlLedger(Ledger):
             raise LedgerError(
                 f"the ledger was written by a newer Reticent: schema {settings['version']}, here {VERSION}"
             )
-        self.origin: str = settings["origin"]
         with store.reading():
             read_head(store)
-        if isinstance(store, SqliteStore):
+        if isinstance(store, SqliteStore) and (create or migrate):
             store.made()
 
     def _settings(self) -> dict[str, Any]:
@@ -154,7 +205,7 @@ class SqlLedger(Ledger):
         store.many("INSERT INTO meta (name, setting) VALUES (?, ?)", settings)
         make_head(store)
         batch = Batch(store)
-        batch.log("ledger", origin=origin, version=VERSION)
+        batch.log("ledger", origin=origin, version=LOG_VERSION)
         batch.flush()
 
     def _migrate(self) -> None:
@@ -172,64 +223,54 @@ class SqlLedger(Ledger):
         """Run a job in a transaction, together with whatever else is waiting.
 
         Jobs are served in order of arrival. Whoever finds nobody leading commits for all who wait, and
-        then hands the lead to the first of those who came meanwhile.
+        then hands the lead to the first of those who came meanwhile. An interrupt may come anywhere, and
+        must leave nobody waiting for a leader who is gone.
         """
         self._store.same_process()  # before any lock that a fork may have copied
-        with self._guard:
-            self._jobs.append(job)
-            lead = not self._leading
-            self._leading = True
-            if not lead:
-                job.turn = threading.Lock()
+        try:
+            with self._guard:
+                if self._leader is None:
+                    self._leader = job
+                self._jobs.append(job)
+            if self._leader is not job:
                 job.turn.acquire()
-        if not lead:
-            assert job.turn is not None
-            try:
-                job.turn.acquire()
-            except BaseException:
-                self._leave(job)
-                raise
-        if not job.done:
-            self._lead(job)
+            if not job.done:
+                self._lead(job)
+            self._leave(job)
+        except BaseException:
+            self._leave(job)
+            raise
+        job.together = []
         if job.error is not None:
             raise job.error
         return job.answer
 
     def _leave(self, job: _Job) -> None:
-        """Take an interrupted job out of the queue; if it had just been called to lead, call the next."""
+        """Hand the lead on and wake whom the job served. Doing it again, after half of it, does no harm."""
         with self._guard:
+            job.gone = True
             if job in self._jobs:
                 self._jobs.remove(job)
-                if job.called:
-                    self._hand_over()
-
-    def _hand_over(self) -> None:
-        """Call the first who waits to lead."""
-        if self._jobs:
-            first = self._jobs[0]
-            assert first.turn is not None
-            first.called = True
-            first.turn.release()
-        else:
-            self._leading = False
+            if self._leader is job:
+                self._leader = self._jobs[0] if self._jobs else None
+            leader = [] if self._leader is None else [self._leader]
+            for one in [*leader, *(other for other in job.together if other.done)]:
+                if one is not job and one.turn.locked():
+                    one.turn.release()
 
     def _lead(self, own: _Job) -> None:
-        with self._guard:
-            together = [self._jobs.popleft() for _ in range(min(len(self._jobs), MOST_TOGETHER))]
         try:
-            self._commit_all(together)
-        except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
-            self._interrupted(together, own, error)
-        finally:
+            self._store.commit_begun = False
             with self._guard:
-                self._hand_over()
-            for job in together:
-                if job.done and job is not own and job.turn is not None:
-                    job.turn.release()
+                own.together = list(islice(self._jobs, MOST_TOGETHER))
+                self._jobs = deque(islice(self._jobs, MOST_TOGETHER, None))
+            self._commit_all(own.together)
+        except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
+            self._interrupted(own, error)
 
-    def _interrupted(self, together: list[_Job], own: _Job, error: BaseException) -> None:
+    def _interrupted(self, own: _Job, error: BaseException) -> None:
         """Let the others wait on if nothing was committed; if that is not known, tell them so."""
-        others = [job for job in together if job is not own and not job.done]
+        others = [job for job in own.together if job is not own and not job.done]
         if self._store.commit_begun:
             for job in others:
                 job.answer, job.done = None, True
@@ -238,7 +279,8 @@ class SqlLedger(Ledger):
                 )
         else:
             with self._guard:
-                self._jobs.extendleft(reversed(others))
+                later = [job for job in self._jobs if job not in own.together]
+                self._jobs = deque(job for job in others + later if job is not own and not job.gone)
         own.error, own.done = error, True
 
     def _commit_all(self, jobs: list[_Job]) -> None:
@@ -286,14 +328,14 @@ class SqlLedger(Ledger):
                     if batch.changes != before:
                         raise _HalfDone from refusal
                     job.error = refusal
-            grown = batch.size
             batch.flush()
         self._carried = batch.carried(stamp)
-        if self._after_commit is not None and grown != batch.first:
+        answered = [job for job in jobs if job.error is None]
+        if self._after_commit is not None and answered:
             try:
                 self._after_commit(self)
             except Exception as error:
-                self._fail([job for job in jobs if job.error is None], error)
+                self._fail(answered, error)
 
     def _open(self, terms: Terms) -> Balance:
         balance: Balance = self._write(_Job(lambda batch: batch.open(terms)))
@@ -462,7 +504,7 @@ class SqlLedger(Ledger):
                     )
                 if row is None:
                     raise LedgerDamaged(f"node {index} of level {level} is missing from the log")
-                known[level, index] = bytes(row[0])
+                known[level, index] = stored_bytes(row[0])
             else:
                 first = index << level
                 hashes = [
@@ -473,14 +515,27 @@ class SqlLedger(Ledger):
                 known[level, index] = merkle.root_of(hashes)
         return known[level, index]
 
-    def charge_witnessed(self, totals: dict[int, int], head: str) -> None:
-        """Raise every account to what a witness remembers, with a visible entry each."""
+    def charge_witnessed(
+        self, totals: dict[int, int], head: str, *, lost: Mapping[int, Terms] | None = None
+    ) -> None:
+        """Close what is pending and raise accounts to what a witness remembers, with a visible entry each.
+
+        All of it is one transaction.
+
+        Args:
+            totals: units spent, by account number.
+            head: the head that was lost, as entries name it.
+            lost: terms of accounts to be opened, by the number that they must get.
+        """
         names = {row[0]: row[1] for row in self._rows("SELECT id, name FROM account")}
 
         def work(batch: Batch) -> None:
-            for number, spent in totals.items():
-                if number in names:
-                    batch.charge_witnessed(names[number], spent, head)
+            batch.close_pending(head)
+            for number in sorted(set(names) & set(totals)):
+                batch.charge_witnessed(names[number], totals[number], head)
+            for number, terms in sorted((lost or {}).items()):
+                batch.open_lost(number, terms)
+                batch.charge_witnessed(terms.name, totals[number], head)
 
         self._write(_Job(work))
 

@@ -13,27 +13,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
+import stat
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
-
-try:
-    import fcntl
-except ImportError:  # not on this platform; BEGIN IMMEDIATE alone is right, only slower
-    fcntl = None  # type: ignore[assignment]
+from reticent.ledger.lockfile import LockFile
 
 BUSY_TIMEOUT_S = 60.0
+_PAGE_BYTES = 1024  # a commit writes whole pages, and a charge changes a row in each of six
+_LOG_BYTES = 4 << 20  # of SQLite's write-ahead log, before it is copied into the database
 _ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
+_NOTHING = nullcontext()
 _MADE = b"A Reticent ledger was made here.\n"
+_MOUNTS = Path("/proc/self/mountinfo")
+_MAKING = (
+    threading.Lock()
+)  # closing a new file would drop the locks of another thread that opened it meanwhile
 
 
 class TryAgain(LedgerError):
@@ -123,15 +128,15 @@ class Store(ABC):
         with self._read_guard, self._explained():
             return self.one(sql, parameters)
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
+    def sending(self) -> AbstractContextManager[Any]:
         """Statements in the block need no answer from one another: they may travel together."""
-        yield
+        return _NOTHING
 
-    def make_schema(self) -> None:
-        """Create the tables, in a transaction begun with `alone`."""
+    def make_schema(self, table: str = "") -> None:
+        """Create the tables, or one of them, in a transaction begun with `alone`."""
         for statement in schema(self.dialect):
-            self.run(statement)
+            if not table or f"CREATE TABLE {table} (" in statement:
+                self.run(statement)
 
     def same_process(self) -> None:
         """Refuse to go on in a forked child, where locks and connections are the parent's."""
@@ -146,11 +151,11 @@ class Store(ABC):
         """
         self.same_process()
         with self._write_guard:
-            self._wait()
             self._writing_thread = threading.get_ident()
             self.commit_begun = False
             self._writes += 1
             try:
+                self._wait()
                 self._begin(write=True)
                 yield
                 self.commit_begun = True
@@ -172,7 +177,7 @@ class Store(ABC):
             yield
 
     def _wait(self) -> None:  # noqa: B027
-        """Wait for other processes that write."""
+        """Wait for other processes that write, for BUSY_TIMEOUT_S at most."""
 
     def _let_next(self) -> None:  # noqa: B027
         """Let another process write."""
@@ -220,59 +225,117 @@ _UNAVAILABLE = {
 }
 
 
+def _unavailable(code: int) -> LedgerError:
+    return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that its owner alone may read; SQLite gives its other files the same rights."""
+    os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether a file was mounted at this very path, as far as the system tells."""
+    try:
+        lines = _MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return False
+    name = re.sub(rb"[\x00-\x20\\]", lambda one: b"\\%03o" % one[0][0], os.fsencode(os.path.realpath(path)))
+    return any(line.split()[4:5] == [name] for line in lines)
+
+
 class SqliteStore(Store):
     """SQLite in WAL mode with synchronous=FULL: a commit is on the disk when it returns.
 
     Beside the database lies `<path>.lock`: processes queue on it, which is fair and wakes at once,
-    where SQLite would poll. It also remembers that a ledger was made here, so that an emptied or
-    missing file is not quietly replaced by a new ledger with nothing spent.
+    where SQLite would poll. Where there is no such lock, BEGIN IMMEDIATE alone is right, only slower. The
+    file also remembers that a ledger was made here, so that an emptied or missing database is not quietly
+    replaced by a new ledger with nothing spent.
+
+    Locks and the write-ahead log go by the name of the database. A file with two names (hard links, or one
+    file mounted elsewhere) would have two of each, and its budget be spent twice: it is refused.
+
+    Args:
+        path: of the database; a new one is readable by its owner alone.
+        create: make one where there is none.
+        migrate: may change how an existing file is kept. If not, neither a lock file nor WAL mode is added.
     """
 
     dialect = {"id": "INTEGER PRIMARY KEY", "blob": "BLOB", "keyed": "WITHOUT ROWID"}  # noqa: RUF012
     locking = ""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, migrate: bool = True) -> None:
         super().__init__()
         self.path = Path(path)
-        self._queue = -1
+        self._lock: LockFile | None = None
         self._open: list[sqlite3.Connection] = []
+        mode = "PRAGMA journal_mode=WAL" if create or migrate else "PRAGMA journal_mode"
         try:
             with self._explained():
-                self._queue = self._opened_lock()
-                self._check_file()
-                self._writer = self._connected("PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
-                self._reader = self._connected("PRAGMA query_only=ON")
+                self._check_file(create=create)
+                if create or migrate or Path(f"{self.path}.lock").exists():
+                    self._lock = self._opened_lock()
+                self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+                self._reader = self._connected(mode, "PRAGMA query_only=ON")
         except BaseException:
             self.close()
             raise
         _LOCK_FILES.add(self)
 
-    def _opened_lock(self) -> int:
+    def _opened_lock(self) -> LockFile:
         try:
-            return os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "not a path"
-            raise LedgerError(f"the ledger cannot be opened: {reason}: {self.path}.lock") from error
+            return LockFile(f"{self.path}.lock")
+        except OSError as error:
+            raise self._cannot_be_opened(error, f"{self.path}.lock") from error
 
-    def _check_file(self) -> None:
-        found = self.path.stat() if self.path.exists() else None
-        if found is None or found.st_size == 0:
-            if os.pread(self._queue, len(_MADE), 0) == _MADE:
+    def _cannot_be_opened(self, error: Exception, path: object) -> LedgerError:
+        reason = getattr(error, "strerror", None) or "not a path"
+        return LedgerError(f"the ledger cannot be opened: {reason}: {path}")
+
+    def _check_file(self, *, create: bool) -> None:
+        """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none."""
+        with _MAKING:
+            try:
+                found = self.path.stat() if self.path.exists() else None
+                if found is None or not found.st_size:
+                    self._check_new(create=create)
+                if found is None:
+                    make_private(self.path)
+            except FileExistsError:
+                found = self.path.stat()  # another process was first
+            except (OSError, ValueError) as error:
+                raise self._cannot_be_opened(error, self.path) from error
+        if found is None:
+            return
+        if (found.st_dev, found.st_ino) in _INHERITED:
+            # SQLite would take the parent's locks on the file for its own, and not ask for any.
+            raise LedgerError(f"{self.path} was open when this process was forked: close it before forking")
+        if stat.S_ISREG(found.st_mode) and (found.st_nlink != 1 or _is_mounted(self.path)):
+            raise LedgerError(
+                f"{self.path} is one file under several names, each with locks of its own: "
+                "remove the other hard links, or mount its directory instead of the file"
+            )
+
+    def _check_new(self, *, create: bool) -> None:
+        """Where nothing is now, there must have been nothing before."""
+        with contextlib.suppress(FileNotFoundError), Path(f"{self.path}.lock").open("rb") as lock:
+            if lock.read(len(_MADE)) == _MADE:
                 raise LedgerDamaged(
                     f"{self.path} is gone or empty: restore it, or remove {self.path}.lock to start anew"
                 )
-        elif (found.st_dev, found.st_ino) in _INHERITED:
-            # SQLite would take the parent's locks on the file for its own, and not ask for any.
-            raise LedgerError(f"{self.path} was open when this process was forked: close it before forking")
+        if not create:
+            raise LedgerError(f"there is no ledger at {self.path}")
 
-    def _connected(self, *pragmas: str) -> sqlite3.Connection:
+    def _connected(self, mode: str, *pragmas: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
         )
         self._open.append(connection)
-        if connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # of a new database; others keep theirs
+        if connection.execute(mode).fetchone() != ("wal",) and "=" in mode:
             raise LedgerError(f"the ledger needs a local file that SQLite can log ahead of, got {self.path}")
-        for pragma in pragmas:
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        for pragma in (f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}", *pragmas):
             connection.execute(pragma)
         return connection
 
@@ -283,17 +346,17 @@ class SqliteStore(Store):
             return None
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _UNAVAILABLE:
-            return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
+            return _unavailable(code)
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         return LedgerDamaged(f"{self.path} is damaged or no ledger ({name})")
 
     def _wait(self) -> None:
-        if fcntl is not None and self._queue >= 0:
-            fcntl.flock(self._queue, fcntl.LOCK_EX)
+        if self._lock is not None and not self._lock.acquire(BUSY_TIMEOUT_S):
+            raise _unavailable(sqlite3.SQLITE_BUSY)
 
     def _let_next(self) -> None:
-        if fcntl is not None and self._queue >= 0:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        if self._lock is not None:
+            self._lock.release()
 
     def _begin(self, *, write: bool) -> None:
         if write:
@@ -315,8 +378,15 @@ class SqliteStore(Store):
         """Every row of a query."""
         return self._connection().execute(sql, parameters).fetchall()
 
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
+        return row
+
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once per row; an INSERT takes many rows at a time, which costs less."""
+        if not rows:
+            return
         if len(rows) == 1:
             self._writer.execute(sql, rows[0])
             return
@@ -349,9 +419,10 @@ class SqliteStore(Store):
 
     def made(self) -> None:
         """Remember, beside the database, that a ledger was made here."""
-        if os.pread(self._queue, len(_MADE), 0) != _MADE:
+        assert self._lock is not None
+        if os.pread(self._lock.file, len(_MADE), 0) != _MADE:
             with contextlib.suppress(OSError):  # a full disk must not stop the ledger that is already made
-                os.pwrite(self._queue, _MADE, 0)
+                os.pwrite(self._lock.file, _MADE, 0)
 
     def close(self) -> None:
         """Close the connections and the lock file."""
@@ -363,14 +434,9 @@ class SqliteStore(Store):
             for connection in reversed(self._open):
                 connection.close()
             self._open = []
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Close the lock file alone."""
-        _LOCK_FILES.discard(self)
-        if self._queue >= 0:
-            os.close(self._queue)
-            self._queue = -1
+            _LOCK_FILES.discard(self)
+            if self._lock is not None:
+                self._lock.close()
 
 
 # A forked child shares the parent's open lock file, and with it the lock: it must let go at once. It must
@@ -382,7 +448,8 @@ _INHERITED: set[tuple[int, int]] = set()
 
 def _let_go_of_lock_files() -> None:
     for store in list(_LOCK_FILES):
-        store.let_go()
+        if store._lock is not None:
+            store._lock.let_go()
         _LEFT_ALONE.extend(store._open)
         with contextlib.suppress(OSError):
             found = store.path.stat()
@@ -456,7 +523,9 @@ class PostgresStore(Store):
             self._connected(write=write).execute(begin)
 
     def _commit(self) -> None:
-        self._connections[True].execute("COMMIT")
+        ended = self._connections[True].execute("COMMIT").statusmessage
+        if ended != "COMMIT":  # of a transaction in which a statement failed, PostgreSQL says ROLLBACK
+            raise LedgerError(f"PostgreSQL did not commit: it answered {ended}")
 
     def _undo(self, *, write: bool) -> None:
         connection = self._connections.get(write)
@@ -500,11 +569,10 @@ class PostgresStore(Store):
     def _connection(self) -> Any:
         return self._connections[True] if self._in_writing else self._connected(write=False)
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
+    def sending(self) -> AbstractContextManager[Any]:
         """Statements in the block travel together."""
-        with self._connections[True].pipeline():
-            yield
+        pipeline: AbstractContextManager[Any] = self._connections[True].pipeline()
+        return pipeline
 
     def _cursor(self, sql: str, parameters: Sequence[Any]) -> Any:
         return self._connection().execute(self._sql(sql), parameters or None)
@@ -549,8 +617,8 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def connect(where: str | os.PathLike[str]) -> Store:
-    """Open the store at a path (SQLite) or a postgresql:// address."""
+def connect(where: str | os.PathLike[str], *, create: bool = True, migrate: bool = True) -> Store:
+    """Open the store at a path (SQLite) or a postgresql:// address. For the rest, see `SqliteStore`."""
     try:
         text = os.fsdecode(where)
     except TypeError:
@@ -559,4 +627,4 @@ def connect(where: str | os.PathLike[str]) -> Store:
         return PostgresStore(text)
     if text in ("", ":memory:"):
         raise LedgerError(f"a ledger needs a file to be durable, got {text!r}")
-    return SqliteStore(text)
+    return SqliteStore(text, create=create, migrate=migrate)

@@ -7,19 +7,16 @@ remembers is a few bytes per account, key and measurement.
 
 What a log alone cannot show is that its end was cut off, or that all of it was replaced: give a
 `checkpoint` kept elsewhere, or the `witness`.
-
-What is not in the log: the answers kept for idempotent calls. They must fit the charges; an edited one can
-make a caller pay twice or tell it a wrong price, never let it buy for less.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -39,8 +36,20 @@ _TOGETHER = 500  # rows named in one statement
 _UNITS = {unit.value for unit in Unit}
 _NEIGHBOURS = {relation.name for relation in Neighbours}
 _KNOWN_VERSIONS = {"1"}
+_RECORDED, _VOID = 1, 2  # what became of a measurement
 _ACCOUNT = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal"
 _BOUGHT = "id, account, name, requested, information, sums, waiting, nonce, seal"
+
+_NOT_PLAIN = """
+SELECT count(*) FROM pg_class c WHERE c.oid IN
+    ('meta'::regclass, 'head'::regclass, 'account'::regclass, 'bought'::regclass,
+     'measurement'::regclass, 'answered'::regclass, 'entry'::regclass, 'node'::regclass)
+AND (c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relrowsecurity OR c.relforcerowsecurity
+    OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
+    OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)
+    OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
+    OR EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid)))
+"""  # tables of PostgreSQL on which something of their own may write, hide or add rows
 
 Progress = Callable[[int, int], None]
 Row = tuple[Any, ...]
@@ -55,7 +64,10 @@ class Witness(Protocol):
 
 @dataclass(frozen=True)
 class Report:
-    """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's."""
+    """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's.
+
+    `void` counts measurements that recoveries closed.
+    """
 
     origin: str
     size: int
@@ -68,6 +80,7 @@ class Report:
     recoveries: int
     checked: int | None = None
     witnessed: int | None = None
+    void: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,12 +105,14 @@ class Replay:
         self.frontier = Frontier()
         self.cap, self.minimum, self.spent = array("q"), array("q"), array("q")
         self.owner = array("q")  # account of each key
-        self.recorded = bytearray()  # one byte for each measurement: 1 if it has its values
+        self.recorded = bytearray()  # one byte for each measurement: _RECORDED if it has its values, _VOID
+        self.void: dict[int, int] = {}  # measurement -> how many had been asked for when it was closed
         self.fulfilled = 0
         self.recoveries = 0
         self.opened: list[Opened] = []
         self.requested: list[tuple[int, int, int, int, str]] = []  # entry, account, charged, key, commitment
         self.values: list[tuple[int, int, str]] = []  # entry, measurement, commitment
+        self.answers: list[tuple[int, int, str]] = []  # entry, account, commitment
 
     def head(self) -> Head:
         """The head after the entries read so far."""
@@ -110,9 +125,9 @@ class Replay:
     def read(self, leaves: Sequence[str]) -> list[tuple[int, int, bytes]]:
         """Take the next entries; return the perfect subtrees above the leaves that they complete.
 
-        `opened`, `requested` and `values` then tell what these entries commit to.
+        `opened`, `requested`, `values` and `answers` then tell what these entries commit to.
         """
-        self.opened, self.requested, self.values = [], [], []
+        self.opened, self.requested, self.values, self.answers = [], [], [], []
         made = self.frontier.extend([leaf_hash(leaf.encode()) for leaf in leaves])
         request, fulfil = entries.PATTERNS["request"].fullmatch, entries.PATTERNS["fulfil"].fullmatch
         for entry, leaf in enumerate(leaves, self.size):
@@ -149,12 +164,16 @@ class Replay:
         self.spent[account] = spent
 
     def _fulfil(self, entry: int, measurement: int) -> None:
+        self._is_open(entry, measurement)
+        self.recorded[measurement] = _RECORDED
+        self.fulfilled += 1
+
+    def _is_open(self, entry: int, measurement: int) -> None:
         if measurement >= len(self.recorded):
             raise LedgerDamaged(f"entry {entry}: measurement {measurement} was not asked for")
         if self.recorded[measurement]:
-            raise LedgerDamaged(f"entry {entry}: measurement {measurement} is recorded twice")
-        self.recorded[measurement] = 1
-        self.fulfilled += 1
+            how = "closed" if self.recorded[measurement] == _VOID else "recorded"
+            raise LedgerDamaged(f"entry {entry}: measurement {measurement} was {how} before")
 
     def _other(self, entry: int, leaf: str) -> None:
         try:
@@ -169,6 +188,10 @@ class Replay:
             self.origin = fields["origin"]
         elif fields["type"] == "open":
             self._open(entry, fields)
+        elif fields["type"] == "answer":
+            self._answer(entry, int(fields["account"]), fields["commitment"])
+        elif fields["type"] == "void":
+            self._close(entry, int(fields["measurement"]))
         else:
             self._recover(entry, int(fields["account"]), int(fields["spent"]))
 
@@ -182,6 +205,16 @@ class Replay:
         for column, number in ((self.cap, cap), (self.minimum, minimum), (self.spent, 0)):
             column.append(number)
         self.opened.append(Opened(entry, account, cap, fields["commitment"], minimum, neighbours, unit))
+
+    def _answer(self, entry: int, account: int, commitment: str) -> None:
+        if account >= len(self.cap):
+            raise LedgerDamaged(f"entry {entry}: account {account} was not opened")
+        self.answers.append((entry, account, commitment))
+
+    def _close(self, entry: int, measurement: int) -> None:
+        self._is_open(entry, measurement)
+        self.recorded[measurement] = _VOID
+        self.void[measurement] = len(self.recorded)
 
     def _recover(self, entry: int, account: int, spent: int) -> None:
         if account >= len(self.cap):
@@ -199,7 +232,7 @@ class Replay:
         return Report(
             head.origin, head.size, head.root, head.totals,
             len(self.cap), len(self.owner), len(self.recorded), self.fulfilled, self.recoveries,
-            checked, witnessed,
+            checked, witnessed, len(self.void),
         )  # fmt: skip
 
 
@@ -305,9 +338,14 @@ class _Tables:
         self._store = store
         self._origin = origin
         self._replay = Replay()
+        self._answered: Iterator[Answered] = iter(())
 
     def verify(self, expected: Expected, progress: Progress | None) -> Replay:
         self._whole_database()
+        with closing(answered(self._store)) as self._answered:  # runs along with the log
+            return self._verify(expected, progress)
+
+    def _verify(self, expected: Expected, progress: Progress | None) -> Replay:
         head = read_head(self._store)
         size, replay = head[0], self._replay
         while replay.size < size:
@@ -319,6 +357,7 @@ class _Tables:
                 progress(replay.size, size)
         expected.check(replay)
         self._counts(head)
+        self._no_more_answers()
         self._meta()
         self._accounts()
         self._keys()
@@ -326,20 +365,16 @@ class _Tables:
         return replay
 
     def _whole_database(self) -> None:
-        """SQLite's own check of pages and indexes, and no triggers that could write on the side."""
+        """SQLite's own check of pages and indexes, and tables where nothing writes or hides on the side."""
         if isinstance(self._store, SqliteStore):
             for (finding,) in self._store.all("PRAGMA integrity_check(1)"):
                 if finding != "ok":
                     raise LedgerDamaged("the database file is damaged")
             sql = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
         else:
-            sql = (
-                "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN "
-                "('meta'::regclass, 'head'::regclass, 'account'::regclass, 'bought'::regclass, "
-                "'measurement'::regclass, 'answered'::regclass, 'entry'::regclass, 'node'::regclass)"
-            )
+            sql = _NOT_PLAIN
         if self._store.all(sql) != [(0,)]:
-            raise LedgerDamaged("the database has triggers or views of its own")
+            raise LedgerDamaged("the database has triggers, rules or views of its own, or hides rows")
 
     def _count(self, table: str) -> int:
         return int(self._store.all(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608
@@ -360,6 +395,7 @@ class _Tables:
         self._opened(self._replay.opened)
         self._requested(keys, self._replay.requested)
         self._values(self._replay.values)
+        self._answers(self._replay.answers)
 
     def _nodes(self, made: list[tuple[int, int, bytes]]) -> None:
         by_level: dict[int, list[tuple[int, bytes]]] = {}
@@ -430,6 +466,18 @@ class _Tables:
                         f"measurement {measurement}: its values are not those of entry {entry}"
                     )
 
+    def _answers(self, answers: list[tuple[int, int, str]]) -> None:
+        for entry, account, commitment in answers:
+            held = next(self._answered, None)
+            if held is None or (held.entry, held.account) != (entry, account):
+                raise LedgerDamaged(f"the answer of entry {entry} is missing, or another is in its place")
+            if entries.commitment(held.nonce, *held.parts) != commitment:
+                raise LedgerDamaged(f"the answer kept for entry {entry} is not the one that was given")
+
+    def _no_more_answers(self) -> None:
+        if next(self._answered, None) is not None:
+            raise LedgerDamaged("the table answered has rows that no entry speaks of")
+
     def _counts(self, head: tuple[int, int, int, int, Frontier]) -> None:
         replay = self._replay
         told = (replay.size, len(replay.cap), len(replay.owner), len(replay.recorded))
@@ -469,8 +517,8 @@ class _Tables:
         queries = (
             f"SELECT {_BOUGHT} FROM bought ORDER BY id",  # noqa: S608
             "SELECT bought, number, information, recorded, nonce FROM measurement ORDER BY bought, number",
-            "SELECT b.id, a.idempotency, a.asked, a.information, a.charged FROM answered a "
-            "LEFT JOIN bought b ON b.account = a.account AND b.name = a.name ORDER BY 1, 2",
+            "SELECT b.id, a.verb, a.asked, a.information, a.charged FROM answered a "
+            "LEFT JOIN bought b ON b.account = a.account AND b.name = a.name ORDER BY 1, a.idempotency",
         )
         with ExitStack() as open_streams:
             bought, measured, answered = (
@@ -484,28 +532,33 @@ class _Tables:
                 raise LedgerDamaged(f"key {key} is missing")
             if type(row[7]) is not bytes:
                 raise LedgerDamaged(f"key {key}: its nonce is no byte string")
-            held, charges = Bought.of(row), array("q")
-            due = self._due(charges, measured.of(key))
-            if (held.requested, held.information, held.sums, row[6]) != due:
+            held, numbers, charges = Bought.of(row), array("q"), array("q")
+            due = self._due(numbers, charges, measured.of(key))
+            if (held.paid, held.information, held.sums, row[6]) != due:
                 raise LedgerDamaged(f"key {key}: its sums are not those of its measurements")
             if rows := list(answered.of(key)):
-                _check_answers(key, self._replay.minimum[held.account], charges, rows)
+                levels = _Levels(numbers, charges, self._replay.void)
+                _check_answers(key, self._replay.minimum[held.account], levels, rows)
         if measured.rest() or answered.rest():
             raise LedgerDamaged("a measurement or an answer belongs to no key")
 
-    def _due(self, charges: array[int], rows: Iterator[Row]) -> tuple[int, int, str, str]:
+    def _due(
+        self, numbers: array[int], charges: array[int], rows: Iterator[Row]
+    ) -> tuple[int, int, str, str]:
         """What is requested, recorded, summed and waited for under a key, by its measurements."""
         information, sums, waiting = 0, None, []
         for _, number, amount, recorded, nonce in rows:
-            if self._replay.recorded[number] != (recorded is not None):
+            state = self._replay.recorded[number]
+            if (state == _RECORDED) != (recorded is not None):
                 raise LedgerDamaged(
                     f"measurement {number}: it has values that no entry speaks of, or has none"
                 )
+            numbers.append(number)
             charges.append(amount)
             if recorded is None:
                 if nonce is not None:
                     raise LedgerDamaged(f"measurement {number}: it has a nonce and no values")
-                waiting.append(f"{number}:{amount}")
+                waiting.append(f"{number}:{-amount if state == _VOID else amount}")
                 continue
             values = entries.values_of(recorded)
             if information and len(values) != len(sums or []):
@@ -518,21 +571,60 @@ class _Tables:
         return sum(charges), information, entries.values_text(sums or []), ",".join(waiting)
 
 
-def _check_answers(key: int, minimum: int, charges: array[int], rows: list[Row]) -> None:
+class _Levels:
+    """What was bought under a key over time: after each charge, and after a recovery closed measurements."""
+
+    def __init__(self, numbers: Sequence[int], charges: Sequence[int], void: Mapping[int, int]) -> None:
+        self.paid: Counter[tuple[int, int]] = Counter()  # how often a charge led to a level
+        self.all: set[int] = set()
+        pairs = list(zip(numbers, charges, strict=True))
+        closed = sorted((void[number], amount) for number, amount in pairs if number in void)
+        level = 0
+        for number, charge in pairs:
+            if closed and closed[0][0] <= number:
+                level -= sum(amount for when, amount in closed if when <= number)
+                closed = [one for one in closed if one[0] > number]
+                self.all.add(level)
+            level += charge
+            self.all.add(level)
+            self.paid[level, charge] += 1
+        self.all.add(level - sum(amount for _, amount in closed))
+
+
+def _check_answers(key: int, minimum: int, levels: _Levels, rows: list[Row]) -> None:
     """An answer gave what was bought at some time; what it charged is a charge of that key, told once."""
-    after = {total: i for i, total in enumerate(accumulate(charges))}
-    claimed = set()
-    for _, idempotency, asked, information, charged in rows:
-        place = after.get(information)
-        if place is None or not isinstance(idempotency, str) or not 0 < asked <= information:
+    for _, verb, asked, information, charged in rows:
+        fits = verb == "request" or (verb == "pay" and charged == information)  # a payment has a fresh key
+        if information not in levels.all or not fits or not 0 < asked <= information:
             raise LedgerDamaged(f"key {key}: an answer kept for it does not fit its charges")
         missing = asked - (information - charged)
-        if charged and (
-            charged != charges[place] or place in claimed or missing <= 0 or charged != max(missing, minimum)
-        ):
-            raise LedgerDamaged(f"key {key}: an answer kept for it does not fit its charges")
         if charged:
-            claimed.add(place)
+            if levels.paid[information, charged] < 1 or missing <= 0 or charged != max(missing, minimum):
+                raise LedgerDamaged(f"key {key}: an answer kept for it does not fit its charges")
+            levels.paid[information, charged] -= 1
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A row of `answered`; `parts` is what its entry commits to."""
+
+    entry: int
+    account: int
+    nonce: bytes
+    parts: tuple[str, ...]
+
+
+def answered(store: Store) -> Generator[Answered, None, None]:
+    """The answers kept for idempotent calls, in the order of their entries."""
+    sql = (
+        "SELECT entry, account, nonce, idempotency, verb, name, asked, information, charged "
+        "FROM answered ORDER BY entry, account, idempotency"
+    )
+    with closing(_stream(store, sql)) as rows:
+        for entry, account, nonce, *given in rows:
+            if [type(one) for one in given] != [str, str, str, int, int, int]:
+                raise LedgerDamaged("the table answered holds a value of the wrong kind")
+            yield Answered(entry, account, nonce, entries.answer_parts(*given))
 
 
 class _Groups:

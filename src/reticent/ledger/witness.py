@@ -2,30 +2,42 @@
 
 `WitnessedLedger` is a ledger that answers nothing whose head the witness has not signed. When the witness
 cannot be reached, the charge stands and the caller gets `WitnessUnavailable`; a later call, after the
-witness is back, is answered without a second charge. The witness itself is `witness_server`.
+witness is back, is answered without a second charge. After `RolledBack` it answers nothing until it is
+opened again. The witness itself is `witness_server`.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
 import threading
 import warnings
-from collections.abc import Callable
-from typing import Any
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.errors import LedgerDamaged, LedgerError, ParameterError, RolledBack, WitnessUnavailable
-from reticent.ledger.base import Measurement, Reading
+from reticent.errors import (
+    LedgerDamaged,
+    LedgerError,
+    ParameterError,
+    RolledBack,
+    WitnessRefused,
+    WitnessUnavailable,
+)
+from reticent.ledger.base import Balance, Measurement, Reading, Terms
 from reticent.ledger.checkpoint import (
     LOG,
     WITNESS,
     Head,
     PublicKey,
+    answer_text,
+    holds,
     parse,
+    reader_text,
     sign,
     totals_hash,
     verified,
@@ -34,7 +46,9 @@ from reticent.ledger.merkle import EMPTY_ROOT
 from reticent.ledger.sql import SqlLedger, _Job
 
 MOST_BYTES = 64 << 20  # of an answer
+SIGNATURE = "Reticent-Signature"  # header of an answer to a question with a nonce
 _ATTEMPTS = 20  # how often another server may get in between
+_Read = TypeVar("_Read")
 
 
 class WitnessClient:
@@ -77,30 +91,66 @@ class WitnessClient:
         head = self._seen.get(origin)
         return head.size if head else 0
 
+    def signed(self, head: Head) -> bool:
+        """Whether this is the head that the witness is known to have signed last."""
+        return self._seen.get(head.origin) == head
+
     def logs(self) -> dict[str, Any]:
         """The witness's key and the logs that it remembers."""
         return self._ask("GET", "/logs")[1]
 
     def last(self, origin: str) -> tuple[str, dict[int, int]] | None:
-        """The witness's last checkpoint, its signature verified, and the spent totals, if it has any."""
+        """The witness's last checkpoint, its signature verified; no totals: those are for the log alone."""
         found = self.record(origin)
-        return (found["checkpoint"], self._totals[origin]) if found else None
+        return (found["checkpoint"], {}) if found else None
 
     def record(self, origin: str) -> dict[str, Any] | None:
-        """All that the witness tells about a log: also whether a recovery is allowed, and abandoned heads."""
+        """What the witness tells anybody: the last checkpoint, abandoned ones, whether recovery is allowed.
+
+        The answer is signed together with a fresh nonce, so that an old one does not pass for it.
+        """
         with self._lock:
-            status, answer = self._ask("GET", f"/checkpoint?origin={quote(origin, safe='')}", allowed=(404,))
+            status, answer = self._fresh("/checkpoint", origin=origin)
             if status == 404:
                 return None
             head = verified(str(answer.get("checkpoint")), self.key)
+            if head.origin != origin or not isinstance(answer.get("abandoned"), list):
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness")
+            if self._seen.get(origin) != head:
+                self._seen[origin] = head
+                self._totals.pop(origin, None)
+            return answer
+
+    def heads(self, origin: str, most: int) -> Iterator[tuple[int, bytes]]:
+        """Sizes and roots of the heads of at most that size that the witness remembers, largest first."""
+        told = 0
+        while True:
+            answer = self._fresh("/heads", origin=origin, most=str(most), skip=str(told))[1]
+            try:
+                heads = [(int(size), bytes.fromhex(root)) for size, root in answer["heads"]]
+            except (KeyError, TypeError, ValueError):
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from None
+            if not heads:
+                return
+            yield from heads
+            told += len(heads)
+
+    def totals(self, ledger: SqlLedger) -> dict[int, int]:
+        """Units spent by account number at the last head, which the witness tells to the log's key alone."""
+        with self._lock:
+            if self.record(ledger.origin) is None:
+                return {}
+            seen = self._seen[ledger.origin]
+            signature = base64.b64encode(_signing(ledger).sign(reader_text(seen))).decode()
+            answer = self._ask("POST", "/totals", {"origin": ledger.origin, "signature": signature})[1]
             try:
                 totals = {int(account): int(spent) for account, spent in answer["totals"].items()}
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from None
-            if head.origin != origin or totals_hash(totals) != head.totals:
+            if totals_hash(totals) != seen.totals:
                 raise LedgerDamaged("the witness's answer does not fit its own signature")
-            self._seen[origin], self._totals[origin] = head, totals
-            return answer
+            self._totals[ledger.origin] = totals
+            return totals
 
     def push(self, ledger: SqlLedger) -> None:
         """Have the witness sign the ledger's present head.
@@ -141,9 +191,9 @@ class WitnessClient:
                 "old_size": seen.size,
                 "proof": [node.hex() for node in ledger.consistency_proof(seen.size, head.size)],
                 "checkpoint": checkpoint,
-                "totals": {str(n): str(spent) for n, spent in totals.items() if held.get(n) != spent},
                 "key": str(PublicKey(head.origin, _signing(ledger).public_key(), LOG)),
             },
+            {str(n): str(spent) for n, spent in totals.items() if held.get(n) != spent},
             allowed=(409,),
         )
         if status == 409:
@@ -155,38 +205,38 @@ class WitnessClient:
         """Have the witness continue from the ledger's present head instead of the one it remembers."""
         with self._lock:
             checkpoint, totals = _state(ledger)
-            asked = {
-                "old_size": abandoned.size,
-                "old_root": abandoned.root.hex(),
-                "checkpoint": checkpoint,
-                "totals": {str(number): str(spent) for number, spent in totals.items()},
-            }
-            status, answer = self._ask("POST", "/recover", asked, allowed=(403, 409))
-            if status != 200:
-                raise LedgerError(f"the witness refused: {answer.get('error')}")
-            self._accept(parse(checkpoint)[0], checkpoint, totals, answer)
+            head = parse(checkpoint)[0]
+            asked = {"old_size": abandoned.size, "old_root": abandoned.root.hex(), "checkpoint": checkpoint}
+            told = {str(number): str(spent) for number, spent in totals.items()}
+            status, answer = self._ask("POST", "/recover", asked, told, allowed=(409,))
+            if status == 200:
+                self._accept(head, checkpoint, totals, answer)
+            elif self.record(ledger.origin) is None or self._seen[ledger.origin] != head:  # else it has it
+                raise self._refused(answer)
 
     def _accept(self, head: Head, checkpoint: str, totals: dict[int, int], answer: dict[str, Any]) -> None:
         """Believe the witness only when its signature on this head holds."""
         verified(checkpoint + str(answer.get("cosignature")), self.key)
         self._seen[head.origin], self._totals[head.origin] = head, totals
 
+    def _fresh(self, path: str, **asked: str) -> tuple[int, dict[str, Any]]:
+        """Ask with a nonce; believe what the witness signed together with it, also that it knows nothing."""
+        nonce = os.urandom(32).hex()
+        key, query = self.key, urlencode({**asked, "nonce": nonce})
+        status, raw, signature = self._exchange("GET", f"{path}?{query}", None)
+        answer = self._read(status, raw, allowed=(404,))
+        if not holds(answer_text(nonce, raw), signature, key):
+            raise LedgerDamaged(f"the answer of the witness is not signed by {key.name}, or is an old one")
+        return status, answer
+
     def _ask(
-        self, method: str, path: str, body: Any = None, *, allowed: tuple[int, ...] = ()
+        self, method: str, path: str, *lines: Any, allowed: tuple[int, ...] = ()
     ) -> tuple[int, dict[str, Any]]:
-        data = None if body is None else json.dumps(body).encode()
-        with self._lock:
-            try:
-                status, raw = self._once(method, path, data)
-            except (OSError, http.client.HTTPException):
-                self.close()  # the witness may have closed an idle connection; asking twice does no harm
-                try:
-                    status, raw = self._once(method, path, data)
-                except (OSError, http.client.HTTPException) as error:
-                    self.close()
-                    raise WitnessUnavailable(
-                        f"the witness at {self.url} cannot be reached ({type(error).__name__})"
-                    ) from None
+        data = "\n".join(json.dumps(line) for line in lines).encode() if lines else None
+        status, raw, _ = self._exchange(method, path, data)
+        return status, self._read(status, raw, allowed=allowed)
+
+    def _read(self, status: int, raw: bytes, *, allowed: tuple[int, ...]) -> dict[str, Any]:
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError):
@@ -194,10 +244,27 @@ class WitnessClient:
         if not isinstance(answer, dict) or status >= 500:
             raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness")
         if status != 200 and status not in allowed:
-            raise LedgerError(f"the witness refused: {' '.join(str(answer.get('error'))[:200].split())}")
-        return status, answer
+            raise self._refused(answer)
+        return answer
 
-    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
+    def _refused(self, answer: dict[str, Any]) -> WitnessRefused:
+        return WitnessRefused(f"the witness refused: {' '.join(str(answer.get('error'))[:200].split())}")
+
+    def _exchange(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
+        with self._lock:
+            try:
+                return self._once(method, path, data)
+            except (OSError, http.client.HTTPException):
+                self.close()  # the witness may have closed an idle connection; asking twice does no harm
+            try:
+                return self._once(method, path, data)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise WitnessUnavailable(
+                    f"the witness at {self.url} cannot be reached ({type(error).__name__})"
+                ) from None
+
+    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
         if self._connection is None:
             kind = (
                 http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
@@ -205,7 +272,7 @@ class WitnessClient:
             self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
         self._connection.request(method, self._parts.path.rstrip("/") + path, data)
         answer = self._connection.getresponse()
-        return answer.status, answer.read(MOST_BYTES)
+        return answer.status, answer.read(MOST_BYTES), answer.headers.get(SIGNATURE, "")
 
     def close(self) -> None:
         """Close the connection; the next question opens another."""
@@ -249,24 +316,24 @@ def guard(ledger: SqlLedger, client: WitnessClient) -> None:
     """
     seen = client.last(ledger.origin)
     if seen is not None:
-        remembered, totals = parse(seen[0])[0], ledger.totals()
-        size = ledger.head().size
+        remembered, size = parse(seen[0])[0], ledger.head().size
         if size < remembered.size or ledger.root(remembered.size) != remembered.root:
             raise _rolled_back(size, remembered.size)
-        for account, spent in seen[1].items():
-            if totals.get(account, 0) < spent:
-                raise RolledBack(f"account {account} has spent less than the witness saw")
-    client.push(ledger)
+    client.push(ledger)  # which the witness refuses if an account has spent less than it saw
 
 
 class WitnessedLedger(SqlLedger):
     """A ledger that answers nothing before the witness has signed the head which the answer rests on.
 
+    Once it was found rolled back it refuses every call, until it is opened again: the rollback may have been
+    undone, or the log have grown to where the witness stands, and what was answered from it would not be.
+
     Args:
         where: the path or address.
         client: the witness.
         key: signs heads.
-        origin: the name of the log in its heads, fixed when the ledger is made.
+        origin: the name of the log in its heads, as for `SqlLedger`. Give it: the witness remembers by name,
+            and has nothing to object to a ledger that was put in its place under another one.
         optional: answer although the witness cannot be reached, with a warning. A rollback to
             before the witness was last reached then goes unseen.
     """
@@ -277,10 +344,11 @@ class WitnessedLedger(SqlLedger):
         *,
         client: WitnessClient,
         key: Ed25519PrivateKey,
-        origin: str = "reticent/ledger",
+        origin: str | None = None,
         optional: bool = False,
     ) -> None:
         self._client, self._optional = client, optional
+        self._found: RolledBack | None = None
         super().__init__(where, origin=origin, key=key, after_commit=_tell)
         try:
             self._tolerant(lambda: guard(self, client))
@@ -296,33 +364,57 @@ class WitnessedLedger(SqlLedger):
     def _tolerant(self, tell: Callable[[], None]) -> None:
         try:
             tell()
+        except RolledBack as error:
+            self._found = error
+            raise
         except WitnessUnavailable as error:
-            if not self._optional:
+            if not self._optional or isinstance(error, WitnessRefused):
                 raise
             warnings.warn(f"{error}; the ledger goes on without it", RuntimeWarning, stacklevel=3)
 
-    def _witnessed(self) -> None:
-        """Tell the witness of entries that an earlier call, or another server, failed to tell it of."""
-        ((size,),) = self._rows("SELECT size FROM head")
-        if size != self._client.seen(self.origin):
+    def _not_rolled_back(self) -> None:
+        if self._found is not None:
+            raise RolledBack(f"{self._found}; nothing is answered until the ledger is opened again")
+
+    def _witnessed(self, read: Callable[[], _Read]) -> _Read:
+        """Read, and answer once the witness has signed the head that was read from.
+
+        Entries that an earlier call, or another server, failed to tell it of are told now.
+        """
+        self._not_rolled_back()
+        with self._store.reading():
+            found, head = read(), self.head()
+        if not self._client.signed(head):
             self._tolerant(lambda: self._client.push(self))
+        self._not_rolled_back()
+        return found
 
     def _write(self, job: _Job) -> Any:
-        answer = super()._write(job)
-        self._witnessed()
-        return answer
+        """Write; the witness is told by the hook after the commit, before anybody is answered."""
+        self._not_rolled_back()
+        return super()._write(job)
+
+    def _terms(self, account: str) -> Terms:
+        self._not_rolled_back()
+        return super()._terms(account)
+
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent."""
+        self._not_rolled_back()
+        return super().balance(account)
+
+    def accounts(self) -> list[Balance]:
+        """Every account, by name."""
+        self._not_rolled_back()
+        return super().accounts()
 
     def reading(self, account: str, key: str) -> Reading:
         """What is recorded under a key, once the witness has its head."""
-        found = super().reading(account, key)
-        self._witnessed()
-        return found
+        return self._witnessed(lambda: super(WitnessedLedger, self).reading(account, key))
 
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded, once the witness has their head."""
-        found = super().pending(account)
-        self._witnessed()
-        return found
+        return self._witnessed(lambda: super(WitnessedLedger, self).pending(account))
 
 
 def _tell(ledger: SqlLedger) -> None:

@@ -1,21 +1,30 @@
 """The witness: a process elsewhere that remembers the last head and the spent totals of logs.
 
 It signs a head only if the log signed it, if a consistency proof leads to it from the head remembered, and
-if no account has spent less than before. It knows account numbers and units, never names. Its state is a
-small SQLite file in a directory of its own; keep it on another machine than the ledger, out of the reach of
-whoever restores the ledger's backups. The protocol is in docs/ledger-format.md.
+if no account has spent less than before. It knows account numbers and units, never names, and tells the
+units to the log itself alone. Its state is a small SQLite file in a directory of its own; keep it on another
+machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is in
+docs/ledger-format.md.
+
+Sizes and roots of earlier heads are kept, all of the last ones and ever fewer of those before, so that a
+recovery can tell where a restored ledger left the way that the witness saw.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import io
+import ipaddress
 import json
 import re
+import socket
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,31 +36,48 @@ from reticent.ledger.checkpoint import (
     WITNESS,
     Head,
     PublicKey,
+    answer_text,
     checked_name,
     cosignature_line,
+    holds,
     load_key,
     parse,
+    reader_text,
     signed_by,
     totals_hash,
 )
 from reticent.ledger.merkle import EMPTY_ROOT, verify_consistency
+from reticent.ledger.store import make_private
 from reticent.privacy import MAX_UNITS
 
-MOST_BYTES = 64 << 20  # of a request
+MOST_FIRST_BYTES = 64 << 10  # of the first line of a request, which is read before anybody is known
+MOST_BYTES = 64 << 20  # of the totals that a known log sends with a new head
+MOST_STRANGER_BYTES = 1 << 20  # of the totals of anybody else
 MOST_LOGS = 10_000
+MOST_HEADS = 1000  # earlier heads told at a time
+KEPT_HEADS = 4096  # earlier heads of a log of which none is forgotten; half as many for each doubling before
 NAME = "reticent/witness"
 MOST_CONNECTIONS = 64
-TIMEOUT_S = 10.0
+MOST_PER_ADDRESS = 16
+TIMEOUT_S = 10.0  # for all of a request, from when the witness waits for it
 TIME_GRAIN_S = 3600  # cosignatures tell the hour, not the second
+SIGNATURE = "Reticent-Signature"  # header of an answer to a question with a nonce
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_THINNING = 1024  # heads of a log are looked through once for so many added
+_clock = time.monotonic
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (origin TEXT PRIMARY KEY, key TEXT NOT NULL, checkpoint TEXT);
 CREATE TABLE IF NOT EXISTS total (
     origin TEXT, account INTEGER, spent INTEGER NOT NULL, PRIMARY KEY (origin, account)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS abandoned (id INTEGER PRIMARY KEY, origin TEXT NOT NULL, checkpoint TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS permit (origin TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS head (
+    origin TEXT, number INTEGER, size INTEGER NOT NULL, root TEXT NOT NULL, PRIMARY KEY (origin, number))
+    WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS head_of ON head (origin, size, root);
+CREATE TABLE IF NOT EXISTS allowed (origin TEXT PRIMARY KEY, size INTEGER NOT NULL, root TEXT NOT NULL);
+DROP TABLE IF EXISTS permit;
 """
 
 Answer = dict[str, Any]
@@ -80,6 +106,8 @@ class WitnessState:
         self.key = PublicKey(checked_name("name", name), self._key.public_key(), WITNESS)
         self._trusted = {key.name: key for key in trusted}
         self._lock = threading.Lock()
+        with suppress(FileExistsError):
+            make_private(directory / "witness.db")
         self._connection = sqlite3.connect(
             directory / "witness.db", isolation_level=None, check_same_thread=False, timeout=60
         )
@@ -108,6 +136,21 @@ class WitnessState:
         sql = "SELECT account, spent FROM total WHERE origin = ? ORDER BY account"
         return dict(self._connection.execute(sql, (origin,)).fetchall())
 
+    def most_totals(self, asked: Answer) -> int:
+        """How many bytes of totals may follow a request, whose checkpoint must be signed already.
+
+        Anybody can have a checkpoint that the witness shows: only one that is new speaks for the log.
+        """
+        head, text = _head(asked)
+        with self._lock:
+            known = self._known(head.origin)
+            signed_by(text, self._log_key(head.origin, asked, known))
+            if known is None:
+                return MOST_BYTES if self._trusted else MOST_STRANGER_BYTES
+            last = parse(known[1])[0]
+            expected = head.size > last.size or self._is_allowed(last)
+            return MOST_BYTES if expected else MOST_STRANGER_BYTES
+
     def add(self, asked: Answer) -> Answer:
         """`POST /add-checkpoint`: sign a head that follows from the one remembered."""
         old_size, proof = _size(asked, "old_size"), _proof(asked)
@@ -134,13 +177,13 @@ class WitnessState:
             known = self._known(head.origin)
             if known is None:
                 raise Refused(404, f"the witness never saw the log {head.origin}")
-            line = signed_by(text, known[0])
+            line = signed_by(text, self._log_key(head.origin, asked, known))
             last = parse(known[1])[0]
             if (size, root) != (last.size, last.root.hex()):
                 raise self._conflict(f"the witness saw {last.size} entries", known)
-            permits = self._connection.execute("DELETE FROM permit WHERE origin = ?", (head.origin,))
-            if permits.rowcount != 1:
-                raise Refused(403, "the operator of the witness has not allowed a recovery of this log")
+            if not self._is_allowed(last):
+                raise Refused(403, "the operator of the witness has not allowed a recovery from this head")
+            self._connection.execute("DELETE FROM allowed WHERE origin = ?", (head.origin,))
             self._raise_totals(head, _amounts(asked), known)
             self._connection.execute(
                 "INSERT INTO abandoned (origin, checkpoint) VALUES (?, ?)", (head.origin, known[1])
@@ -148,14 +191,24 @@ class WitnessState:
             return {"cosignature": self._remember(head, line, asked, known)}
 
     def allow_recovery(self, origin: str) -> None:
-        """Let the log be recovered once: an act of whoever runs the witness."""
+        """Let the log be recovered once, from the head remembered now: an act of whoever runs the witness."""
         with self._writing():
-            if self._known(origin) is None:
+            known = self._known(origin)
+            if known is None:
                 raise ParameterError("the witness never saw a log of that origin")
-            self._connection.execute("INSERT OR IGNORE INTO permit (origin) VALUES (?)", (origin,))
+            last = parse(known[1])[0]
+            self._connection.execute(
+                "INSERT OR REPLACE INTO allowed (origin, size, root) VALUES (?, ?, ?)",
+                (origin, last.size, last.root.hex()),
+            )
+
+    def _is_allowed(self, last: Head) -> bool:
+        sql = "SELECT size, root FROM allowed WHERE origin = ?"
+        row = self._connection.execute(sql, (last.origin,)).fetchone()
+        return row is not None and tuple(row) == (last.size, last.root.hex())
 
     def last(self, origin: str) -> Answer:
-        """`GET /checkpoint`: the last head, what was spent, and the heads abandoned in recoveries."""
+        """`GET /checkpoint`: the last head, and the heads abandoned in recoveries."""
         with self._lock:
             known = self._known(origin)
             if known is None:
@@ -163,14 +216,38 @@ class WitnessState:
             abandoned = self._connection.execute(
                 "SELECT checkpoint FROM abandoned WHERE origin = ? ORDER BY id", (origin,)
             ).fetchall()
-            permits = self._connection.execute("SELECT 1 FROM permit WHERE origin = ?", (origin,)).fetchall()
             return {
                 "abandoned": [checkpoint for (checkpoint,) in abandoned],
                 "checkpoint": known[1],
                 "key": str(known[0]),
-                "recovery": bool(permits),
-                "totals": {str(account): str(spent) for account, spent in self._totals(origin).items()},
+                "recovery": self._is_allowed(parse(known[1])[0]),
             }
+
+    def totals(self, asked: Answer) -> Answer:
+        """`POST /totals`: what was spent at the last head, for whoever can sign as the log."""
+        origin, signature = _text(asked, "origin", 200), _text(asked, "signature", 200)
+        with self._lock:
+            known = self._known(origin)
+            if known is None:
+                raise Refused(404, "the witness never saw a log of that origin")
+            last, key = parse(known[1])[0], self._log_key(origin, asked, known)
+            if not holds(reader_text(last), signature, key):
+                raise Refused(403, "only the log itself may read what was spent, and at the last head")
+            return {"totals": {str(account): str(spent) for account, spent in self._totals(origin).items()}}
+
+    def heads(self, origin: str, most: int, skip: int) -> Answer:
+        """`GET /heads`: sizes and roots of heads of at most that size that are remembered, largest first."""
+        sql = (
+            "SELECT size, root FROM head WHERE origin = ? AND size <= ? "
+            "ORDER BY size DESC, number DESC LIMIT ? OFFSET ?"
+        )
+        with self._lock:
+            rows = self._connection.execute(sql, (origin, most, MOST_HEADS, skip)).fetchall()
+        return {"heads": [[size, root] for size, root in rows]}
+
+    def signed(self, nonce: str, body: bytes) -> str:
+        """A signature on an answer to a question that came with this nonce."""
+        return base64.b64encode(self._key.sign(answer_text(nonce, body))).decode()
 
     def logs(self) -> Answer:
         """`GET /logs`: the witness's key and what it remembers, by origin."""
@@ -217,7 +294,24 @@ class WitnessState:
             "INSERT OR REPLACE INTO log (origin, key, checkpoint) VALUES (?, ?, ?)",
             (head.origin, str(key), f"{head.text()}\n{line}{cosignature}"),
         )
+        self._keep(head)
         return cosignature
+
+    def _keep(self, head: Head) -> None:
+        """Remember a head among the earlier ones, once, and forget some of those in turn.
+
+        The n-th head of a log is forgotten when more than KEPT_HEADS times 2^k came after it, where 2^k is
+        the largest power of two that divides n. So one in two, four, eight... is left at twice the age each.
+        """
+        db, place = self._connection, (head.origin, head.size, head.root.hex())
+        if db.execute("SELECT 1 FROM head WHERE origin = ? AND size = ? AND root = ?", place).fetchone():
+            return
+        last = "SELECT coalesce(max(number), 0) FROM head WHERE origin = ?"
+        number = db.execute(last, (head.origin,)).fetchone()[0] + 1
+        db.execute("INSERT INTO head (number, origin, size, root) VALUES (?, ?, ?, ?)", (number, *place))
+        if not number % _THINNING:
+            old = "DELETE FROM head WHERE origin = ? AND ? - number > ? * (number & -number)"
+            db.execute(old, (head.origin, number, KEPT_HEADS))
 
     @staticmethod
     def _conflict(message: str, known: tuple[PublicKey, str] | None) -> Refused:
@@ -271,36 +365,100 @@ def _amounts(asked: Answer) -> dict[int, int]:
     return amounts
 
 
+def _count(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise Refused(400, "most and skip must be whole numbers")
+    return min(int(text), MAX_UNITS)
+
+
+class TimedReader(io.RawIOBase):
+    """Reads a socket until a deadline, which does not move when a byte arrives."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._deadline = connection, 0.0
+
+    def start(self, seconds: float) -> None:
+        """Set the deadline."""
+        self._deadline = _clock() + seconds
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has arrived, or wait for some; TimeoutError at the deadline."""
+        left = self._deadline - _clock()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "reticent-witness", ""
-    timeout = TIMEOUT_S
     disable_nagle_algorithm = True
     server: WitnessServer
+    nonce = ""
+    _left = 0  # bytes of the request that were not read
+
+    def setup(self) -> None:
+        """Read under one deadline for each request, however its bytes are dealt out."""
+        super().setup()
+        self.rfile.close()
+        self._source = TimedReader(self.connection)
+        self.rfile = io.BufferedReader(self._source)
+
+    def handle_one_request(self) -> None:
+        """Serve a request; `TimeoutError` in it closes the connection."""
+        self._source.start(TIMEOUT_S)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        state = self.server.state
+        state, asked = self.server.state, parse_qs(parts.query)
+        origin, most, skip, nonce = (asked.get(name, [""])[0] for name in ("origin", "most", "skip", "nonce"))
+        self.nonce = nonce if _HASH.fullmatch(nonce) else ""
         if parts.path == "/logs":
             self._answer(state.logs)
         elif parts.path == "/checkpoint":
-            self._answer(lambda: state.last(parse_qs(parts.query).get("origin", [""])[0]))
+            self._answer(lambda: state.last(origin))
+        elif parts.path == "/heads":
+            self._answer(lambda: state.heads(origin, _count(most), _count(skip)))
         else:
             self._send(404, {"error": "no such page"})
 
     def do_POST(self) -> None:
         state = self.server.state
-        work = {"/add-checkpoint": state.add, "/recover": state.recover}.get(self.path)
+        pages = {"/add-checkpoint": state.add, "/recover": state.recover, "/totals": state.totals}
+        work = pages.get(self.path)
+        self.nonce = ""
         length = self.headers.get("Content-Length", "")
-        if work is None or not _NUMBER.fullmatch(length) or int(length) > MOST_BYTES:
+        if work is None or not _NUMBER.fullmatch(length) or int(length) > MOST_FIRST_BYTES + MOST_BYTES:
             self.close_connection = True  # what was sent stays unread
             status = 404 if work is None else 411 if not length else 413
             self._send(status, {"error": "no such page" if work is None else "the request is too large"})
             return
-        body = self.rfile.read(int(length))
-        self._answer(lambda: work(_object(body)))
+        self._left = int(length)
+        self._answer(lambda: work(self._asked()))
 
-    def _answer(self, work: Any) -> None:
+    def _asked(self) -> Answer:
+        """The request: a line of JSON, and what was spent in another, which a stranger cannot make long."""
+        first = self._read(self.rfile.readline, MOST_FIRST_BYTES)
+        asked = _object(first)
+        if self._left and self.path != "/totals":
+            most = self.server.state.most_totals(asked)
+            if self._left > most:
+                raise Refused(413, "the request is too large")
+            asked["totals"] = _object(self._read(self.rfile.read, most))
+        return asked
+
+    def _read(self, read: Callable[[int], bytes], most: int) -> bytes:
+        part = read(min(self._left, most))
+        self._left -= len(part)
+        return part
+
+    def _answer(self, work: Callable[[], Answer]) -> None:
         try:
             self._send(200, work())
         except Refused as refused:
@@ -312,7 +470,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, answer: Answer) -> None:
         body = json.dumps(answer).encode()
+        self.close_connection = self.close_connection or bool(self._left)  # what was sent stays unread
+        self.connection.settimeout(TIMEOUT_S)
         self.send_response(status)
+        if self.nonce:
+            self.send_header(SIGNATURE, self.server.state.signed(self.nonce, body))
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         if self.close_connection:
@@ -338,25 +500,34 @@ class WitnessServer(ThreadingHTTPServer):
     """HTTP around a state. `serve_forever` runs it."""
 
     daemon_threads = True
+    request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, state: WitnessState, host: str = "127.0.0.1", port: int = 0) -> None:
         self.state = state
-        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._guard = threading.Lock()
+        self._connected: Counter[str] = Counter()  # by address
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve in a thread, if one is free."""
-        if not self._slots.acquire(blocking=False):
+        """Serve in a thread, if one is free, and not too many serve this address."""
+        address = client_address[0]
+        with self._guard:
+            free = self._connected.total() < MOST_CONNECTIONS and self._connected[address] < MOST_PER_ADDRESS
+            if free:
+                self._connected[address] += 1
+        if free:
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve one connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            with self._guard:
+                self._connected[client_address[0]] -= 1
+                self._connected += Counter()  # forget addresses that left
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away, or is too slow, is no news."""
@@ -368,10 +539,36 @@ class WitnessServer(ThreadingHTTPServer):
         return f"http://{host!s}:{port}"
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def serve(
-    directory: Path, *, host: str, port: int, name: str = NAME, trusted: Sequence[PublicKey] = ()
+    directory: Path,
+    *,
+    host: str,
+    port: int,
+    name: str = NAME,
+    trusted: Sequence[PublicKey] = (),
+    to_all: bool = False,
 ) -> None:
-    """Run a witness until it is interrupted; say where it listens and what its key is."""
+    """Run a witness until it is interrupted; say where it listens and what its key is.
+
+    Args:
+        directory: see `WitnessState`.
+        host: where to listen.
+        port: where to listen; 0 takes a free one.
+        name: see `WitnessState`.
+        trusted: see `WitnessState`.
+        to_all: serve whoever comes first under a name, beyond this machine too.
+    """
+    if not (trusted or to_all or _is_loopback(host)):
+        raise ParameterError(
+            "a witness that others can reach serves chosen logs: give --log-key, or --open to serve any"
+        )
     state = WitnessState(directory, name=name, trusted=trusted)
     with WitnessServer(state, host, port) as server:
         print(f"witness {server.url} {state.key}", flush=True)
@@ -389,10 +586,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--name", default=NAME)
     parser.add_argument("--log-key", action="append", default=[], help="serve only logs with these keys")
+    parser.add_argument("--open", action="store_true", help="serve any log, beyond this machine too")
     given = parser.parse_args(arguments)
-    trusted = [PublicKey.parse(text) for text in given.log_key]
-    with suppress(KeyboardInterrupt):
-        serve(given.dir, host=given.host, port=given.port, name=given.name, trusted=trusted)
+    try:
+        trusted = [PublicKey.parse(text) for text in given.log_key]
+        with suppress(KeyboardInterrupt):
+            serve(
+                given.dir,
+                host=given.host,
+                port=given.port,
+                name=given.name,
+                trusted=trusted,
+                to_all=given.open,
+            )
+    except ParameterError as error:
+        parser.error(str(error))
     return 0
 
 

@@ -1,13 +1,20 @@
-"""Places for ledgers: a fresh one for each test, in SQLite or in a real PostgreSQL server."""
+"""Places for ledgers, in SQLite or in a real PostgreSQL server, and a witness: fresh for each test."""
 
 import itertools
 import os
 import shutil
+import sqlite3
 import tempfile
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from reticent.ledger import Terms
+from reticent.ledger.witness import WitnessedLedger
+
+from .witness_process import KEY, MU2, TERMS, Process, put_back, units
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +54,63 @@ def place(request, tmp_path):
 def database(tmp_path) -> Path:
     """Where a new ledger may be made in SQLite."""
     return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """Where a new device ledger may be made."""
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def no_waiting(request, monkeypatch):
+    """The disk is not waited for, unless the test asks for `real_disk`: only a loss of power could tell."""
+    if "real_disk" not in request.fixturenames:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def real_disk():
+    """Do wait for the disk."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """A witness in a process of its own."""
+    process = Process(tmp_path_factory.mktemp("elsewhere"))
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def witness(running):
+    """A running witness that remembers nothing yet."""
+    if running.process.poll() is not None:
+        running.start()
+    with closing(sqlite3.connect(running.directory / "witness.db")) as db:
+        for table in ("log", "total", "abandoned", "head", "allowed"):
+            db.execute(f"DELETE FROM {table}")
+        db.commit()
+    return running
+
+
+@pytest.fixture
+def witnessed(database, witness):
+    """A ledger that has an account and a witness."""
+    with closing(WitnessedLedger(database, client=witness.client(), key=KEY)) as made:
+        made.open(TERMS)
+        yield made
+
+
+@pytest.fixture
+def restored(database, witnessed, tmp_path):
+    """A ledger that went on, put back to an older copy of itself; returns its path."""
+    witnessed.request(TERMS.name, "early", units(100))
+    witnessed.close()
+    shutil.copyfile(database, tmp_path / "backup.db")
+    with closing(WitnessedLedger(database, client=witnessed._client, key=KEY)) as on:
+        on.request(TERMS.name, "late", units(300))
+        on.open(Terms("late-account", *MU2, "late-subject", 500))
+        on.request("late-account", "q", units(40))
+    put_back(database, tmp_path / "backup.db")
+    return database

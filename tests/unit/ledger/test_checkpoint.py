@@ -50,6 +50,14 @@ def test_both_signatures_verify():
     assert cp.signed_by(COSIGNED, LOG_KEY) + cp.signed_by(COSIGNED, WITNESS_KEY) == COSIGNED.split("\n\n")[1]
 
 
+def test_signing_again_gives_the_same_bytes():
+    """Ed25519 is deterministic: a head has one signature by one key."""
+    assert cp.sign(HEAD, HEAD.origin, KEY) == SIGNED
+    assert cp.signature_line(HEAD.text(), HEAD.origin, KEY) == SIGNED.split("\n\n")[1]
+    assert SIGNED + cp.cosignature_line(HEAD.text(), "witness", OTHER, 1_800_000_000) == COSIGNED
+    assert cp.cosignature_line(HEAD.text(), "witness", OTHER, 1_800_000_001) not in COSIGNED
+
+
 @pytest.mark.parametrize(
     "signer",
     [
@@ -108,6 +116,16 @@ def test_the_parser_is_strict(text):
         cp.parse(text)
 
 
+def test_the_parser_takes_what_just_fits():
+    line = SIGNED.split("\n\n")[1]
+    head, pairs = cp.parse(HEAD.text() + "\n" + line * 16)
+    assert (head, pairs) == (HEAD, cp.parse(SIGNED)[1] * 16)
+    shortest = "\n\u2014 name " + base64.b64encode(b"12345").decode() + "\n"
+    assert cp.parse(HEAD.text() + shortest)[1] == [("name", b"12345")]
+    longest = Head("x" * 200, 10**19 - 1, HEAD.root, HEAD.totals)
+    assert cp.parse(cp.sign(longest, "y" * 200, KEY))[0] == longest
+
+
 def test_loose_bits_at_the_end_of_base64_are_refused():
     line = SIGNED.split("\n")[2]
     loose = line[:-2] + chr(ord(line[-2]) + 1) + "="
@@ -134,10 +152,44 @@ def test_a_public_key_survives_its_text(key):
             PublicKey.parse(text[:i] + other + text[i + 1 :])
 
 
-@pytest.mark.parametrize("text", ["", "a", "a+b", "a+b+c", "a+00000000+", "+00000000+AQ=="])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "a+b",
+        "a+b+c",
+        "a+00000000+",
+        "+00000000+AQ==",
+        f"{LOG_KEY}!",
+        f"{LOG_KEY}".replace("+", "+\n"),
+    ],
+)
 def test_a_bad_public_key_is_refused(text):
-    with pytest.raises(ParameterError, match="public key"):
+    with pytest.raises(ParameterError, match=r"^a public key reads <name>\+<key id>\+<base64>$"):
         PublicKey.parse(text)
+
+
+def test_a_public_key_must_fit_its_id():
+    name, identity, encoded = str(LOG_KEY).split("+", 2)
+    other = f"{name}+{WITNESS_KEY.id.hex()}+{encoded}"
+    rule = r"^a public key reads <name>\+<key id>\+<base64>, and its id must fit$"
+    for text in (other, f"{name}+{identity.upper()}+{encoded}", str(PublicKey(name, KEY.public_key(), 3))):
+        with pytest.raises(ParameterError, match=rule):
+            PublicKey.parse(text)
+
+
+def test_public_keys_differ_by_name_kind_and_key():
+    keys = [
+        LOG_KEY,
+        WITNESS_KEY,
+        PublicKey("somebody", KEY.public_key()),
+        PublicKey(HEAD.origin, OTHER.public_key()),
+        PublicKey(HEAD.origin, KEY.public_key(), WITNESS),
+    ]
+    assert len({hash(key) for key in keys}) == len(set(keys)) == len(keys)
+    assert str(LOG_KEY) != LOG_KEY
+    assert cp.key_id(HEAD.origin, KEY.public_key()) == LOG_KEY.id
 
 
 def test_a_key_file_is_made_once_and_for_its_owner_alone(tmp_path):
@@ -166,3 +218,16 @@ def test_a_random_signature_never_verifies():
         text = f"{HEAD.text()}\n\u2014 {HEAD.origin} {base64.b64encode(fake).decode()}\n"
         with pytest.raises(LedgerDamaged, match="not signed"):
             cp.verified(text, LOG_KEY)
+
+
+def test_bare_signatures_hold_for_their_text_and_key_alone():
+    text = cp.answer_text("nonce", b"body\x00\xff")
+    assert text == b"reticent-witness-answer/v1\nnonce\nbody\x00\xff"
+    assert cp.reader_text(HEAD) == b"reticent-witness-totals/v1\n" + HEAD.text().encode()
+    signature = base64.b64encode(OTHER.sign(text)).decode()
+    assert cp.holds(text, signature, WITNESS_KEY)
+    assert not cp.holds(text + b"x", signature, WITNESS_KEY)
+    assert not cp.holds(cp.answer_text("other", b"body\x00\xff"), signature, WITNESS_KEY)
+    assert not cp.holds(text, signature, LOG_KEY)
+    for wrong in (signature[:-4], "", "!", signature + "!", signature[:8] + "\n" + signature[8:]):
+        assert not cp.holds(text, wrong, WITNESS_KEY)

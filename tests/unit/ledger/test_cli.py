@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from reticent.cli import main
+from reticent.errors import LedgerError
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, load_key
 from reticent.ledger.witness import WitnessClient, WitnessedLedger
@@ -72,7 +73,7 @@ def test_help(command):
     assert (code, err) == (0, "")
     assert all(f"\n  {name} " in out for name in ("show", "verify", "prove", "witness", "recover", "export"))
     assert command() == command("--help")
-    for name in ("show", "verify", "prove", "recover", "export", "witness"):
+    for name in ("show", "verify", "prove", "recover", "export", "witness", "key"):
         code, out, err = command(name, "--help")
         assert (code, err) == (0, "")
         assert out.startswith(f"Usage: reticent ledger {name}")
@@ -103,6 +104,53 @@ def test_looking_never_makes_a_ledger(command, tmp_path):
         result = command(args[0], path, *args[1:])
         failed(result, 2, "there is no ledger at")
         assert list(tmp_path.iterdir()) == []
+
+
+LOOKING = [["show"], ["verify"], ["prove", "1"], ["export", "out"]]
+
+
+@pytest.mark.parametrize("args", LOOKING, ids=lambda args: args[0])
+def test_looking_makes_no_ledger_of_an_empty_place(command, place, tmp_path, monkeypatch, args):
+    monkeypatch.chdir(tmp_path)
+    if not isinstance(place, str):
+        place.touch()
+    before = [(one.name, one.stat().st_size) for one in tmp_path.iterdir()]
+    failed(command(args[0], place, *args[1:]), 2, "there is no ledger")
+    assert [(one.name, one.stat().st_size) for one in tmp_path.iterdir()] == before
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        SqlLedger(place, create=False)
+
+
+@pytest.mark.parametrize("args", LOOKING, ids=lambda args: args[0])
+def test_looking_does_not_migrate(command, ledger, tmp_path, monkeypatch, args):
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect(ledger)) as db:
+        db.execute("UPDATE meta SET setting = '1' WHERE name = 'version'")
+        db.commit()
+    before = ledger.read_bytes()
+    failed(command(args[0], ledger, *args[1:]), 2, "open it once with SqlLedger of this release")
+    assert ledger.read_bytes() == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_check_finds_a_look_that_makes_a_ledger(command, database, monkeypatch):
+    """Planted: the ledger is opened as for use."""
+    made = SqlLedger.__init__
+
+    def planted(self, where, **options):
+        made(self, where, key=options["key"])
+
+    monkeypatch.setattr(SqlLedger, "__init__", planted)
+    database.touch()
+    assert command("verify", database)[0] == 0
+    assert database.stat().st_size > 0
+
+
+def test_a_recovery_makes_no_ledger(command, database, key):
+    database.touch()
+    witness = ("--witness", "http://localhost:1", "--key", key)
+    failed(command("recover", database, *witness), 2, "there is no ledger")
+    assert database.stat().st_size == 0
 
 
 def test_verify(command, ledger, key, tmp_path):
@@ -202,6 +250,22 @@ def test_export_and_verify_it(command, ledger, key, tmp_path, openings):
     failed(command("verify", "--export", file), 1, "not text")
 
 
+def test_the_public_key(command, key, tmp_path):
+    assert command("key", key) == (0, public_of(key) + "\n", "")
+    code, out, _ = command("key", tmp_path / "new", "--origin", "other")
+    assert code == 0
+    assert PublicKey.parse(out).name == "other"
+    assert command("key", tmp_path / "new", "--origin", "other")[1] == out
+    failed(command("key", tmp_path / "none", "--origin", "a b"), 2, "origin must be")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_witness_for_others_serves_chosen_logs(command, tmp_path):
+    serve = ("witness", "serve", "--dir", tmp_path / "w", "--host", "0.0.0.0")
+    failed(command(*serve), 2, "give --log-key, or --open")
+    assert not (tmp_path / "w").exists()
+
+
 class Serving:
     """`reticent ledger witness serve` in a process of its own."""
 
@@ -261,6 +325,8 @@ def test_the_recovery_drill(command, ledger, key, tmp_path):
         code, out, err = command(*recover, "--lost", lost)
         assert (code, err) == (0, "")
         assert "reopened" in out
+        assert "the first 8 are the same" in out
+        assert "are closed: 1. Ask for them again." in out
         assert command("verify", ledger, *witness)[0] == 0
         code, out, _ = command("witness", "status", "--url", serving.url)
         assert "abandoned: reticent/ledger, 11 entries" in out

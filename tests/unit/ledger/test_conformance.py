@@ -7,6 +7,7 @@ happened and works everything out anew from it.
 import tempfile
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,10 @@ REPLACE = Neighbours.REPLACE_ONE
 ACCOUNTS = ["a", "b", "c"]
 KEYS = ["k", "l", "visits per hour"]
 EVENTS = [
-    events.GaussianDpEvent(1e5),  # 100 units of mu2
+    events.GaussianDpEvent(1e5),  # more than the cap
     events.GaussianDpEvent(2e5),
-    events.LaplaceDpEvent(1e11),  # 10 units of epsilon
+    events.GaussianDpEvent(4e5),
+    events.LaplaceDpEvent(1e11),
     events.RandomizedResponseDpEvent(0.5, 2),
     events.ComposedDpEvent([events.GaussianDpEvent(1e5), events.GaussianDpEvent(1e5)]),
     events.ComposedDpEvent([events.GaussianDpEvent(1e5), events.LaplaceDpEvent(1e5)]),  # mixed
@@ -57,6 +59,10 @@ EVENTS = [
     events.NoOpDpEvent(),
     events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0)),
     "no event",
+]
+PRICED = [  # an account, an event, and as much information as it costs there
+    ("a", events.GaussianDpEvent(4e5), Amount(26, Unit.MU2, REPLACE)),
+    ("b", events.LaplaceDpEvent(1e11), Amount(21, Unit.EPSILON, REPLACE)),
 ]
 
 
@@ -89,16 +95,16 @@ class Told(Ledger):
         pending = tuple(m for m in self.pending(account) if m.key == key)
         return Grant(account, key, bought, charged, self.balance(account).remaining, pending)
 
-    def _asked_before(self, terms, key, information, idempotency):
+    def _asked_before(self, verb, terms, key, information, idempotency):
         for account, text, body, answer in self.replies:
             if idempotency is not None and (account, text) == (terms.name, idempotency):
-                if body != (key, information):
+                if body != (verb, key, information):
                     raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
                 return self._reply(terms.name, key, *answer)
         return None
 
-    def _request(self, terms, key, information, idempotency):
-        before = self._asked_before(terms, key, information, idempotency)
+    def _request(self, terms, key, information, idempotency, verb="request"):
+        before = self._asked_before(verb, terms, key, information, idempotency)
         if before:
             return before
         bought = sum(paid for where, what, paid in self.charges if (where, what) == (terms.name, key))
@@ -109,16 +115,16 @@ class Told(Ledger):
         if price:
             self.charges.append((terms.name, key, price))
         if idempotency is not None:
-            self.replies.append((terms.name, idempotency, (key, information), (bought + price, price)))
+            self.replies.append((terms.name, idempotency, (verb, key, information), (bought + price, price)))
         return self._reply(terms.name, key, bought + price, price)
 
     def _pay(self, terms, key, units, idempotency):
-        before = self._asked_before(terms, key, units, idempotency)
+        before = self._asked_before("pay", terms, key, units, idempotency)
         if before:
             return before
         if any((where, what) == (terms.name, key) for where, what, _ in self.charges):
             raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-        grant = self._request(terms, key, units, idempotency)
+        grant = self._request(terms, key, units, idempotency, "pay")
         self.records.append((len(self.charges) - 1, ()))
         return self._reply(terms.name, key, grant.information, grant.charged)
 
@@ -247,6 +253,19 @@ class Conformance(RuleBasedStateMachine):
     def pay(self, account, event, key, idempotency):
         self.both(lambda ledger: ledger.pay(account, event, key=key, idempotency=idempotency))
 
+    @rule(
+        priced=st.sampled_from(PRICED), key=st.sampled_from([*KEYS, "paid"]), idempotency=texts,
+        verbs=st.lists(st.sampled_from(["request", "pay"]), min_size=2, max_size=3),
+    )  # fmt: skip
+    def one_idempotency_key_for_two_verbs(self, priced, key, idempotency, verbs):
+        account, event, asked = priced
+        calls = {
+            "request": lambda ledger: ledger.request(account, key, asked, idempotency=idempotency),
+            "pay": lambda ledger: ledger.pay(account, event, key=key, idempotency=idempotency),
+        }
+        for verb in verbs:
+            self.both(calls[verb])
+
     @rule(bad=st.sampled_from([0, -1, 1.5, float("nan"), True, "5", None, 1 << 62]))
     def bad(self, bad):
         self.both(lambda ledger: ledger.request("a", "k", Amount(bad, Unit.MU2, REPLACE)))
@@ -366,12 +385,50 @@ class RecordsTwice(MemoryLedger):
         return super()._fulfil(number, values)
 
 
+class ForgetsTheVerb(MemoryLedger):
+    """Planted: a request and a payment may share an idempotency key, and what it paid for."""
+
+    def _earlier(self, held, verb, key, information, idempotency):
+        kept = held.answered.get(idempotency, (verb,))[0]
+        return super()._earlier(held, kept, key, information, idempotency)
+
+
 @pytest.mark.parametrize(
-    "planted", [ChargesAgain, ForgetsTheMinimum, ForgetsRetries, PassesTheCap, RecordsTwice]
+    "planted",
+    [ChargesAgain, ForgetsTheMinimum, ForgetsRetries, PassesTheCap, RecordsTwice, ForgetsTheVerb],
 )
 def test_the_suite_finds_planted_bugs(planted):
     with pytest.raises(AssertionError):
         run(planted, examples=80, phases=[Phase.generate])
+
+
+def covered(make):
+    """What of a request and a payment with one idempotency key, key and price the other made free."""
+    free = []
+    for account, event, asked in PRICED:
+        with make() as ledger:
+            request = partial(ledger.request, account, information=asked)
+            pay = partial(ledger.pay, account, event)
+            ledger.open(Terms(account, asked.unit, REPLACE, "one", 1000))
+            number = request(key="k", idempotency="i").pending[0].number
+            free.append(outcome(partial(pay, key="k", idempotency="i")))
+            ledger.fulfil(number, [])
+            free.append(outcome(partial(pay, key="k", idempotency="i")))
+            paid = pay(key="l", idempotency="j")
+            assert (paid.charged, paid.pending) == (asked.units, ())
+            free.append(outcome(partial(request, key="l", idempotency="j")))
+            assert pay(key="l", idempotency="j") == paid
+            assert request(key="k", idempotency="i").charged == asked.units
+            assert ledger.balance(account).spent == 2 * asked.units
+    return [answer for answer in free if isinstance(answer, Grant) or answer[0] is not IdempotencyConflict]
+
+
+def test_an_idempotency_key_serves_one_verb(back_end):
+    assert covered(back_end[0]) == []
+
+
+def test_the_check_of_verbs_finds_a_planted_bug():
+    assert len(covered(ForgetsTheVerb)) == 6
 
 
 def test_the_one_pricing_rule():

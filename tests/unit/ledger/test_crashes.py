@@ -46,17 +46,18 @@ def busy_child(place, first, pipe, early=False):
             os.write(pipe, b"told %d\n" % i)
 
 
-def killed_after(place, first, delay_s, **planted):
-    """Start a child, kill it after a while; return what it was told: (last asked, last fulfilled)."""
+def killed_after(place, first, delay_s, *, answers=0, **planted):
+    """Start a child, kill it some time after so many answers; return (last asked, last fulfilled)."""
     read, write = os.pipe()
     child = FORK.Process(target=busy_child, args=(place, first, write), kwargs=planted)
     child.start()
     os.close(write)
     with os.fdopen(read, "rb") as told:
         assert told.readline() == b"ready\n"
+        lines = [told.readline() for _ in range(answers)]
         time.sleep(delay_s)
         os.kill(child.pid, signal.SIGKILL)
-        lines = told.read().splitlines()
+        lines += told.read().splitlines()
     child.join()
     assert child.exitcode == -signal.SIGKILL
     asked = [int(line.split()[1]) for line in lines if line.startswith(b"asked")]
@@ -96,7 +97,7 @@ def survive_kills(fresh, kills, *, per_ledger=20, seed=7):
         with SqlLedger(place) as ledger:
             ledger.open(account())
         for _ in range(min(per_ledger, kills - start)):
-            asked, fulfilled = killed_after(place, following, rng.uniform(0, 0.02))
+            asked, fulfilled = killed_after(place, following, rng.uniform(0, 0.02), answers=rng.randrange(3))
             with SqlLedger(place) as ledger:
                 found, following = lost_or_doubled(ledger, asked, fulfilled)
             wrong += found
@@ -346,7 +347,7 @@ def test_a_full_database_at_each_page_writes_nothing_by_halves(database):
         for step in range(40):
             before = state(ledger)
             (pages,) = writer.execute("PRAGMA page_count").fetchone()
-            writer.execute(f"PRAGMA max_page_count={pages + step % 3}")
+            writer.execute(f"PRAGMA max_page_count={pages + step % 10}")
             outcomes.append(
                 refusal_of(
                     lambda step=step: ledger.request(

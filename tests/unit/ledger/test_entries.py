@@ -28,6 +28,8 @@ EXAMPLES = [
     entries.encode("request", account=0, charged=5, commitment=HASH, key=0, measurement=0),
     entries.encode("fulfil", commitment=HASH, measurement=0),
     entries.encode("recover", account=0, head=entries.head_text(7, bytes(32)), spent=9),
+    entries.encode("answer", account=0, commitment=HASH),
+    entries.encode("void", head=entries.head_text(7, bytes(32)), measurement=0),
 ]
 
 
@@ -77,8 +79,21 @@ def test_no_other_text_is_read_as_the_same_entry(leaf):
     ],
 )
 def test_bad_entries_are_refused(leaf):
-    with pytest.raises(LedgerDamaged, match="canonical"):
+    with pytest.raises(LedgerDamaged, match=r"^an entry is not in canonical form$"):
         entries.decode(leaf)
+
+
+def test_the_one_way_to_write_an_entry():
+    due = r'\{"commitment":"([0-9a-f]{64})","measurement":"(0|[1-9][0-9]{0,18})","type":"fulfil"\}'
+    assert entries._pattern("fulfil") == re.compile(due, re.ASCII)
+    leaf = '{"commitment":"' + HASH + '","measurement":"0","type":"fulfil"}'
+    assert entries.encode("fulfil", measurement=0, commitment=HASH) == leaf
+    assert {kind: entries._pattern(kind) for kind in entries.FIELDS} == entries.PATTERNS
+
+
+def test_what_an_answer_commits_to():
+    parts = entries.answer_parts("once", "request", "k", 5, 6, 7)
+    assert parts == ("once", "request", "k", "5", "6", "7")
 
 
 @given(st.binary(min_size=32, max_size=32), st.lists(st.text(), max_size=4))
@@ -153,7 +168,7 @@ def test_the_page_head(example):
     text += "\n"
     root = base64.b64encode(bytes.fromhex(example["roots"][-1])).decode()
     totals = base64.b64encode(sha256(example["totals"].encode())).decode()
-    assert text == f"example.org/ledger\n5\n{root}\ntotals {totals}\n"
+    assert text == f"example.org/ledger\n8\n{root}\ntotals {totals}\n"
     time = example["witness_time"]
     due = []
     for who, kind, before, message in (
@@ -177,8 +192,8 @@ def test_the_page_against_our_code(example):
         signer = checkpoint.PublicKey.parse(example[who]["public"])
         assert checkpoint.verified(example["checkpoint"], signer) == replay.head()
     proofs = [
-        [bytes.fromhex(h) for h in example[name]] for name in ("inclusion_of_2_in_5", "consistency_of_3_in_5")
+        [bytes.fromhex(h) for h in example[name]] for name in ("inclusion_of_2_in_8", "consistency_of_3_in_8")
     ]
     leaf, roots = bytes.fromhex(example["leaf_hashes"][2]), [bytes.fromhex(root) for root in example["roots"]]
-    assert merkle.verify_inclusion(leaf, 2, 5, proofs[0], roots[4])
-    assert merkle.verify_consistency(3, 5, proofs[1], roots[2], roots[4])
+    assert merkle.verify_inclusion(leaf, 2, 8, proofs[0], roots[7])
+    assert merkle.verify_consistency(3, 8, proofs[1], roots[2], roots[7])

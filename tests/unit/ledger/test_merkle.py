@@ -91,6 +91,16 @@ def test_extending_is_appending(tree, start):
         assert many.root() == tree.roots[stop]
 
 
+def test_appending_tells_the_nodes_it_completes():
+    """Leaf first, then every perfect subtree that ends in it, by level and index."""
+    frontier, data = Frontier(), [b"entry %d" % i for i in range(16)]
+    for i in range(16):
+        made = frontier.append(leaf_hash(data[i]))
+        ending = [level for level in range(5) if (i + 1) % (1 << level) == 0]
+        assert made == [(k, i >> k, mth(data[i + 1 - (1 << k) : i + 1])) for k in ending]
+        assert frontier.size == i + 1
+
+
 def test_a_frontier_must_fit_its_size():
     with pytest.raises(ValueError, match="hashes must be 2 for 3 leaves, got 1"):
         Frontier(3, [EMPTY_ROOT])
@@ -122,6 +132,7 @@ def test_every_consistency_proof_holds_for_its_sizes_alone(tree):
                 assert not verify_consistency(size, old, proof, roots[size], roots[old])
                 assert not verify_consistency(old, size, proof, roots[old], roots[size - 1])
                 assert not verify_consistency(old, size, proof, roots[size], roots[size])
+                assert not verify_consistency(old, size, [], roots[old], roots[size])
     assert not verify_consistency(-1, 3, [], tree.roots[0], tree.roots[3])
 
 

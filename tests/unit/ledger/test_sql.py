@@ -1,16 +1,28 @@
 """What is particular to the SQL back end: shared commits, versions, connections, forks and readers."""
 
+import fcntl
+import itertools
+import json
+import linecache
 import multiprocessing
+import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
+import tracemalloc
+from contextlib import closing, suppress
+from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from reticent.errors import (
     BudgetExceeded,
     CommitUnknown,
+    IdempotencyConflict,
     LedgerDamaged,
     LedgerError,
     ParameterError,
@@ -19,8 +31,15 @@ from reticent.errors import (
 from reticent.ledger import Amount, SqlLedger, Terms, Unit, entries, merkle, sql
 from reticent.ledger.base import Order
 from reticent.ledger.batch import Batch
-from reticent.ledger.store import TryAgain
+from reticent.ledger.export import export
+from reticent.ledger.lockfile import LockFile
+from reticent.ledger.store import TryAgain, connect
+from reticent.ledger.verify import verify
+from reticent.ledger.witness import WitnessedLedger
+from reticent.ledger.witness_server import WitnessState
 from reticent.privacy import Neighbours
+
+from .witness_process import KEY, put_back
 
 REPLACE = Neighbours.REPLACE_ONE
 FORK = multiprocessing.get_context("fork")
@@ -95,7 +114,7 @@ def test_calls_that_meet_share_a_commit_in_order(place):
             *(7, 4, 1),
             *(BudgetExceeded, BudgetExceeded),
         ]
-        assert len(commits) == 2  # the account, and the three grants
+        assert len(commits) == 3  # the account, what `at_once` begins with, and the three grants
         assert consistent(ledger)
 
 
@@ -111,7 +130,10 @@ def test_a_refusal_in_a_shared_commit_leaves_no_trace(place, ledger):
     kinds = [type(answer).__name__ for answer in answers]
     assert kinds == ["Grant", "BudgetExceeded", "UnknownMeasurement", "Balance", "AccountConflict"]
     assert "bad" not in str(rows(ledger)["bought"] + rows(ledger)["answered"])
-    assert ledger.head().size == 4
+    assert [entries.decode(leaf)["type"] for leaf in ledger.leaves()] == [
+        *("ledger", "open"),
+        *("request", "answer", "open"),
+    ]
     assert consistent(ledger)
 
 
@@ -215,33 +237,193 @@ def test_an_interrupt_while_waiting_leaves_the_queue(ledger):
 
 def test_an_interrupt_of_the_next_leader_calls_another(ledger):
     """The interrupt comes when the job has just been called to lead."""
-    job, other = sql._Job(lambda batch: None), sql._Job(lambda batch: None)
-    for one in (job, other):
-        one.turn = threading.Lock()
-        one.turn.acquire()
-    ledger._leading = True
+    first, job, other = (sql._Job(lambda batch: None) for _ in range(3))
+    ledger._leader = first
     ledger._jobs.extend([job, other])
-    with ledger._guard:
-        ledger._hand_over()
+    ledger._leave(first)
+    assert (ledger._leader, job.turn.locked(), other.turn.locked()) == (job, False, True)
     ledger._leave(job)
-    assert (job.called, other.called, other.turn.locked()) == (True, True, False)
+    assert (ledger._leader, other.turn.locked()) == (other, False)
     ledger._leave(other)
-    assert not ledger._leading
+    assert ledger._leader is None
     assert ledger.request("a", "k", amount(10)).charged == 10
 
 
+def test_a_caller_who_left_is_not_called_to_lead(ledger):
+    """It left while another committed for it, and then that one was interrupted."""
+    own, left = sql._Job(lambda batch: None), sql._Job(lambda batch: None)
+    ledger._leader, own.together = own, [own, left]
+    ledger._leave(left)
+    ledger._store.commit_begun = False
+    ledger._interrupted(own, KeyboardInterrupt())
+    ledger._leave(own)
+    assert (ledger._leader, list(ledger._jobs)) == (None, [])
+    assert ledger.request("a", "k", amount(10)).charged == 10
+
+
+QUEUE = {SqlLedger.__dict__[name].__code__ for name in ("_write", "_lead", "_leave", "_commit_all")}
+
+
+def interrupted_at(line, work):
+    """Run work, with an interrupt before the given line of those that order the queue; whether it came.
+
+    Lines that begin with `with` are passed over: they are traced again between the end of the block and the
+    release of its lock, where Python takes no interrupts.
+    """
+    seen = 0
+
+    def trace(frame, event, argument):
+        nonlocal seen
+        if frame.f_code not in QUEUE:
+            return None
+        if (
+            event != "line"
+            or linecache.getline(frame.f_code.co_filename, frame.f_lineno).split()[0] == "with"
+        ):
+            return trace
+        seen += 1
+        if seen == line:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def interrupts(ledger):
+    """Interrupt a request before each of its lines; for each, whether somebody is still said to lead."""
+    for line in itertools.count(1):
+        came = interrupted_at(line, lambda: ledger.request("a", "k", amount(10)))
+        yield ledger._leader is not None or bool(ledger._jobs)
+        if not came:
+            return
+
+
+def test_an_interrupt_anywhere_leaves_nobody_leading(database):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        left = list(interrupts(ledger))
+        assert len(left) > 20
+        assert not any(left)
+        assert ledger.request("a", "l", amount(10)).charged == 10
+        assert ledger.balance("a").spent == 20
+        assert consistent(ledger)
+
+
+def test_the_check_finds_a_lead_that_is_not_handed_over(database, monkeypatch):
+    """Planted: the lead is handed over when a leader is done, not when it is interrupted before."""
+    leave = SqlLedger._leave
+    monkeypatch.setattr(SqlLedger, "_leave", lambda self, job: leave(self, job) if job.done else None)
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        for line in range(1, 8):
+            interrupted_at(line, lambda: ledger.request("a", "k", amount(10)))
+            if ledger._leader is not None:
+                return
+    pytest.fail("nobody was left leading")
+
+
+@pytest.mark.parametrize("line", range(1, 40, 3))
+def test_an_interrupt_of_the_leader_leaves_nobody_waiting(database, line):
+    """Two calls wait while the third, which leads, is interrupted."""
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        answers, threads = [], []
+
+        def ask(key):
+            try:
+                answers.append(ledger.request("a", key, amount(10), idempotency=key).charged)
+            except CommitUnknown:
+                answers.append(ledger.request("a", key, amount(10), idempotency=key).charged)
+
+        def work(batch):
+            if not threads:
+                for i in range(2):
+                    threads.append(threading.Thread(target=ask, args=(f"k{i}",), daemon=True))
+                    threads[-1].start()
+                    while len(ledger._jobs) <= i:
+                        time.sleep(0.001)
+
+        def lead():
+            ledger._write(sql._Job(work))
+            ledger.request("a", "own", amount(10))
+
+        interrupted_at(line, lead)
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert (ledger._leader, len(ledger._jobs)) == (None, 0)
+        assert answers == [10] * len(threads)
+        assert consistent(ledger)
+
+
 def test_a_hook_that_fails_tells_the_caller_and_the_charge_stands(place):
+    reachable = [True]
+
     def hook(ledger):
-        if ledger.head().size > 2:
+        if not reachable[0]:
             raise Surprise("no witness")
 
     with SqlLedger(place, after_commit=hook) as ledger:
         ledger.open(terms())
-        with pytest.raises(Surprise, match="no witness"):
-            ledger.request("a", "k", amount(10), idempotency="once")
+        reachable[0] = False
+        for _ in range(2):  # the first charges; the second changes nothing and is not answered either
+            with pytest.raises(Surprise, match="no witness"):
+                ledger.request("a", "k", amount(10), idempotency="once")
         assert ledger.balance("a").spent == 10
+        with pytest.raises(BudgetExceeded):  # a refusal rests on nothing new
+            ledger.request("a", "l", amount(5000))
+        reachable[0] = True
         assert ledger.request("a", "k", amount(10), idempotency="once").charged == 10
         assert ledger.balance("a").spent == 10
+
+
+def hooked(place):
+    """For calls of each kind, whether the hook saw what they wrote before they were answered."""
+    seen = []
+    with SqlLedger(place, after_commit=lambda ledger: seen.append(rows(ledger))) as ledger:
+        ledger.open(terms())
+        for call in (
+            lambda: ledger.open(terms("b")),
+            lambda: ledger.request("a", "k", amount(10)),
+            lambda: ledger.request("a", "k", amount(5), idempotency="nothing-to-pay"),
+            lambda: ledger.request("a", "k", amount(5), idempotency="nothing-to-pay"),
+            lambda: ledger.request_many([Order("a", "k", amount(11)), Order("a", "l", amount(9000))]),
+            lambda: ledger.fulfil(0, [3]),
+            lambda: ledger.charge_witnessed({0: 50}, entries.head_text(99, bytes(32))),
+        ):
+            seen.clear()
+            call()
+            yield seen == [rows(ledger)]
+
+
+def test_the_hook_sees_whatever_was_written(place):
+    assert list(hooked(place)) == [True] * 7
+
+
+def test_the_check_finds_a_hook_that_only_charges_wake(place, monkeypatch):
+    """Planted: the rule "called when accounts were charged", which misses a kept answer, and values."""
+    commit = SqlLedger._commit
+
+    def planted(self, jobs):
+        hook, self._after_commit, before = self._after_commit, None, self.totals()
+        try:
+            commit(self, jobs)
+        finally:
+            self._after_commit = hook
+        if self.totals() != before:
+            hook(self)
+
+    monkeypatch.setattr(SqlLedger, "_commit", planted)
+    assert list(hooked(place)) == [True, True, False, False, True, False, True]
 
 
 def alone(ledger, order):
@@ -290,13 +472,13 @@ def test_entries_are_in_canonical_form(ledger):
 
 def test_a_newer_ledger_is_refused(place):
     with SqlLedger(place) as ledger, ledger._store.writing():
-        ledger._store.run("UPDATE meta SET setting = '2' WHERE name = 'version'")
-    with pytest.raises(LedgerError, match="written by a newer Reticent: schema 2, here 1"):
+        ledger._store.run("UPDATE meta SET setting = '3' WHERE name = 'version'")
+    with pytest.raises(LedgerError, match="written by a newer Reticent: schema 3, here 2"):
         SqlLedger(place)
 
 
 def test_an_older_ledger_is_migrated_once_and_keeps_its_log(place, monkeypatch):
-    """Version 0 here is a stand-in; the real steps join MIGRATIONS with each release."""
+    """Version 0 here is a stand-in, so that two steps follow each other."""
     with SqlLedger(place) as ledger:
         ledger.open(terms())
         ledger.request("a", "k", amount(10))
@@ -315,9 +497,67 @@ def test_an_older_ledger_is_migrated_once_and_keeps_its_log(place, monkeypatch):
     monkeypatch.setitem(sql.MIGRATIONS, 0, step)
     for _ in range(2):
         with SqlLedger(place) as ledger:
-            assert ledger.head() == head
+            assert ledger.root(head.size) == head.root
             assert ledger.request("a", "k", amount(10), idempotency="after").charged == 0
     assert steps == [1]
+
+
+def version_1(place):
+    """Put a ledger that version 1 of the tables kept at `place`; return its signed head and its entries."""
+    kept = json.loads((Path(__file__).parent / "data" / "version-1.json").read_text())
+    store = connect(place)
+    with store.alone():
+        for statement in kept["schema"]:
+            store.run(statement.format(**store.dialect))
+        for table, rows in kept["rows"].items():
+            for row in rows:
+                fields = [bytes.fromhex(one["hex"]) if isinstance(one, dict) else one for one in row]
+                store.run(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", fields)
+    store.close()
+    return kept["checkpoint"], [leaf for _, leaf in kept["rows"]["entry"]]
+
+
+REPEATED = [
+    ("census", "mean income", 100, "one", 100),
+    ("census", "mean income", 60, "less", 0),
+    ("census", "mean income", 102, "more", 5),
+    ("other", "count", 30, "one", 30),
+]
+
+
+def test_a_ledger_of_version_1_opens_verifies_and_goes_on(place, monkeypatch):
+    monkeypatch.setattr(sql, "_AT_ONCE", 3)  # in more than one part
+    checkpoint, leaves = version_1(place)
+    with SqlLedger(place) as ledger:
+        report = verify(ledger, checkpoint=checkpoint)
+        assert ledger.leaves(0, len(leaves)) == leaves
+        added = [entries.decode(leaf)["type"] for leaf in ledger.leaves(len(leaves))]
+        assert added == ["answer"] * len(REPEATED)
+        for account, key, units, idempotency, charged in REPEATED:
+            assert ledger.request(account, key, amount(units), idempotency=idempotency).charged == charged
+        with pytest.raises(IdempotencyConflict):
+            ledger.request("census", "mean income", amount(61), idempotency="less")
+        assert ledger.head().root == report.root, "what was asked before writes nothing"
+        assert ledger.request("other", "new", amount(7), idempotency="two").charged == 7
+        assert verify(ledger, checkpoint=checkpoint).size == report.size + 2
+    with SqlLedger(place) as ledger:
+        assert verify(ledger).size == report.size + 2
+
+
+def test_the_check_finds_a_migration_that_logs_nothing(place, monkeypatch):
+    def planted(store):
+        rows = store.all("SELECT * FROM answered")
+        store.run("DROP TABLE answered")
+        store.make_schema("answered")
+        store.many(
+            "INSERT INTO answered VALUES (?, ?, 'request', ?, ?, ?, ?, 0, ?)",
+            [(*row, bytes(32)) for row in rows],
+        )
+
+    monkeypatch.setitem(sql.MIGRATIONS, 1, planted)
+    version_1(place)
+    with SqlLedger(place) as ledger, pytest.raises(LedgerDamaged, match="answered has rows that no entry"):
+        verify(ledger)
 
 
 def test_a_migration_that_fails_changes_nothing(place, monkeypatch):
@@ -343,10 +583,112 @@ def test_a_migration_that_fails_changes_nothing(place, monkeypatch):
 def test_a_ledger_keeps_its_origin(place):
     with SqlLedger(place, origin="first.example/ledger") as ledger:
         assert ledger.head().origin == "first.example/ledger"
-    with SqlLedger(place, origin="second") as ledger:
-        assert ledger.origin == "first.example/ledger"
+    for asked in (None, "first.example/ledger"):
+        with SqlLedger(place, origin=asked) as ledger:
+            assert ledger.origin == "first.example/ledger"
     with pytest.raises(ParameterError, match="origin"):
         SqlLedger(place, origin="two words")
+
+
+def test_a_ledger_without_a_name_gets_the_common_one(place):
+    with SqlLedger(place) as ledger:
+        assert ledger.origin == entries.decode(ledger.leaf(0))["origin"] == "reticent/ledger"
+
+
+@pytest.mark.parametrize("found", ["second", "reticent/ledger"])
+def test_a_ledger_of_another_origin_is_refused(place, found):
+    SqlLedger(place, origin=found).close()
+    with pytest.raises(LedgerError, match=f"is that of the log {found}, asked for first"):
+        SqlLedger(place, origin="first")
+    with SqlLedger(place) as ledger:
+        assert ledger.origin == found
+
+
+def test_a_ledger_of_another_origin_is_refused_before_it_is_migrated(place):
+    version_1(place)
+    with pytest.raises(LedgerError, match="asked for another"):
+        SqlLedger(place, origin="another")
+    with pytest.raises(LedgerError, match="tables of version 1"):
+        SqlLedger(place, migrate=False)
+
+
+def put_in_place(database, witness, origin):
+    """Replace a witnessed ledger, all of it spent, by a fresh one of another name; what is left in that."""
+    with WitnessedLedger(database, client=witness.client(), key=KEY, origin="census") as ledger:
+        ledger.open(terms())
+        ledger.request("a", "k", amount(1000))
+    with SqlLedger(database.with_name("fresh.db"), origin="census.") as fresh:
+        fresh.open(terms())
+    put_back(database, database.with_name("fresh.db"))
+    with WitnessedLedger(database, client=witness.client(), key=KEY, origin=origin) as ledger:
+        return ledger.balance("a").remaining
+
+
+def test_a_ledger_of_another_name_does_not_replace_a_witnessed_one(database, witness):
+    with pytest.raises(LedgerError, match=r"is that of the log census\., asked for census$"):
+        put_in_place(database, witness, "census")
+
+
+def test_the_check_finds_a_ledger_that_was_replaced(database, witness):
+    """The control, and a known limit: who does not say which log it is gets whichever there is."""
+    assert put_in_place(database, witness, None) == 1000
+
+
+# Looking
+
+
+def test_looking_makes_no_ledger(place):
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        SqlLedger(place, create=False)
+    if isinstance(place, str):
+        with pytest.raises(LedgerError, match="there is no ledger"):
+            SqlLedger(place, create=False)
+    else:
+        assert list(place.parent.iterdir()) == []
+        place.touch()
+        with pytest.raises(LedgerError, match="there is no ledger"):
+            SqlLedger(place, create=False, migrate=False)
+        assert [(one.name, one.stat().st_size) for one in place.parent.iterdir()] == [(place.name, 0)]
+    with SqlLedger(place) as ledger:
+        ledger.open(terms())
+    with SqlLedger(place, create=False) as ledger:
+        assert ledger.request("a", "k", amount(1)).charged == 1
+
+
+def test_looking_at_a_restored_copy_changes_no_byte(database, tmp_path):
+    """A copy by VACUUM is not in WAL mode, and no lock file is beside it."""
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+    copy = tmp_path / "copies" / "copy.db"
+    copy.parent.mkdir()
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"VACUUM INTO '{copy}'")
+    connection.close()
+    before = copy.read_bytes()
+    with SqlLedger(copy, create=False, migrate=False) as ledger:
+        assert verify(ledger).size == 2
+    assert copy.read_bytes() == before
+    assert list(copy.parent.iterdir()) == [copy]
+    SqlLedger(copy, create=False).close()  # the control
+    assert copy.read_bytes() != before
+
+
+def test_looking_at_a_foreign_database_changes_no_byte(database):
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(LedgerDamaged, match="no ledger"):
+        SqlLedger(database, create=False, migrate=False)
+    assert database.read_bytes() == before
+    assert list(database.parent.iterdir()) == [database]
+
+
+def test_a_database_that_is_gone_is_said_to_be_gone_to_who_looks(database):
+    SqlLedger(database).close()
+    database.unlink()
+    with pytest.raises(LedgerDamaged, match="is gone or empty: restore it"):
+        SqlLedger(database, create=False)
 
 
 # What a transaction knows of the one before
@@ -470,11 +812,158 @@ def test_a_closed_ledger_says_so(place):
 # SQLite
 
 
+def other_name(database):
+    """A second name for the file of a ledger."""
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+    other = database.with_name("other.db")
+    os.link(database, other)
+    return other
+
+
+def spent_twice(one, other):
+    """Two processes spend all there is, under a name each; what was granted in all, or the refusal."""
+    program = (
+        "import sys\n"
+        "from reticent.ledger import Amount, SqlLedger, Unit\n"
+        "from reticent.privacy import Neighbours\n"
+        "with SqlLedger(sys.argv[1]) as ledger:\n"
+        "    print(ledger.request('a', 'k', Amount(1000, Unit.MU2, Neighbours.REPLACE_ONE)).charged)\n"
+    )
+    with SqlLedger(one) as ledger:
+        granted = ledger.request("a", "k", amount(1000)).charged
+        ran = subprocess.run([sys.executable, "-c", program, other], capture_output=True, text=True)
+    return granted + int(ran.stdout)
+
+
+def test_a_file_of_two_names_is_refused(database):
+    other = other_name(database)
+    for name in (database, other):
+        for look in (True, False):
+            with pytest.raises(LedgerError, match="one file under several names"):
+                SqlLedger(name, create=not look, migrate=not look)
+    assert not other.with_name("other.db.lock").exists()
+    other.unlink()
+    SqlLedger(database).close()
+
+
+def test_a_name_given_while_the_ledger_is_open_is_refused(database):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        os.link(database, database.with_name("other.db"))
+        with pytest.raises(LedgerError, match="one file under several names"):
+            SqlLedger(database.with_name("other.db"))
+
+
+def test_the_check_finds_a_budget_spent_under_two_names(database, monkeypatch, tmp_path):
+    """Planted: the number of names is not looked at, neither here nor in the other process."""
+    other = other_name(database)
+    (tmp_path / "sitecustomize.py").write_text(
+        "from reticent.ledger import store\nstore.stat.S_ISREG = lambda mode: False\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("reticent.ledger.store.stat.S_ISREG", lambda mode: False)
+    assert spent_twice(database, other) == 2000
+
+
+def test_a_symbolic_link_is_no_second_name(database):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms(cap=10))
+        link = database.with_name("link.db")
+        link.symlink_to(database)
+        with SqlLedger(link) as other:
+            assert other.request("a", "k", amount(10)).charged == 10
+        with pytest.raises(BudgetExceeded):
+            ledger.request("a", "l", amount(1))
+    new = database.with_name("new link.db")
+    new.symlink_to(database.with_name("new.db"))
+    SqlLedger(new).close()
+    assert database.with_name("new.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "my ledger\\.db"])
+@pytest.mark.parametrize("mounted", [True, False])
+def test_a_file_that_was_mounted_by_itself_is_refused(tmp_path, monkeypatch, name, mounted):
+    database, mounts = tmp_path / name, tmp_path / "mountinfo"
+    SqlLedger(database).close()
+    at = str(database if mounted else tmp_path).replace("\\", "\\134").replace(" ", "\\040")
+    mounts.write_text(
+        "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+        f"36 22 8:1 /srv/ledger.db {at} rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    )
+    monkeypatch.setattr("reticent.ledger.store._MOUNTS", mounts)
+    if mounted:
+        with pytest.raises(LedgerError, match="mount its directory"):
+            SqlLedger(database)
+    else:
+        SqlLedger(database).close()
+    monkeypatch.setattr("reticent.ledger.store._MOUNTS", tmp_path / "none")  # as where there is no /proc
+    SqlLedger(database).close()
+
+
+@pytest.fixture
+def usual_mask():
+    """New files are readable by all, unless their maker says otherwise."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def rights(folder):
+    return {one.name: one.stat().st_mode & 0o777 for one in folder.iterdir() if one.is_file()}
+
+
+@pytest.mark.usefixtures("usual_mask")
+def test_a_new_ledger_is_read_by_its_owner_alone(database):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        names = [database.name + suffix for suffix in ("", "-wal", "-shm", ".lock")]
+        assert rights(database.parent) == dict.fromkeys(names, 0o600)
+
+
+@pytest.mark.usefixtures("usual_mask")
+def test_the_check_finds_a_ledger_that_all_may_read(database, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.store.make_private", lambda path: None)
+    with SqlLedger(database):
+        assert rights(database.parent)["ledger.db-wal"] == 0o644
+
+
+@pytest.mark.usefixtures("usual_mask")
+def test_the_rights_that_were_given_to_a_ledger_are_kept(database):
+    SqlLedger(database).close()
+    database.chmod(0o640)
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        assert [rights(database.parent)[name] for name in ("ledger.db", "ledger.db-wal")] == [0o640] * 2
+
+
+@pytest.mark.usefixtures("usual_mask")
+def test_what_a_witness_remembers_is_read_by_its_owner_alone(tmp_path):
+    for _ in range(2):
+        with closing(WitnessState(tmp_path)):
+            assert set(rights(tmp_path).values()) == {0o600}
+
+
 def test_commits_are_durable(database):
     with SqlLedger(database) as ledger:
         writer = ledger._store._writer
         assert writer.execute("PRAGMA synchronous").fetchone() == (2,)
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_an_older_file_keeps_its_pages(database, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.store._PAGE_BYTES", 4096)
+    SqlLedger(database).close()
+    monkeypatch.undo()
+    for path, pages in ((database, (4096, 1024)), (database.with_name("new.db"), (1024, 4096))):
+        with SqlLedger(path) as ledger:
+            ledger.open(terms())
+            writer = ledger._store._writer
+            found = [
+                writer.execute(f"PRAGMA {one}").fetchone() for one in ("page_size", "wal_autocheckpoint")
+            ]
+            assert found == [(one,) for one in pages]
+            assert ledger.request("a", "k", amount(1)).charged == 1
 
 
 def test_a_busy_database_is_said_to_be_busy(database, monkeypatch):
@@ -489,6 +978,127 @@ def test_a_busy_database_is_said_to_be_busy(database, monkeypatch):
         other.execute("ROLLBACK")
         assert ledger.request("a", "k", amount(1)).charged == 1
         other.close()
+
+
+class Stopped:
+    """A process that holds the ledger's lock and is stopped while it does."""
+
+    def __init__(self, database):
+        held = FORK.Event()
+        self.child = FORK.Process(target=self.hold, args=(database, held))
+        self.child.start()
+        assert held.wait(10)
+        os.kill(self.child.pid, signal.SIGSTOP)
+
+    def hold(self, database, held):
+        lock = LockFile(f"{database}.lock")
+        assert lock.acquire(10)
+        held.set()
+        time.sleep(600)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.child.kill()
+        self.child.join()
+
+
+def refused_after(database, limit_s):
+    """How long a request waits for a stopped process, and what it is then told."""
+    with SqlLedger(database) as ledger, Stopped(database):
+        told = []
+
+        def ask():
+            try:
+                told.append(ledger.request("a", "k", amount(1)).charged)
+            except LedgerError as error:
+                told.append(str(error))
+
+        thread, start = threading.Thread(target=ask, daemon=True), time.monotonic()
+        thread.start()
+        thread.join(limit_s)
+        waited = time.monotonic() - start
+    thread.join(10)
+    return waited, told
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_stopped_process_is_not_waited_for_without_end(database, monkeypatch):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+    monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.3)
+    waited, told = refused_after(database, limit_s=10)
+    assert told == ["the ledger cannot be used: another process holds it"]
+    assert 0.3 <= waited < 5
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_check_finds_a_wait_without_end(database, monkeypatch):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+
+    def planted(self, timeout_s):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        return True
+
+    monkeypatch.setattr(LockFile, "acquire", planted)
+    monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.3)
+    waited, told = refused_after(database, limit_s=1)
+    assert waited >= 1
+    assert told == [1], "served when the stopped process was killed, not before"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_who_gave_up_waiting_for_a_stopped_process_is_served_once_it_is_gone(database, monkeypatch):
+    """The thread that still queues for a caller who gave up must neither keep nor lose the lock."""
+    monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.05)
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        for i in range(3):
+            with Stopped(database):
+                for _ in range(2):
+                    with pytest.raises(LedgerError, match="another process holds it"):
+                        ledger.request("a", f"k{i}", amount(1))
+            monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 10)
+            assert ledger.request("a", f"k{i}", amount(1)).charged == 1
+            with SqlLedger(database) as other:  # by another open file, as another process would
+                assert other.request("a", f"other{i}", amount(1)).charged == 1
+            monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.05)
+        assert ledger.balance("a").spent == 6
+        assert consistent(ledger)
+
+
+def test_an_interrupt_while_queueing_for_the_lock_keeps_nothing(database):
+    with SqlLedger(database) as ledger, SqlLedger(database) as other:
+        ledger.open(terms())
+        other._store._wait()
+        main = threading.main_thread().ident
+        timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            ledger.request("a", "k", amount(10))
+        timer.join()
+        other._store._let_next()
+        for one in (ledger, other, ledger):
+            assert one.request("a", "k", amount(10)).remaining == 990
+
+
+def test_a_ledger_may_be_closed_while_a_thread_still_queues_for_it(database, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.05)
+    with SqlLedger(database) as holder:
+        holder.open(terms())
+        holder._store._wait()
+        with SqlLedger(database) as ledger:
+            with pytest.raises(LedgerError, match="another process holds it"):
+                ledger.request("a", "k", amount(1))
+            thread = ledger._store._lock._thread
+        holder._store._let_next()
+        thread.join(10)
+        assert not thread.is_alive()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(ledger._store._lock.file)
+        assert holder.request("a", "k", amount(1)).charged == 1
 
 
 def test_a_read_only_database_is_said_to_be_so(database):
@@ -506,6 +1116,10 @@ def test_a_read_only_database_is_said_to_be_so(database):
         ("UPDATE head SET size = 7", "head is damaged"),
         ("UPDATE head SET frontier = x'00'", "head is damaged"),
         ("DELETE FROM head", "has no head"),
+        ("UPDATE head SET frontier = 2305843009213693952", "head is damaged"),
+        ("UPDATE head SET size = size + 0.5", "head is damaged"),
+        ("UPDATE account SET nonce = 2305843009213693952", "row of account 0 is damaged"),
+        ("UPDATE bought SET nonce = 2305843009213693952", "row of key 0 is damaged"),
         ("UPDATE account SET spent = 1.5", "row of account 0 is damaged"),
         ("UPDATE account SET unit = 'miles'", "row of account 0 is damaged"),
         ("UPDATE account SET cap = cap + 1", "row of account 0 is damaged"),
@@ -528,6 +1142,57 @@ def test_damaged_rows_are_refused_in_one_line(database, damage, match):
     with pytest.raises(LedgerDamaged, match=match) as caught:
         use(database)
     assert "\n" not in str(caught.value)
+
+
+def memory_asked_for(work):
+    """The most memory that was held at once while it ran."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(LedgerDamaged):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def with_numbers_for_bytes(database, *columns):
+    """A ledger of 300 entries in which numbers of 30 million stand where bytes were."""
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        ledger.request_many([Order("a", f"k{i}", amount(2), f"i{i}") for i in range(150)])
+        ledger.fulfil(0, [1])
+    with sqlite3.connect(database) as connection:
+        for column in columns:
+            table, name = column.split(".")
+            connection.execute(f"UPDATE {table} SET {name} = 30000000 WHERE {name} IS NOT NULL")
+    connection.close()
+
+
+NUMBERS = {
+    "head.frontier": lambda ledger: ledger.head(),
+    "account.nonce": lambda ledger: ledger.balance("a"),
+    "bought.nonce": lambda ledger: ledger.reading("a", "k1"),
+    "measurement.nonce": lambda ledger: export(ledger, StringIO(), openings=True),
+    "answered.nonce": lambda ledger: export(ledger, StringIO(), openings=True),
+    "node.hash": lambda ledger: ledger.root(256),
+}
+
+
+@pytest.mark.parametrize("column", list(NUMBERS))
+def test_a_huge_number_in_place_of_bytes_is_damage_and_takes_no_memory(database, column):
+    with_numbers_for_bytes(database, column)
+
+    def work():
+        with SqlLedger(database) as ledger:
+            NUMBERS[column](ledger)
+
+    assert memory_asked_for(work) < 5_000_000
+
+
+def test_the_check_finds_bytes_made_of_a_number(database, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.batch.stored_bytes", bytes)
+    with_numbers_for_bytes(database, "head.frontier")
+    assert memory_asked_for(lambda: SqlLedger(database)) > 29_000_000
 
 
 def use(database):
@@ -601,6 +1266,31 @@ def test_a_connection_lost_while_committing_is_not_known(server, monkeypatch):
         server.request("a", "k", amount(10), idempotency="once")
     assert server.request("a", "k", amount(10), idempotency="once").charged == 10
     assert server.balance("a").spent == 10
+
+
+def failed_and_committed(store):
+    """Commit a transaction in which a statement failed."""
+    import psycopg
+
+    with store.writing():
+        store.run("UPDATE account SET subject = 'lost'")
+        with suppress(psycopg.errors.DivisionByZero):
+            store.run("SELECT 1 / 0")
+
+
+def test_a_commit_that_was_none_is_no_success(server):
+    with pytest.raises(LedgerError, match="PostgreSQL did not commit: it answered ROLLBACK"):
+        failed_and_committed(server._store)
+    assert server.balance("a").terms.subject == "one person"
+    assert server.request("a", "k", amount(10)).charged == 10
+
+
+def test_the_check_finds_a_commit_that_is_taken_on_trust(server, monkeypatch):
+    monkeypatch.setattr(
+        type(server._store), "_commit", lambda store: store._connections[True].execute("COMMIT")
+    )
+    failed_and_committed(server._store)
+    assert server.balance("a").terms.subject == "one person", "nothing was written, and nobody was told"
 
 
 def test_a_transaction_that_gave_way_is_run_again(server, monkeypatch):

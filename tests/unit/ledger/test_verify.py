@@ -1,6 +1,7 @@
 """T9: whatever is changed in a ledger is found, and what a log alone cannot see is shown to be so."""
 
 import itertools
+import json
 import random
 import shutil
 import sqlite3
@@ -38,6 +39,13 @@ def filled(where, steps=150):
     ledger = SqlLedger(where, key=KEY)
     for terms in TERMS:
         ledger.open(terms)
+    for i in range(8):  # every other one is closed in the recovery, and half of these are bought again
+        grant = ledger.request("phones", f"early {i}", amount(TERMS[1], 30), idempotency=f"early-{i}")
+        if i % 2:
+            ledger.fulfil(grant.pending[0].number, (i,))
+    ledger.charge_witnessed({0: 10**6, 1: 500}, entries.head_text(400, bytes(32)))
+    for i in range(0, 8, 4):
+        ledger.request("phones", f"early {i}", amount(TERMS[1], 30), idempotency=f"again-{i}")
     for i in range(steps):
         terms = TERMS[i % 2]
         again = f"call-{i}" if i % 5 == 0 else None
@@ -48,7 +56,6 @@ def filled(where, steps=150):
             ledger.fulfil(grant.pending[0].number, (i, -i * i))
     for key in ("a", "b", "c"):
         ledger.request("full", key, amount(TERMS[3], 20))
-    ledger.charge_witnessed({0: 10**6, 1: 5}, entries.head_text(400, bytes(32)))
     return ledger
 
 
@@ -84,7 +91,7 @@ def test_an_untouched_ledger_verifies(place):
             head.origin, head.size, head.root, head.totals,
         )  # fmt: skip
         assert (report.accounts, report.recoveries) == (4, 2)
-        assert report.measurements == 153
+        assert (report.measurements, report.void) == (163, 4)
         assert 0 < report.fulfilled < report.measurements
         assert seen[-1] == (head.size, head.size)
 
@@ -120,6 +127,9 @@ COLUMNS = {
     ],
     "bought": ["id", "account", "name", "requested", "information", "sums", "waiting", "nonce", "seal"],
     "measurement": ["number", "bought", "information", "recorded", "nonce"],
+    "answered": [
+        *("account", "idempotency", "verb", "name", "asked", "information", "charged", "entry", "nonce"),
+    ],
     "entry": ["number", "leaf"],
     "node": ["level", "number", "hash"],
 }
@@ -131,7 +141,7 @@ def test_every_column_is_in_the_list(template):
             held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
             assert held == set(columns)
         names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-        assert names == set(COLUMNS) | {"answered"}, "answers kept for idempotent calls are not in the log"
+        assert names == set(COLUMNS)
 
 
 def altered(rng, old, others):
@@ -195,31 +205,32 @@ def insert(rng, db):
     )
     if table in ("account", "bought"):
         row[names.index("name")] += "x"
+    if table == "answered" and rng.random() < 0.5:  # under an account that there is
+        row[first], row[1] = rng.choice(rows)[first], f"{row[1]}x"
     db.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)
     return f"insert {table}"
 
 
 def swap(rng, db):
     """Two rows exchange all but their numbers: a reordering."""
-    table = rng.choice(["entry", "account", "bought", "measurement", "node"])
-    key = {"account": "id", "bought": "id"}.get(table, "number")
+    table = rng.choice(["entry", "account", "bought", "measurement", "node", "answered", "answered"])
+    key = {"account": "id", "bought": "id", "answered": "entry"}.get(table, "number")
     names = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[1] not in (key, "level")]
     rows = db.execute(f"SELECT {key}, {', '.join(names)} FROM {table}").fetchall()
     if len(rows) < 2:
         return "swap nothing"
     one, two = rng.sample(rows, 2)
     marks = ", ".join(f"{name} = ?" for name in names)
-    aside = [f"aside {i}" if name == "name" else one[1 + i] for i, name in enumerate(names)]
+    aside = [f"aside {i}" if name in ("name", "idempotency") else one[1 + i] for i, name in enumerate(names)]
     for number, fields in ((one[0], aside), (two[0], one[1:]), (one[0], two[1:])):
         db.execute(f"UPDATE {table} SET {marks} WHERE {key} = ?", (*fields, number))
     return f"swap {table}"
 
 
 def truncate(rng, db):
-    table, key = rng.choice(
-        [("entry", "number"), ("measurement", "number"), ("bought", "id"), ("account", "id")]
-    )
-    keep = rng.randrange(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    keys = {"entry": "number", "measurement": "number", "bought": "id", "account": "id", "answered": "entry"}
+    table, key = rng.choice(list(keys.items()))
+    keep = rng.randrange(db.execute(f"SELECT max({key}) FROM {table}").fetchone()[0] + 1)
     db.execute(f"DELETE FROM {table} WHERE {key} >= ?", (keep,))
     return f"truncate {table}"
 
@@ -331,8 +342,18 @@ def test_tampering_is_detected_in_full(copy):
     assert tried >= 10_000
 
 
+ANOTHER_ANSWER = (
+    "INSERT INTO answered SELECT account, 'x', verb, name, asked, information, 0, 9999, nonce "
+    "FROM answered WHERE idempotency = 'less-10'"
+)
+
+
 @pytest.mark.parametrize(
-    "method", ["_nodes", "_opened", "_requested", "_values", "_counts", "_meta", "_accounts", "_keys"]
+    "method",
+    [
+        *("_nodes", "_opened", "_requested", "_values", "_counts", "_meta", "_accounts", "_keys"),
+        *("_answers", "_no_more_answers"),
+    ],
 )
 def test_control_each_check_is_needed(copy, monkeypatch, method):
     """Planted bugs: with one check left out, some variant goes unseen."""
@@ -346,6 +367,8 @@ def test_control_each_check_is_needed(copy, monkeypatch, method):
         "_meta": "INSERT INTO meta VALUES ('more', 'x')",
         "_accounts": "UPDATE account SET spent = 999 WHERE id = 2",
         "_keys": "UPDATE measurement SET nonce = zeroblob(32) WHERE recorded IS NULL",
+        "_answers": "UPDATE answered SET nonce = zeroblob(32) WHERE idempotency = 'less-10'",
+        "_no_more_answers": ANOTHER_ANSWER,
     }[method]
     path = copy()
     with closing(sqlite3.connect(path)) as db:
@@ -354,24 +377,46 @@ def test_control_each_check_is_needed(copy, monkeypatch, method):
     with closing(SqlLedger(path)) as ledger:
         if method == "_accounts":
             monkeypatch.setattr(module.Account, "of", lambda row: None)
+        if method == "_answers":
+            monkeypatch.setattr(module._Tables, "_no_more_answers", lambda self: None)
         verify(ledger)
         monkeypatch.undo()
         with pytest.raises(LedgerDamaged):
             verify(ledger)
 
 
-def test_what_is_not_in_the_log(copy):
-    """Answers kept for idempotent calls can be deleted unseen: a repeated call is then charged again."""
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ("DELETE FROM answered WHERE idempotency = 'call-5'", "is missing, or another is in its place"),
+        ("DELETE FROM answered", "is missing, or another is in its place"),
+        (
+            "UPDATE answered SET idempotency = 'call-6' WHERE idempotency = 'call-5'",
+            "not the one that was given",
+        ),
+        ("UPDATE answered SET account = 0 WHERE idempotency = 'call-5'", "another is in its place"),
+        ("UPDATE answered SET entry = entry + 1 WHERE idempotency = 'call-5'", "another is in its place"),
+        ("UPDATE answered SET entry = 10000 + entry", "another is in its place"),
+        (ANOTHER_ANSWER, "answered has rows that no entry speaks of"),
+        ("UPDATE answered SET name = CAST(name AS BLOB)", "value of the wrong kind"),
+    ],
+)
+def test_answers_are_those_of_the_log(copy, change, match):
     path = copy()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("DELETE FROM answered")
+        db.execute(change)
         db.commit()
-    with closing(SqlLedger(path)) as ledger:
+    with closing(SqlLedger(path)) as ledger, pytest.raises(LedgerDamaged, match=match):
         verify(ledger)
-        before = ledger.balance("phones").spent
-        grant = ledger.request("phones", "fresh", amount(TERMS[1], 100), idempotency="call-5")
-        assert grant.charged == 100
-        assert ledger.balance("phones").spent == before + 100
+
+
+def test_a_repeated_call_writes_nothing(database):
+    with closing(filled(database, 20)) as ledger:
+        head = ledger.head()
+        for i in range(0, 20, 5):
+            terms = TERMS[i % 2]
+            ledger.request(terms.name, f"question {i}", amount(terms, 9 + 7 * i), idempotency=f"call-{i}")
+        assert ledger.head() == head
 
 
 @pytest.mark.parametrize(
@@ -383,6 +428,8 @@ def test_what_is_not_in_the_log(copy):
         "asked = 0",
         "asked = information - charged",
         "name = 'question 1'",
+        "verb = 'pay'",
+        "verb = 'refund'",
     ],
 )
 def test_answers_must_fit_the_charges(copy, change):
@@ -396,7 +443,11 @@ def test_answers_must_fit_the_charges(copy, change):
 
 
 @pytest.mark.parametrize(
-    "change", ["account SET nonce", "bought SET nonce", "measurement SET nonce", "node SET hash"]
+    "change",
+    [
+        *("account SET nonce", "bought SET nonce", "measurement SET nonce", "node SET hash"),
+        "answered SET nonce",
+    ],
 )
 def test_a_huge_number_in_place_of_bytes_is_damage(copy, change):
     """Planted for `bytes(number)`, which would ask for that much memory."""
@@ -431,6 +482,11 @@ ON_POSTGRESQL = [
     "UPDATE head SET measurements = measurements + 1",
     "DELETE FROM head",
     "UPDATE meta SET setting = 'other' WHERE name = 'origin'",
+    "UPDATE answered SET idempotency = 'other' WHERE idempotency = 'call-5'",
+    "UPDATE answered SET nonce = decode(repeat('00', 32), 'hex') WHERE idempotency = 'call-5'",
+    "DELETE FROM answered WHERE idempotency = 'call-5'",
+    "INSERT INTO answered SELECT account, 'other', verb, name, asked, information, 0, entry, nonce "
+    "FROM answered WHERE idempotency = 'call-5'",
     "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN RETURN NULL; END' LANGUAGE plpgsql; "
     "CREATE TRIGGER t BEFORE UPDATE ON account FOR EACH ROW EXECUTE FUNCTION f()",
 ]
@@ -455,6 +511,46 @@ def test_tampering_on_postgresql_is_detected(postgres):
                 db.execute(f"INSERT INTO {table} SELECT * FROM saved_{table}")
         with closing(SqlLedger(where)) as ledger:
             verify(ledger)
+
+
+NOT_PLAIN = [
+    "CREATE RULE r AS ON UPDATE TO account DO INSTEAD NOTHING",
+    "ALTER TABLE answered ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE answered FORCE ROW LEVEL SECURITY",
+    "CREATE POLICY p ON account USING (spent = 0)",
+    "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN RETURN NULL; END' LANGUAGE plpgsql; "
+    "CREATE TRIGGER t BEFORE UPDATE ON account FOR EACH ROW EXECUTE FUNCTION f()",
+    "ALTER TABLE node RENAME TO kept; CREATE VIEW node AS SELECT * FROM kept",
+    "ALTER TABLE node RENAME TO kept; CREATE MATERIALIZED VIEW node AS SELECT * FROM kept",
+    "CREATE TABLE more () INHERITS (entry)",
+    "ALTER TABLE node SET UNLOGGED",
+]
+
+
+def changed(postgres, sql):
+    """A ledger of a few entries to whose tables something was done."""
+    import psycopg
+
+    where = postgres()
+    with SqlLedger(where) as ledger:
+        ledger.open(TERMS[0])
+    with psycopg.connect(where, autocommit=True) as db:
+        db.execute(sql)
+    return closing(SqlLedger(where))
+
+
+@pytest.mark.parametrize("sql", NOT_PLAIN)
+def test_tables_on_postgresql_must_be_plain(postgres, sql):
+    with changed(postgres, sql) as ledger, pytest.raises(LedgerDamaged, match="triggers, rules or views"):
+        verify(ledger)
+
+
+@pytest.mark.parametrize("sql", NOT_PLAIN)
+def test_control_rows_alone_do_not_show_it(postgres, monkeypatch, sql):
+    """Planted: nobody asks how the tables are kept."""
+    monkeypatch.setattr(module, "_NOT_PLAIN", "SELECT 0")
+    with changed(postgres, sql) as ledger:
+        assert verify(ledger).size == 2
 
 
 # Replay: rules of the log itself
@@ -488,7 +584,7 @@ def request(**fields):
         (log(entries.encode("fulfil", commitment="0" * 64, measurement=0)), "entry 2: measurement 0 was not"),
         (
             log(request(), *[entries.encode("fulfil", commitment="0" * 64, measurement=0)] * 2),
-            "recorded twice",
+            "was recorded before",
         ),
         (log(log()[1]), "entry 2: account 0 is not the next"),
         (log(log()[0]), "entry 2: a log begins"),
@@ -503,6 +599,7 @@ def request(**fields):
             log(entries.encode("recover", account=1, head="1:" + "0" * 64, spent=1)),
             "account 1 was not opened",
         ),
+        (log(entries.encode("answer", account=1, commitment="0" * 64)), "account 1 was not opened"),
         (log("{}"), "entry 2: an entry is not in canonical form"),
         (log(log()[1].replace('"account":"0"', '"account":"1"').replace("mu2", "mu3")), "impossible terms"),
         (
@@ -641,6 +738,70 @@ def test_every_line_of_an_export_matters(database, openings):
         ):
             with pytest.raises(LedgerError):
                 verify_export(wrong)
+
+
+@pytest.fixture
+def opened_export(database):
+    with closing(filled(database, 3)) as ledger:
+        return exported(ledger, openings=True)
+
+
+SIZES = [
+    "\u00b2",
+    "\u0663",
+    "9" * 5000,
+    "9" * 20,
+    "0",
+    "00",
+    "01",
+    "-1",
+    "+1",
+    " 1",
+    "1\n",
+    "",
+    "1.0",
+    7,
+    None,
+    [],
+    True,
+]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: repr(size)[:8])
+def test_an_export_of_impossible_size_is_damage(opened_export, size):
+    header = json.loads(opened_export[0])
+    header["size"] = size
+    with pytest.raises(LedgerDamaged, match="does not begin as an exported ledger"):
+        verify_export([json.dumps(header) + "\n", *opened_export[1:]])
+
+
+def test_an_export_of_no_entries_is_damage():
+    head = {"head": "\n0\n\n"}
+    header = {"export": "1", "openings": False, "origin": "", "size": "0"}
+    with pytest.raises(LedgerDamaged, match="does not begin as an exported ledger"):
+        verify_export([json.dumps(header) + "\n", json.dumps(head) + "\n"])
+
+
+def test_half_a_surrogate_pair_in_an_export_is_damage(opened_export):
+    for i, line in enumerate(opened_export):
+        texts = [line[:-2] + "\ud800" + line[-2:]]
+        told = json.loads(line)
+        for name in told:
+            texts.append(json.dumps({**told, name: "\ud800"}) + "\n")
+            texts.append(json.dumps({**told, name: ["\ud800"]}) + "\n")
+            texts.append(json.dumps({**told, name: {"\ud800": 1}}) + "\n")
+        for text in texts:
+            with pytest.raises(LedgerDamaged):
+                verify_export([*opened_export[:i], text, *opened_export[i + 1 :]])
+
+
+def test_control_such_an_opening_has_no_bytes(opened_export, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.export._is_text", lambda part: True)
+    i = next(i for i, line in enumerate(opened_export) if '"opens"' in line)
+    told = json.loads(opened_export[i])
+    text = json.dumps({**told, "opens": ["\ud800"]}) + "\n"
+    with pytest.raises(UnicodeEncodeError):
+        verify_export([*opened_export[:i], text, *opened_export[i + 1 :]])
 
 
 def test_an_unsigned_export_is_not_taken_for_a_signed_one(database):

@@ -74,7 +74,10 @@ def test_zero_stays_zero(zero):
 
 
 def test_numpy_numbers_are_exact_too():
-    assert cost_units(np.int64(3)) == 3 * UNITS_PER_ONE
+    for kind in (np.int8, np.int32, np.int64, np.uint8):
+        assert cost_units(kind(3)) == cap_units(kind(3)) == 3 * UNITS_PER_ONE
+    with pytest.raises(ParameterError, match=f"got {2**62 * UNITS_PER_ONE}$"):
+        cost_units(np.int64(2**62))
     assert cost_units(np.float64(0.1)) == cost_units(0.1) == 100_000_000_001
     assert cap_units(np.float32(0.1)) == math.floor(Fraction(float(np.float32(0.1))) * UNITS_PER_ONE)
 
@@ -95,8 +98,11 @@ def test_bad_amounts_are_refused(convert, bad):
 @pytest.mark.parametrize("convert", [cost_units, cap_units])
 @pytest.mark.parametrize(
     "huge",
-    [4_611_687, 1e300, 10**5000, Fraction(10**5000, 3), Decimal("1e999999999")],
-    ids=["int", "float", "long", "fraction", "decimal"],
+    [
+        *(4_611_687, 1e300, 10**5000, Fraction(10**5000, 3)),
+        *(Decimal("1e59"), Decimal("1e60"), Decimal("1e61"), Decimal("1e999999999")),
+    ],
+    ids=["int", "float", "long", "fraction", "decimal59", "decimal60", "decimal61", "decimal"],
 )
 def test_amounts_beyond_the_ledger_are_refused_in_one_short_line(convert, huge):
     with pytest.raises(ParameterError, match=rf"must be <= {MAX_UNITS} units of 1e-12, got ") as caught:
@@ -107,6 +113,41 @@ def test_amounts_beyond_the_ledger_are_refused_in_one_short_line(convert, huge):
 
 def test_the_largest_amount_fits():
     assert cost_units(Fraction(MAX_UNITS, UNITS_PER_ONE)) == MAX_UNITS == 2**62 - 1
+    assert cap_units(Fraction(MAX_UNITS, UNITS_PER_ONE)) == MAX_UNITS
+    with pytest.raises(ParameterError, match=f"^cost must be <= {MAX_UNITS} units of 1e-12, got {2**62}$"):
+        cost_units(Fraction(MAX_UNITS + 1, UNITS_PER_ONE))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (Decimal("-2.5"), "cost must be >= 0, got -2.5"),
+        (Fraction(-1, 3), "cost must be >= 0, got -1/3"),
+        (Decimal("NaN"), "cost must be finite, got NaN"),
+        (Decimal("-Infinity"), "cost must be finite, got -Infinity"),
+        (math.nan, "cost must be finite, got nan"),
+        (True, "cost must be a number, got True"),
+        ("0.5", "cost must be a number, got '0.5'"),
+        ("0.\n 5", "cost must be a number, got '0. 5'"),
+        ([1, 2], "cost must be a number, got [1, 2]"),
+        ("x" * 58, f"cost must be a number, got '{'x' * 58}'"),
+        ("x" * 59, f"cost must be a number, got '{'x' * 56}..."),
+        (Decimal("1e999"), f"cost must be <= {MAX_UNITS} units of 1e-12, got 1E+999"),
+        (Fraction(2**199, 10**12), f"cost must be <= {MAX_UNITS} units of 1e-12, got {2**199}"),
+        (
+            Fraction(2**200 - 1, 10**12),
+            f"cost must be <= {MAX_UNITS} units of 1e-12, got {str(2**200)[:57]}...",
+        ),
+        (Fraction(2**200, 10**12), f"cost must be <= {MAX_UNITS} units of 1e-12, got a number of 201 bits"),
+        (-(2**300), "cost must be >= 0, got a number of 301 bits"),
+        (Fraction(-1, 2**300), "cost must be >= 0, got a number of 301 bits"),
+    ],
+)
+def test_a_refused_amount_is_named_with_its_rule_and_value(bad, message):
+    for name, convert in (("cost", cost_units), ("cap", cap_units)):
+        with pytest.raises(ReticentError) as caught:
+            convert(bad)
+        assert str(caught.value) == message.replace("cost", name)
 
 
 def test_mu2_cost_of_a_release():
@@ -131,6 +172,12 @@ def test_budget_cap_is_rounded_down():
         mu = Fraction(mu_of(budget.epsilon, budget.delta))
         assert 0 <= mu**2 * UNITS_PER_ONE - budget.mu2_cap < 1
         assert spent_epsilon(budget.mu2_cap, budget.delta) <= budget.epsilon
+
+
+def test_a_budget_holds_plain_floats():
+    budget = Budget(np.float64(1.0), np.float32(0.5))
+    assert (type(budget.epsilon), type(budget.delta)) == (float, float)
+    assert budget == Budget(1, 0.5)
 
 
 def test_a_cap_rounded_up_is_caught():
@@ -181,8 +228,19 @@ def test_units_text_is_strict(text):
 
 @pytest.mark.parametrize("bad", [1, 1.0, None, b"1", True])
 def test_units_text_must_be_text(bad):
-    with pytest.raises(TypeError, match="units must be a decimal string"):
+    with pytest.raises(TypeError, match=f"^units must be a decimal string, got {bad}$"):
         parse_units(bad)
+
+
+def test_refused_texts_are_shown():
+    with pytest.raises(ParameterError, match=r"no sign, exponent or leading zero, got '-1'$"):
+        parse_units("-1")
+    with pytest.raises(ParameterError, match=f"^units must be <= {MAX_UNITS} units of 1e-12, got {2**62}$"):
+        parse_units(str(2**62))
+    with pytest.raises(ParameterError, match=r"plain digits such as 0\.5, got '1e-5'$"):
+        parse_decimal("1e-5")
+    with pytest.raises(TypeError, match=r"^number must be a decimal string, got 0\.5$"):
+        parse_decimal(0.5)
 
 
 @pytest.mark.parametrize("bad", [-1, MAX_UNITS + 1, 1.0, True, "1"])

@@ -69,6 +69,7 @@ def test_replacing_a_row_counts_twice_for_additive_noise():
     assert epsilon_of(about_one_row(event).mu, 1e-5) == pytest.approx(once, rel=1e-3)
     assert once < 0.5 * theirs  # planted: charging the replaced row as if it only came or went is caught
     assert from_event(events.LaplaceDpEvent(2.0), neighbours=Neighbours.REPLACE_ONE).epsilon == 1.0
+    assert from_event(events.DiscreteLaplaceDpEvent(0.5, 3), neighbours=Neighbours.REPLACE_ONE).epsilon == 3.0
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 5.0])
@@ -90,11 +91,29 @@ def test_other_events():
     assert about_one_row(to_event(ZeroConcentratedDP(0.5))) == ZeroConcentratedDP(0.5, **row)
     assert about_one_row(events.LaplaceDpEvent(2.0)) == PureDP(0.5, **row)
     assert about_one_row(events.DiscreteLaplaceDpEvent(0.25, 3)) == PureDP(0.75, **row)
+    assert about_one_row(events.DiscreteLaplaceDpEvent(0.25, 1)) == PureDP(0.25, **row)
     assert about_one_row(events.RandomizedResponseDpEvent(0.5, 4)).epsilon == pytest.approx(
         math.log(5), rel=1e-14
     )
-    about = {"unit": "one person", "neighbours": Neighbours.ADD_REMOVE_ONE}
-    assert from_event(events.GaussianDpEvent(2.0), **about) == GaussianDP(0.5, **about)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.GaussianDpEvent(2.0),
+        events.LaplaceDpEvent(2.0),
+        events.DiscreteLaplaceDpEvent(0.5, 2),
+        events.RandomizedResponseDpEvent(0.5, 2),
+        events.ZCDpEvent(0.5),
+        events.SelfComposedDpEvent(events.LaplaceDpEvent(2.0), 3),
+        events.ComposedDpEvent([events.GaussianDpEvent(2.0)]),
+    ],
+)
+def test_events_are_about_what_they_are_said_to_be_about(event):
+    for relation in (Neighbours.ADD_REMOVE_ONE, Neighbours.REPLACE_ONE):
+        told = from_event(event, neighbours=relation, unit="one person")
+        assert (told.unit, told.neighbours) == ("one person", relation)
+        assert from_event(event, neighbours=relation).unit == "one row"
 
 
 def test_composed_events_of_one_kind():
@@ -103,6 +122,10 @@ def test_composed_events_of_one_kind():
     )
     total = about_one_row(events.ComposedDpEvent([event, events.GaussianDpEvent(2.0)]))
     assert 2.0 <= total.mu <= 2.0 * (1 + 1e-15)
+    inner = events.SelfComposedDpEvent(events.ComposedDpEvent([events.GaussianDpEvent(2.0)] * 2), 4)
+    nested = about_one_row(events.SelfComposedDpEvent(inner, 2))  # 16 releases
+    assert 2.0 <= nested.mu <= 2.0 * (1 + 1e-15)
+    assert mixture_epsilon(inner, inner, delta=1e-5) == epsilon_of(2.0, 1e-5)
     with pytest.raises(MixedGuarantees, match="different kinds"):
         about_one_row(events.ComposedDpEvent([events.GaussianDpEvent(1.0), events.LaplaceDpEvent(1.0)]))
 
@@ -122,8 +145,12 @@ def test_composed_events_of_one_kind():
 )
 def test_unknown_events_are_refused(event):
     for attempt in (lambda: about_one_row(event), lambda: mixture_epsilon(PureDP(1.0), event, delta=1e-5)):
-        with pytest.raises(ParameterError, match="is not known here, and never guessed to cost nothing"):
+        with pytest.raises(
+            ParameterError, match=r"^event \w+ is not known here, and never guessed to cost nothing$"
+        ) as caught:
             attempt()
+        unknown = event.events[-1] if isinstance(event, events.ComposedDpEvent) else event
+        assert f"event {type(unknown).__name__} is" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -138,14 +165,22 @@ def test_unknown_events_are_refused(event):
 def test_what_is_not_private_costs_everything(event):
     assert mixture_epsilon(GaussianDP(0.1), event, delta=1e-5) == math.inf
     assert mixture_delta(GaussianDP(0.1), event, epsilon=5.0) == 1.0
-    with pytest.raises(ParameterError, match="event must be private"):
+    with pytest.raises(ParameterError, match=r"^event must be private, got one .* NonPrivateDpEvent$"):
         about_one_row(event)
 
 
-@pytest.mark.parametrize("event", [events.NoOpDpEvent(), events.RandomizedResponseDpEvent(1.0, 2)])
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.NoOpDpEvent(),
+        events.RandomizedResponseDpEvent(1.0, 2),
+        events.RandomizedResponseDpEvent(0.5, 1),
+        events.ComposedDpEvent([]),
+    ],
+)
 def test_what_costs_nothing_adds_nothing(event):
     assert mixture_epsilon(GaussianDP(1.0), event, delta=1e-5) == epsilon_of(1.0, 1e-5)
-    with pytest.raises(ParameterError, match="costs nothing"):
+    with pytest.raises(ParameterError, match=r"^event must release something, got one that costs nothing$"):
         about_one_row(event)
 
 
@@ -156,9 +191,31 @@ def test_counts_of_events_are_checked(bad):
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, True])
-def test_noise_of_events_is_checked(bad):
-    with pytest.raises((ValueError, TypeError), match=r"^noise_multiplier must be "):
-        about_one_row(events.GaussianDpEvent(bad))
+@pytest.mark.parametrize("kind", [events.GaussianDpEvent, events.LaplaceDpEvent])
+def test_noise_of_events_is_checked(kind, bad):
+    with pytest.raises((ValueError, TypeError), match=rf"^noise_multiplier must be .*, got {bad}$"):
+        about_one_row(kind(bad))
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (events.SelfComposedDpEvent(events.GaussianDpEvent(1.0), 0), "count must be >= 1, got 0"),
+        (events.GaussianDpEvent(-1.0), "noise_multiplier must be >= 0, got -1.0"),
+        (events.LaplaceDpEvent(-1.0), "noise_multiplier must be >= 0, got -1.0"),
+        (events.DiscreteLaplaceDpEvent(0.0, 1), "noise_parameter must be > 0, got 0.0"),
+        (events.DiscreteLaplaceDpEvent(0.5, 0), "sensitivity must be >= 1, got 0"),
+        (events.RandomizedResponseDpEvent(-0.1, 2), "noise_parameter must be >= 0 and <= 1, got -0.1"),
+        (events.RandomizedResponseDpEvent(1.5, 2), "noise_parameter must be >= 0 and <= 1, got 1.5"),
+        (events.RandomizedResponseDpEvent(0.5, 0), "num_buckets must be >= 1, got 0"),
+        (events.ZCDpEvent(-0.5), "rho must be > 0, got -0.5"),
+    ],
+)
+def test_parameters_of_events_are_named(event, message):
+    for attempt in (lambda: about_one_row(event), lambda: mixture_epsilon(PureDP(1.0), event, delta=1e-5)):
+        with pytest.raises(ParameterError) as caught:
+            attempt()
+        assert str(caught.value) == message
 
 
 def test_gaussians_alone_are_exact():
@@ -223,6 +280,7 @@ def test_the_plain_sum_wins_for_few_pure_releases_at_tiny_delta():
 def test_gdp_carries_deltas_that_a_convolution_cannot():
     epsilon = mixture_epsilon(GaussianDP(0.5), PureDP(0.01), delta=1e-30)
     assert epsilon == pytest.approx(epsilon_of(math.hypot(0.5, 0.0125331362), 1e-30), rel=1e-6)
+    assert mixture_delta(GaussianDP(0.5), PureDP(0.01), epsilon=epsilon) <= 1e-30 * (1 + 1e-9)
     epsilon = mixture_epsilon(GaussianDP(0.5), PureDP(0.1), delta=1e-30)
     assert epsilon == pytest.approx(epsilon_of(0.5, 1e-30) + 0.1, rel=1e-12)
     assert mixture_delta(GaussianDP(0.5), PureDP(0.1), epsilon=epsilon) <= 1e-30 * (1 + 1e-9)
@@ -233,6 +291,7 @@ def test_approximate_parts():
     assert mixture_epsilon(ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-6), delta=2e-6) == pytest.approx(
         1.5
     )
+    assert mixture_epsilon(ApproximateDP(1.0, 1e-6), ApproximateDP(0.5, 1e-6), delta=1.9e-6) == math.inf
     mixed = mixture_epsilon(GaussianDP(0.5), ApproximateDP(0.5, 1e-6), delta=1e-5)
     assert mixture_epsilon(GaussianDP(0.5), PureDP(0.5), delta=1e-5) < mixed < math.inf
     assert mixture_epsilon(GaussianDP(0.5), ApproximateDP(0.5, 1e-4), delta=1e-5) == math.inf
@@ -241,9 +300,29 @@ def test_approximate_parts():
     )
 
 
+@pytest.mark.parametrize(("own", "count"), [(1e-3, 1), (1e-3, 2), (0.25, 3)])
+def test_approximate_parts_against_the_exact_mixture(own, count):
+    """Each part fails outright with probability `own`, and is randomised response otherwise."""
+    for epsilon in (0.0, 0.3, 0.45 * count):
+        exact = 1 - (1 - own) ** count * (1 - exact_pure_delta(0.5, count, epsilon))
+        bound = mixture_delta(*[ApproximateDP(0.5, own)] * count, epsilon=epsilon)
+        assert exact <= bound <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 8, 9, 16, 20, 1000])
+def test_parts_that_all_but_surely_fail(count):
+    """dp-accounting alone raises an IndexError from 16 of these on."""
+    parts = [ApproximateDP(0.5, 0.9)] * count
+    assert 1 - 0.1**count <= mixture_delta(*parts, epsilon=0.5 * count) <= 1.0
+    assert mixture_epsilon(*parts, delta=0.89) == math.inf
+    epsilon = mixture_epsilon(*parts, GaussianDP(1.0), delta=0.9999)
+    assert (epsilon < math.inf) == (count <= 3)
+
+
 def test_large_losses_stay_tractable():
-    epsilon = mixture_epsilon(GaussianDP(40.0), PureDP(5.0), delta=1e-5)
-    assert epsilon_of(40.0, 1e-5) < epsilon <= epsilon_of(40.0, 1e-5) + 5.0 + 1e-12
+    for part in (PureDP(5.0), events.LaplaceDpEvent(0.4)):
+        epsilon = mixture_epsilon(GaussianDP(40.0), part, delta=1e-5)
+        assert epsilon_of(40.0, 1e-5) < epsilon <= epsilon_of(40.0, 1e-5) + 5.0 + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -268,6 +347,18 @@ def test_a_mixture_shares_unit_and_neighbours(others):
             attempt()
 
 
+def test_a_refused_mixture_says_what_differs():
+    with pytest.raises(MixedGuarantees, match=r"PureDP and ApproximateDP, got ZeroConcentratedDP$"):
+        mixture_epsilon(ZeroConcentratedDP(0.5), delta=1e-5)
+    words = (
+        r"^cannot mix guarantees for 'one row' \(REPLACE_ONE\) and 'one person' \(ADD_REMOVE_ONE\): different"
+    )
+    with pytest.raises(MixedGuarantees, match=words):
+        mixture_epsilon(
+            GaussianDP(1.0), PureDP(1.0, unit="one person", neighbours=Neighbours.ADD_REMOVE_ONE), delta=1e-5
+        )
+
+
 @pytest.mark.parametrize("guarantee", [ApproximateDP(1.0, 1e-5), LocalDP(1.0), MetricDP(1.0, "km")])
 def test_guarantees_without_an_event(guarantee):
     with pytest.raises(ParameterError, match=f"no event for {type(guarantee).__name__}"):
@@ -287,7 +378,7 @@ def test_bad_epsilon(bad):
 
 
 def test_an_empty_mixture_is_refused():
-    with pytest.raises(ParameterError, match="at least one guarantee or event"):
+    with pytest.raises(ParameterError, match=r"^a mixture needs at least one guarantee or event, got none$"):
         mixture_epsilon(delta=1e-5)
 
 

@@ -137,6 +137,35 @@ def test_round_trips_are_tight():
         assert epsilon_of(mu, delta) >= epsilon * (1 - 1e-9)
 
 
+def test_the_inverses_start_near_their_answers(monkeypatch):
+    """The work of an inverse: how often it looks at the curve, on average (`mu_of` confirms itself twice)."""
+    looks = 0
+    curve = gaussian_curve._log_delta
+
+    def counted(mu: float, epsilon: float) -> tuple[float, float, float]:
+        nonlocal looks
+        looks += 1
+        return curve(mu, epsilon)
+
+    monkeypatch.setattr(gaussian_curve, "_log_delta", counted)
+    budgets = random_budgets(1_000, seed=11)
+    for some, most_mu, most_epsilon in ((budgets[:500], 12.2, 6.35), (budgets[500:], 9.75, 5.35)):
+        looks = 0
+        granted = [(mu_of(epsilon, delta), delta) for epsilon, delta in some]
+        assert looks <= most_mu * len(some)
+        looks = 0
+        assert all(epsilon_of(mu, delta) > 0.0 for mu, delta in granted)
+        assert looks <= most_epsilon * len(some)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.3, 1.0, 40.0])
+@pytest.mark.parametrize("x", [-30.0, -1.0, 0.0, 1e-3, 0.5, 3.0, 37.0])
+def test_the_mu_at_a_point_of_the_normal_curve(x, epsilon):
+    mu = gaussian_curve._mu_at(x, epsilon)
+    assert mu >= 0.0
+    assert epsilon == pytest.approx(mu * x + mu * mu / 2, rel=1e-12, abs=1e-12)
+
+
 def test_no_mu_is_above_the_truth():
     """Against mpmath, not against our own bound: the true delta of the mu we grant is within budget."""
     with mpmath.workdps(80):
@@ -197,6 +226,18 @@ def test_outside_the_tested_range_the_bounds_stay_bounds(mu, epsilon):
         assert enough == math.inf or delta_of(mu, enough) <= delta
         granted = mu_of(epsilon, delta)
         assert epsilon_of(granted, delta) <= epsilon
+
+
+def test_outside_the_tested_range_the_bounds_are_of_use():
+    """epsilon is mu^2 / 2 to first order for a large mu, whatever delta is."""
+    for delta in (5e-324, 1e-300, 1e-9, 0.5, 0.999999):
+        for epsilon in (1e9, 1e15, 1e100, 1e300):
+            assert mu_of(epsilon, delta) == pytest.approx(math.sqrt(2 * epsilon), rel=1e-3)
+        for mu in (1e5, 1e9, 1e100, 1e150):
+            assert epsilon_of(mu, delta) == pytest.approx(mu * mu / 2, rel=1e-3)
+    for tiny in (1e-300, 1e-100, 1e-20):
+        assert mu_of(tiny, tiny) == pytest.approx(3.6227971857287 * tiny, rel=1e-9)
+        assert epsilon_of(3.6227971857287 * tiny, tiny) == pytest.approx(tiny, rel=1e-9)
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, 1e309, True, "1", None])

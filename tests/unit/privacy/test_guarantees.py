@@ -5,6 +5,7 @@ import itertools
 import math
 import pickle
 import random
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
@@ -61,6 +62,27 @@ def test_any_two_different_guarantees_refuse_to_mix():
     assert refused == 2 * len(kinds) * (len(kinds) - 1) == 2 * 33 * 32
 
 
+def test_a_refused_mixture_names_both_sides():
+    cases = [
+        (LocalDP(1.0), "PureDP with LocalDP: different kinds of guarantee"),
+        (
+            PureDP(1.0, unit="one person"),
+            "guarantees for 'one row' and 'one person': different units of prot",
+        ),
+        (
+            PureDP(1.0, neighbours=Neighbours.ADD_REMOVE_ONE),
+            "guarantees between REPLACE_ONE and ADD_REMOVE_ONE: different neighbours",
+        ),
+    ]
+    for other, words in cases:
+        with pytest.raises(MixedGuarantees, match=f"^cannot compose {words}"):
+            PureDP(1.0).compose(other)
+    with pytest.raises(
+        MixedGuarantees, match=r"^cannot compose epsilon per km with epsilon per m: different units"
+    ):
+        MetricDP(1.0, "km").compose(MetricDP(1.0, "m"))
+
+
 def test_one_odd_guarantee_among_many_is_found():
     with pytest.raises(MixedGuarantees, match="different units of protection"):
         compose(*[PureDP(0.1)] * 5, PureDP(0.1, unit="one person"))
@@ -100,6 +122,45 @@ def test_describe_rounds_up():
     assert "more than e^20 times" in LocalDP(20.0).describe()
     assert "right at most 59.9 %" in GaussianDP(0.5).describe()
     assert "e^(1.2 d) times" in MetricDP(1.2, "km").describe()
+    assert "more than e^12 times" in PureDP(12.0).describe()
+    assert "more than 163000 times" in PureDP(math.nextafter(12.0, 0.0)).describe()
+    assert "right at most 100 %" in GaussianDP(40.0).describe()
+
+
+def test_what_is_described_is_never_below_the_promise():
+    """Each figure is the strength itself, rounded up to three digits."""
+    generator = random.Random(3)
+    for _ in range(300):
+        strength = 10 ** generator.uniform(-5, 1)
+        figures = {
+            PureDP(strength): (r"more than (\S+) times", math.exp(strength)),
+            ApproximateDP(0.0, strength / 20): (r"plus (\S+)\.$", strength / 20),
+            ZeroConcentratedDP(strength): (r"a times (\S+) ", strength),
+            MetricDP(strength, "km"): (r"e\^\((\S+) d\)", strength),
+            GaussianDP(strength): (r"at most (\S+) %", 50 + 50 * math.erf(strength / math.sqrt(8))),
+        }
+        for guarantee, (pattern, exact) in figures.items():
+            shown = float(re.search(pattern, guarantee.describe())[1])
+            assert exact <= shown <= exact * 1.0101
+
+
+def test_a_described_factor_of_exactly_three_digits_still_rounds_up():
+    """Where the float of the factor may be just below the truth, the next figure is said."""
+    epsilon = math.log(2.5)
+    assert math.exp(epsilon) == 2.5
+    assert "more than 2.51 times" in PureDP(epsilon).describe()
+
+
+def test_slack_is_added_to_every_distance():
+    """A mechanism that first moves points to a grid protects them less: MetricDP's `slack`."""
+    coarse = MetricDP(0.5, "km", slack=0.25)
+    assert coarse.describe().endswith("far ones not. To every d add 0.25 for a grid.")
+    assert MetricDP(0.5, "km").describe().endswith("far ones not.")
+    assert coarse.within(1.75) == LocalDP(1.0)
+    assert MetricDP(0.5, "km").within(0.5) == LocalDP(0.25)
+    assert coarse.compose(MetricDP(1.0, "km", slack=0.5)) == MetricDP(1.5, "km", slack=0.5)
+    assert MetricDP(1.0, "km").compose(coarse) == MetricDP(1.5, "km", slack=0.25)
+    assert coarse.repeat(3) == MetricDP(1.5, "km", slack=0.25)
 
 
 def test_composition_figures():
@@ -213,7 +274,7 @@ def test_only_guarantees_compose():
         PureDP(1.0).compose(1.0)
     with pytest.raises(ParameterTypeError, match="only guarantees compose, got 'x'"):
         compose("x")
-    with pytest.raises(ParameterError, match="at least one guarantee"):
+    with pytest.raises(ParameterError, match=r"^compose needs at least one guarantee, got none$"):
         compose()
 
 

@@ -1,0 +1,101 @@
+"""A lock file that processes queue on: fair, awake at once, and never waited for without end.
+
+The operating system's queue (`flock`) wakes whoever waits as soon as the lock is free, and frees it when its
+holder dies, but knows no time limit: a stopped process would stop all others with it. So whoever does not
+get the lock at once has a thread queue for it, and waits for the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+try:
+    import fcntl
+except ImportError:  # not on this platform: the lock is always free
+    fcntl = None  # type: ignore[assignment]
+
+
+class LockFile:
+    """The lock at a path, to be taken by one thread of this process at a time.
+
+    Args:
+        path: of the file; made if there is none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._wanted = False  # somebody waits
+        self._queueing = False  # the thread does so, perhaps for somebody who gave up
+        self._granted = False  # the thread has the lock, for whoever waits
+        self._closed = False
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Take the lock; False if another process keeps it for so long."""
+        if fcntl is None or self._closed:
+            return True
+        if not self._queueing and self._taken_at_once():
+            return True
+        with self._changed:
+            self._wanted = self._queueing = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._queue, name="lock file", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: self._granted, timeout_s)
+            except BaseException:
+                if self._granted:
+                    self.release()
+                raise
+            finally:
+                self._wanted = self._granted = False
+
+    def _taken_at_once(self) -> bool:
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _queue(self) -> None:
+        """Take the lock for whoever waits, again and again."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or (self._queueing and not self._granted))
+                if self._closed:
+                    return
+            with contextlib.suppress(OSError):  # this queue is for order; who may write, SQLite decides
+                fcntl.flock(self.file, fcntl.LOCK_EX)
+            with self._changed:
+                if self._closed:
+                    os.close(self.file)
+                    return
+                if self._wanted:
+                    self._granted = True
+                    self._changed.notify_all()
+                else:
+                    self.release()
+                self._queueing = False  # only now: what is taken at once must not be released here
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        if fcntl is not None and not self._closed:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file; a thread that queues does so when it can."""
+        with self._changed:
+            if not self._closed and not self._queueing:
+                os.close(self.file)
+            self._closed = True
+            self._changed.notify_all()
+
+    def let_go(self) -> None:
+        """In a forked child: close what is the parent's. Takes no lock, which a fork may have copied."""
+        if not self._closed:
+            self._closed = True
+            os.close(self.file)

@@ -1,0 +1,24 @@
+"""What the tests of more than one room share."""
+
+import signal
+import sys
+
+import pytest
+
+# A shell starts background jobs with interrupts ignored, and the tests of Ctrl-C would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run `reticent ARGS` in this process; return exit code, standard output and standard error."""
+    from reticent.cli import main  # only here: most tests need no command
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["reticent", *args])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    return run

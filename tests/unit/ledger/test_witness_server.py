@@ -1,0 +1,412 @@
+"""The witness's side: what it refuses, to whom it tells what, and what strangers cannot do to it."""
+
+import base64
+import http.client
+import itertools
+import re
+import socket
+import sqlite3
+import time
+from contextlib import ExitStack, closing, contextmanager, suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from reticent.errors import ParameterError, WitnessRefused
+from reticent.ledger import SqlLedger
+from reticent.ledger import witness_server as module
+from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text
+from reticent.ledger.merkle import EMPTY_ROOT
+from reticent.ledger.witness_server import TimedReader, WitnessState, main, serve
+
+from .witness_process import KEY, ORIGIN, OTHER, TERMS, Inside, Process, body, head_of, lines, units
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "why"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b"[" * 60_000, 400, "not JSON"),
+        (b" " * 100_000, 400, "not JSON"),
+        (b"[]", 400, "JSON object"),
+        (b"\xff\xfe", 400, "not JSON"),
+        (body(old_size="0"), 400, "old_size"),
+        (body(old_size=-1), 400, "old_size"),
+        (body(old_size=True), 400, "old_size"),
+        (body(old_size=1.0), 400, "old_size"),
+        (body(old_size=1 << 70), 400, "old_size"),
+        (body(proof=None), 400, "proof"),
+        (body(proof=["zz"]), 400, "proof"),
+        (body(proof=["00" * 32] * 129), 400, "proof"),
+        (body(proof=["00" * 32]), 409, "no proof"),
+        (body(checkpoint=None), 400, "checkpoint"),
+        (body(checkpoint="x" * 9000), 400, "checkpoint"),
+        (body(checkpoint="x"), 400, "C2SP"),
+        (body(checkpoint=head_of(3, {0: 5}, key=OTHER)), 400, "not signed"),
+        (body(totals=None), 400, "totals"),
+        (body(totals=[]), 400, "JSON object"),
+        (lines(body(totals=None)) + b"\n{", 400, "not JSON"),
+        (body(totals={"0": 5}), 400, "totals"),
+        (body(totals={"x": "5"}), 400, "totals"),
+        (body(totals={"0": "-5"}), 400, "totals"),
+        (body(totals={"0": str(1 << 62)}), 400, "2\\^62"),
+        (body(totals={"0": "6"}), 400, "hash"),
+        (body(totals={}), 400, "hash"),
+        (body(key=None), 400, "key"),
+        (body(key="x"), 400, "public key"),
+        (body(key=str(PublicKey("other", KEY.public_key()))), 400, "name of the log"),
+        (body(old_size=1), 409, "saw 0 entries"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_and_nothing_is_remembered(witness, asked, status, why):
+    got, answer = witness.ask("POST", "/add-checkpoint", asked)
+    assert got == status
+    assert re.search(why, answer["error"])
+    assert "\n" not in answer["error"]
+    assert witness.ask("GET", "/logs")[1]["logs"] == []
+
+
+def test_what_follows_must_follow(witness):
+    assert witness.ask("POST", "/add-checkpoint", body())[0] == 200
+    assert witness.ask("POST", "/add-checkpoint", body(old_size=3))[0] == 200, "the same again is no harm"
+    for wrong, why in (
+        (body(), "saw 3 entries"),
+        (body(old_size=3, checkpoint=head_of(2, {0: 5})), "saw 3 entries"),
+        (body(old_size=3, checkpoint=head_of(3, {0: 5}, root=b"x" * 32)), "no proof"),
+        (body(old_size=3, checkpoint=head_of(4, {0: 5})), "no proof"),
+        (body(old_size=3, checkpoint=head_of(3, {0: 4}), totals={"0": "4"}), "spent less"),
+    ):
+        status, answer = witness.ask("POST", "/add-checkpoint", wrong)
+        assert (status, why in answer["error"]) == (409, True), answer
+        assert parse(answer["checkpoint"])[0].size == 3
+    status, answer = witness.ask(
+        "POST", "/add-checkpoint", body(old_size=3, checkpoint=head_of(3, {0: 5}, key=OTHER))
+    )
+    assert status == 400, "the key of first use stays"
+    assert parse(witness.ask("GET", "/checkpoint?origin=reticent%2Fledger")[1]["checkpoint"])[0].size == 3
+
+
+def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
+    assert witness.ask("GET", "/nope")[0] == 404
+    assert witness.ask("POST", "/nope", b"")[0] == 404
+    assert witness.ask("GET", "/checkpoint?origin=nobody")[0] == 404
+    assert witness.ask("GET", "/checkpoint")[0] == 404
+    assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": "99999999999"})[0] == 413
+    assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": "-1"})[0] == 413
+    assert witness.ask("POST", "/recover", body(old_root="00"))[0] == 404
+    assert witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": ""})[0] == 404
+    for query in (
+        "",
+        "?origin=x",
+        "?origin=x&most=1",
+        "?origin=x&most=1&skip=-1",
+        "?origin=x&most=1e3&skip=0",
+    ):
+        assert witness.ask("GET", f"/heads{query}")[0] == 400
+    assert witness.ask("GET", f"/heads?origin=x&most={10**18}&skip=0") == (200, {"heads": []})
+
+
+def test_a_witness_may_serve_chosen_logs_only(tmp_path):
+    process = Process(tmp_path / "w", "--log-key", str(PublicKey("chosen", KEY.public_key())))
+    try:
+        assert process.ask("POST", "/add-checkpoint", body())[0] == 403
+        chosen = body(checkpoint=head_of(3, {0: 5}, origin="chosen"), key=None)
+        assert process.ask("POST", "/add-checkpoint", chosen)[0] == 200
+        forged = body(checkpoint=head_of(3, {0: 5}, origin="chosen", key=OTHER), old_size=3)
+        assert process.ask("POST", "/add-checkpoint", forged)[0] == 400
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """A witness in threads of this process, with nothing remembered."""
+    made = Inside(tmp_path / "inside")
+    yield made
+    made.close()
+
+
+def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path, monkeypatch, capsys):
+    """Whoever comes first takes a name, and 10,000 names fill the witness."""
+    for host in ("0.0.0.0", "10.1.2.3", "::", "example.org", ""):
+        with pytest.raises(ParameterError, match="give --log-key, or --open to serve any"):
+            serve(tmp_path / "w", host=host, port=0)
+    with pytest.raises(SystemExit):
+        main(["--dir", str(tmp_path / "w"), "--host", "0.0.0.0"])
+    assert "give --log-key" in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.WitnessServer, "serve_forever", interrupted)
+    key = str(PublicKey(ORIGIN, KEY.public_key(), LOG))
+    for args in (
+        ["--host", "0.0.0.0", "--open"],
+        ["--host", "0.0.0.0", "--log-key", key],
+        ["--host", "127.0.0.1"],
+    ):
+        assert main(["--dir", str(tmp_path / "w"), *args]) == 0
+
+
+# To whom it tells what was spent
+
+
+def totals_asked(witness, key, checkpoint=None):
+    head = parse(checkpoint or witness.ask("GET", "/checkpoint?origin=reticent%2Fledger")[1]["checkpoint"])[0]
+    signature = base64.b64encode(key.sign(reader_text(head))).decode()
+    return witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": signature})
+
+
+def test_what_was_spent_is_told_to_the_log_alone(witness):
+    first = body()
+    assert witness.ask("POST", "/add-checkpoint", first)[0] == 200
+    for page in ("/checkpoint?origin=reticent%2Fledger", "/logs", f"/heads?origin={ORIGIN}&most=9&skip=0"):
+        status, answer = witness.ask("GET", page)
+        assert status == 200
+        assert "totals" not in str(answer).replace("\\ntotals ", ""), "the hash in the head is all there is"
+    assert totals_asked(witness, KEY) == (200, {"totals": {"0": "5"}})
+    assert totals_asked(witness, OTHER)[0] == 403
+    for signature in ("", "x", "A" * 88, 5, None, "A" * 300):
+        status, answer = witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": signature})
+        assert (status, "totals" in answer) == (
+            403 if isinstance(signature, str) and len(signature) < 200 else 400,
+            False,
+        )
+    again = body(old_size=3, checkpoint=head_of(3, {0: 6}), totals={"0": "6"})
+    assert witness.ask("POST", "/add-checkpoint", again)[0] == 200
+    assert totals_asked(witness, KEY, first["checkpoint"])[0] == 403, (
+        "who recorded an old request learns nothing"
+    )
+
+
+def test_a_client_with_another_key_is_refused(witnessed, witness, database):
+    with (
+        closing(SqlLedger(database, key=OTHER)) as ledger,
+        pytest.raises(WitnessRefused, match="only the log"),
+    ):
+        witness.client().totals(ledger)
+    with closing(SqlLedger(database.with_name("b.db"), origin="nobody", key=KEY)) as ledger:
+        assert witness.client().totals(ledger) == {}
+
+
+# Strangers
+
+
+def sent(witness, part, source="127.0.0.1"):
+    where = urlsplit(witness.url)
+    connection = socket.create_connection((where.hostname, where.port), 30, source_address=(source, 0))
+    with suppress(OSError):  # the witness may have closed it already
+        connection.sendall(part)
+    return connection
+
+
+@contextmanager
+def crowd(witness, count):
+    """So many connections from one other address, none of which ends its request."""
+    with ExitStack() as held:
+        for _ in range(count):
+            held.enter_context(sent(witness, b"GET /logs HTTP/1.1\r\n", source="127.0.0.2"))
+        yield
+
+
+def announced(asked, length):
+    return b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % length + lines(asked) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "status"),
+    [
+        (body(totals=None), 2 << 20, b"413"),  # a new name
+        (body(totals=None, checkpoint=head_of(3, {0: 5}, key=OTHER)), 2 << 20, b"400"),  # signed by nobody
+        (body(totals=None, checkpoint="x"), 1000, b"400"),
+        (body(totals=None), 100 << 20, b"413"),
+    ],
+)
+def test_a_stranger_is_refused_before_the_totals_are_read(witness, asked, length, status):
+    """The answer comes although no byte of the totals was sent."""
+    with sent(witness, announced(asked, length)) as connection:
+        answer = connection.makefile("rb").read()
+    assert answer.split()[1] == status
+    assert b"Connection: close" in answer
+
+
+def test_a_known_log_may_send_more_with_a_new_head_only(inside):
+    assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
+    shown = body(totals=None, old_size=3)  # which anybody can have from the witness
+    with sent(inside, announced(shown, 2 << 20)) as connection:
+        assert connection.makefile("rb").read().split()[1] == b"413"
+    longer = body(totals=None, old_size=3, checkpoint=head_of(4, {0: 5}))
+    assert inside.state.most_totals(longer) == module.MOST_BYTES
+    assert inside.state.most_totals(shown) == module.MOST_STRANGER_BYTES
+    inside.allow()
+    assert inside.state.most_totals(shown) == module.MOST_BYTES, "a recovery may make the log shorter"
+
+
+def test_a_trusted_log_may_begin_with_many_accounts(tmp_path):
+    with closing(WitnessState(tmp_path, trusted=[PublicKey(ORIGIN, KEY.public_key())])) as state:
+        assert state.most_totals(body()) == module.MOST_BYTES
+
+
+def test_many_accounts_are_witnessed(witness):
+    """More than fits into a first line."""
+    spent = dict.fromkeys(range(40_000), 1)
+    big = body(checkpoint=head_of(3, spent), totals={str(number): "1" for number in spent})
+    assert len(lines(big)) > 4 * module.MOST_FIRST_BYTES
+    assert witness.ask("POST", "/add-checkpoint", big)[0] == 200
+
+
+def test_one_deadline_for_all_of_a_request(monkeypatch):
+    """A byte a second does not move it."""
+    now = [0.0]
+    monkeypatch.setattr(module, "_clock", lambda: now[0])
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb", 0) as plain:
+        reader = TimedReader(ours)
+        reader.start(10.0)
+        for _ in range(9):
+            now[0] += 1
+            theirs.send(b"x")
+            assert reader.read(1) == b"x"
+        now[0] += 1
+        theirs.send(b"x")
+        with pytest.raises(TimeoutError):
+            reader.read(1)
+        ours.settimeout(10.0)  # planted, as it was: ten seconds for each read
+        assert plain.read(1) == b"x"
+        reader.start(10.0)  # the next request
+        theirs.send(b"y")
+        assert reader.read(1) == b"y"
+
+
+@pytest.mark.parametrize("drip", [b"a: b\r\n", b"a"])
+def test_who_drips_is_cut_off(inside, monkeypatch, drip):
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    with sent(inside, b"GET /logs HTTP/1.1\r\n") as connection:
+        connection.settimeout(0.02)
+        for _ in range(3000):
+            try:
+                connection.sendall(drip)
+                if connection.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        else:
+            pytest.fail("still connected")
+
+
+def test_a_body_that_drips_is_cut_off(inside, monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    with sent(inside, announced(body(totals=None), 1000)) as connection:
+        assert connection.recv(1000) == b"", "no answer: what was asked never came"
+    assert inside.ask("GET", "/logs")[1]["logs"] == []
+
+
+def waited_for(condition):
+    for _ in range(3000):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_one_address_does_not_take_every_place(witness):
+    with crowd(witness, 80):
+        assert witness.ask("GET", "/logs")[0] == 200
+
+
+def test_places_are_given_back(inside):
+    for _ in range(3):
+        with crowd(inside, 30):
+            assert waited_for(lambda: inside.server._connected["127.0.0.2"] == module.MOST_PER_ADDRESS)
+        assert waited_for(lambda: not inside.server._connected)
+    assert inside.ask("GET", "/logs")[0] == 200
+
+
+def test_control_without_a_limit_by_address_it_does(inside, monkeypatch):
+    """Planted bug, as it was: one address holds all places."""
+    monkeypatch.setattr(module, "MOST_PER_ADDRESS", 1000)
+    monkeypatch.setattr(module, "TIMEOUT_S", 600.0)
+    with crowd(inside, module.MOST_CONNECTIONS):
+        assert waited_for(lambda: inside.server._connected.total() == module.MOST_CONNECTIONS)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            inside.ask("GET", "/logs")
+
+
+# Earlier heads
+
+
+@pytest.fixture
+def remembering(tmp_path, monkeypatch):
+    """A state that keeps few heads, and the sizes that it remembers after 200 heads."""
+    monkeypatch.setattr(module, "KEPT_HEADS", 10)
+    monkeypatch.setattr(module, "_THINNING", 4)
+    monkeypatch.setattr(module, "verify_consistency", lambda *given: True)
+    with closing(WitnessState(tmp_path / "w")) as state:
+        for size in range(1, 201):
+            root = size.to_bytes(32, "big")
+            state.add(
+                body(old_size=size - 1, checkpoint=head_of(size, {0: size}, root), totals={"0": str(size)})
+            )
+            assert len(state.heads(ORIGIN, 10**6, 0)["heads"]) <= 10 + 5 * 5 + 4, "of five doublings"
+        yield state
+
+
+def test_earlier_heads_are_thinned_and_bounded(remembering):
+    heads = remembering.heads(ORIGIN, 10**6, 0)["heads"]
+    sizes = [size for size, _ in heads]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[:10] == list(range(200, 190, -1)), "all of the last ones"
+    assert min(sizes) < 100, "some of the oldest"
+    gaps = [a - b for a, b in itertools.pairwise(sizes)]
+    assert gaps[:10] == [1] * 10
+    assert max(gaps[-3:]) >= 16, "ever fewer"
+    assert all(root == size.to_bytes(32, "big").hex() for size, root in heads)
+    assert [size for size, _ in remembering.heads(ORIGIN, 195, 2)["heads"]][:3] == [193, 192, 191]
+    assert remembering.heads("nobody", 10**6, 0) == {"heads": []}
+
+
+def test_the_same_head_again_is_remembered_once(remembering):
+    """Who sends a checkpoint that the witness shows, again and again, cannot push earlier heads out."""
+    before = remembering.heads(ORIGIN, 10**6, 0)
+    root = (200).to_bytes(32, "big")
+    for _ in range(100):
+        remembering.add(body(old_size=200, checkpoint=head_of(200, {0: 200}, root), totals={}))
+    assert remembering.heads(ORIGIN, 10**6, 0) == before
+
+
+def test_a_client_reads_all_pages(witnessed, witness, monkeypatch):
+    for i in range(20):
+        witnessed.request(TERMS.name, f"q{i}", units(1))
+    client = witness.client()
+    whole = list(client.heads(ORIGIN, 1000))
+    assert [size for size, _ in whole] == list(range(22, 0, -1))
+    assert all(witnessed.root(size) == root for size, root in whole)
+    exchange, pages = client._exchange, []
+
+    def paged(method, path, data):
+        pages.append(path)
+        return exchange(method, path, data)
+
+    monkeypatch.setattr(client, "_exchange", paged)
+    assert list(client.heads(ORIGIN, 5)) == whole[-5:]
+    assert len(pages) == 2
+    assert EMPTY_ROOT not in dict(whole).values()
+
+
+def test_a_state_of_an_older_witness_is_taken_over(tmp_path):
+    """It has no heads, and a permit that names none: the permit does not count."""
+    with closing(WitnessState(tmp_path / "w")) as state:
+        state.add(body())
+    with closing(sqlite3.connect(tmp_path / "w" / "witness.db")) as db:
+        db.executescript("DROP TABLE head; DROP TABLE allowed; CREATE TABLE permit (origin TEXT PRIMARY KEY)")
+        db.execute("INSERT INTO permit VALUES (?)", (ORIGIN,))
+        db.commit()
+    with closing(WitnessState(tmp_path / "w")) as state:
+        assert not state.last(ORIGIN)["recovery"]
+        assert state.heads(ORIGIN, 9, 0) == {"heads": []}
+        state.allow_recovery(ORIGIN)
+        assert state.last(ORIGIN)["recovery"]
