@@ -12,13 +12,13 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecod
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all bench lint requirements clean
+.PHONY: help demo test test-all mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.demo ## a simulated fleet reports, in the terminal and as a plot
+demo: $(VENV)/.demo ## a synthetic census is asked until the budget refuses; ARGS=fleet for reporting devices
 	$(BIN)/reticent demo $(ARGS)
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
@@ -26,6 +26,9 @@ test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for 
 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
+
+mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that its quick tests notice
+	$(BIN)/python tests/mutation.py $(ROOM) $(ARGS)
 
 bench: $(VENV)/.dev ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -9,7 +9,13 @@ import sys
 from pathlib import Path
 
 PROCESSES = 3
-MODULES = ["benchmarks.numeric", "benchmarks.frequencies", "benchmarks.ledger", "benchmarks.ledger_verify"]
+MODULES = [
+    "benchmarks.numeric",
+    "benchmarks.frequencies",
+    "benchmarks.ledger",
+    "benchmarks.ledger_verify",
+    "benchmarks.query",
+]
 
 
 def figures():

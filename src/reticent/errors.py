@@ -7,16 +7,20 @@
     |-- MixedGuarantees                         guarantees of different kinds cannot be combined
     |-- LedgerError                             a ledger refused; nothing was written
     |   |-- BudgetExceeded                      the cap would be passed
+    |   |   `-- QuestionRefused                 a question costs more than is left; says what is free
     |   |-- UnknownAccount                      no account of that name
     |   |-- AccountConflict                     the account exists with other terms
     |   |-- UnknownMeasurement                  no measurement of that number in this ledger
     |   |-- AlreadyFulfilled                    a measurement has its values already
+    |   |-- MeasurementVoid                     a measurement was closed in a recovery, without values
     |   |-- IdempotencyConflict                 the same idempotency key came with another request
     |   |-- KeyUsed                             a payment came under a key that was bought before
     |   |-- CommitUnknown                       whether it was written is not known: ask again, idempotently
     |   |-- WitnessUnavailable                  written, but the witness cannot be told: release nothing
+    |   |   `-- WitnessRefused                  the witness was told and does not sign
     |   `-- LedgerDamaged                       the stored ledger does not verify
     |       `-- RolledBack                      the ledger is older than, or forked from, what a witness saw
+    |-- SourceError                             the rows of a data set cannot be read
     `-- MissingExtra (also an ImportError)     an optional part is not installed
 
 Messages name the field, the rule and the value of a *parameter*. They never hold private data.
@@ -53,6 +57,13 @@ class MissingExtra(ReticentError, ImportError):
         self.feature, self.extra = feature, extra
 
 
+class SourceError(ReticentError):
+    """The rows of a data set cannot be read. What the engine said is dropped: it may quote them."""
+
+    def __init__(self, reason: str = "the data cannot be read") -> None:
+        super().__init__(reason)
+
+
 class LedgerError(ReticentError):
     """A ledger refused a call: nothing was written."""
 
@@ -63,6 +74,37 @@ class BudgetExceeded(LedgerError):
     def __init__(self, account: str, asked: int, left: int) -> None:
         super().__init__(f"account {account}: asked {asked} units, only {left} left")
         self.account, self.asked, self.left = account, asked, left
+
+
+class QuestionRefused(BudgetExceeded):
+    """A question costs more than is left. Nothing was charged.
+
+    Attributes:
+        best: the best answer that is already paid for (a `query.Answer`), or None.
+        best_error: half the width of its interval.
+        reachable_error: half the width that everything left would buy, or None if nothing can be bought.
+    """
+
+    def __init__(
+        self,
+        account: str,
+        asked: int,
+        left: int,
+        *,
+        asked_epsilon: float,
+        left_epsilon: float,
+        best: object,
+        best_error: float | None,
+        reachable_error: float | None,
+    ) -> None:
+        super().__init__(account, asked, left)
+        free = "nothing is recorded to reuse" if best_error is None else f"free now: within {best_error:.6g}"
+        more = "" if reachable_error is None else f"; all that is left buys {reachable_error:.6g}"
+        self.args = (
+            f"{account}: asked for mu2 {asked / 1e12:.6g} (epsilon {asked_epsilon:.4g} alone), "
+            f"left {left / 1e12:.6g} (epsilon {left_epsilon:.4g}); {free}{more}",
+        )
+        self.best, self.best_error, self.reachable_error = best, best_error, reachable_error
 
 
 class UnknownAccount(LedgerError):
@@ -81,6 +123,10 @@ class AlreadyFulfilled(LedgerError):
     """The values of a measurement are recorded already; the first ones stand."""
 
 
+class MeasurementVoid(LedgerError):
+    """A recovery closed the measurement: it counts as released and is never recorded. Ask, and pay, anew."""
+
+
 class IdempotencyConflict(LedgerError):
     """An idempotency key was used before, for another request."""
 
@@ -91,6 +137,10 @@ class KeyUsed(LedgerError):
 
 class WitnessUnavailable(LedgerError):
     """The witness cannot be told of the new head. A charge stands; nothing may be released for it yet."""
+
+
+class WitnessRefused(WitnessUnavailable):
+    """The witness can be reached and does not sign: it does not serve this log, or takes it for malformed."""
 
 
 class CommitUnknown(LedgerError):

@@ -12,7 +12,9 @@ import typer
 import typer.core
 
 from reticent import __version__
+from reticent.cli.dataset_commands import group as dataset_group
 from reticent.cli.ledger_commands import group as ledger_group
+from reticent.cli.query_commands import ask, price
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
@@ -26,7 +28,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+demo_group = typer.Typer(name="demo", invoke_without_command=True, rich_markup_mode=None)
+
+app.add_typer(dataset_group)
 app.add_typer(ledger_group)
+app.add_typer(demo_group)
+app.command()(ask)
+app.command()(price)
 
 
 @app.callback()
@@ -113,18 +121,36 @@ def convert(
     run(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
 
 
-@app.command()
+@demo_group.callback()
 def demo(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to write the census, its ledger and the plot; out/demo.")
+    ] = None,
+) -> None:
+    """Watch a census being asked, and what reuse saves.
+
+    A synthetic census: the documents' five questions, asked, repeated and refined, until one is refused.
+    `reticent demo fleet` shows devices that report with local privacy.
+    """
+    if context.invoked_subcommand is None:
+        from reticent.cli.demo import run
+
+        run(folder=folder)
+
+
+@demo_group.command()
+def fleet(
     epsilon: Annotated[float, typer.Option(help="Privacy level of one report (epsilon-LDP).")] = 1.0,
     devices: Annotated[int, typer.Option(help="Size of the simulated fleet.")] = 200_000,
-    plot: Annotated[Path, typer.Option(help="Where to write the plot.")] = Path("out/demo.png"),
+    plot: Annotated[Path, typer.Option(help="Where to write the plot.")] = Path("out/fleet.png"),
 ) -> None:
     """Watch a simulated fleet report its readings.
 
     Truth, estimate with interval and bytes sent, for the mechanisms of the literature and ours; live in
     the terminal and as a plot.
     """
-    from reticent.cli.demo import run
+    from reticent.cli.fleet import run
 
     run(epsilon=epsilon, devices=devices, plot=plot)
 

@@ -1,176 +1,311 @@
-"""`reticent demo`: a simulated fleet reports its speed, through every mechanism side by side.
+"""`reticent demo`: a synthetic census is asked, asked again, asked more exactly, until a question is refused.
 
-Each mechanism is a world of its own: the same vehicles, one report each, packed into bytes, unpacked and
-counted by a collector that never sees a speed. The truth is shown because this is a simulation.
+Everything is as in earnest: the noise is secure, the ledger is a file, the budget is that of the documents.
+Only the persons are invented, so the true values can be shown beside the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from reticent.arguments import whole
-from reticent.errors import MissingExtra
-from reticent.estimation import MeanEstimate, mean_estimate, numeric_distribution, symbol_counts
-from reticent.mechanisms.base import checked_epsilon
-from reticent.mechanisms.numeric import (
-    HM,
-    HMTP,
-    PM,
-    Duchi,
-    NumericChannel,
-    OneBit,
-    Optimal,
-    PMOpt,
-    PMSub,
-    ThreeOutputs,
-)
-from reticent.mechanisms.numeric.hybrid import Hybrid
-from reticent.randomness import SimulationStream, uniform_below
+from reticent.cli import answer_views as views
+from reticent.cli.ask import refused_line
+from reticent.errors import QuestionRefused
+from reticent.ledger import SqlLedger
+from reticent.ledger.verify import verify
+from reticent.privacy import UNITS_PER_ONE, spent_epsilon
+from reticent.query import Answer, By, Session, census, histogram, median
+from reticent.query import open as open_data_set
+from reticent.query.answers import as_mu2
+from reticent.query.opening import folder as kept_in
 
-BOUNDS = (0.0, 130.0)  # km/h, declared before any data is seen
-BATCHES = 24
-OURS = "ours"
+FOLDER = Path("out/demo")
+FILES = ("census.csv", "census.yaml", "demo.png")
+DECADES = tuple(range(10, 100, 10))
 
-Floats = NDArray[np.float64]
+# The five questions of the documents, as somebody else would write them.
+_OTHER_WORDS = {
+    "average personal income": "select avg(income) from census where age >= 0",
+    "average family income": "select avg(family_income) from census where not age < 0",
+    "share of US citizens": "select avg(case when citizenship <> 'foreign' then 1 else 0 end) from census",
+    "share of white race": (
+        "select avg(case when not race in ('other', 'asian', 'black') then 1 else 0 end) from census"
+    ),
+    "share older than 60": "select avg(case when 61 <= age then 1 else 0 end) from census",
+}
+_ERRORS = {"average personal income": 1000.0, "average family income": 2000.0}
+_SHARE_ERROR = 0.001
+_FINER = 0.6
+_SUBGROUP = "SELECT AVG(income) FROM census WHERE age >= 40"
+_TOO_EXACT = 100.0
+
+Request = tuple[str, Callable[[], Answer], float]  # a name, the asking, the truth
 
 
-@dataclass
-class World:
-    """One mechanism, the collector's counts, and how its estimate went."""
+@dataclass(frozen=True)
+class Asked:
+    """One answer and what was paid in all by then, with reuse and without."""
 
     name: str
-    channel: NumericChannel
-    counts: NDArray[np.int64]
-    sent: int = 0
-    history: list[tuple[int, MeanEstimate]] = field(default_factory=list)
-
-    def receive(self, speeds: Floats) -> None:
-        """Devices perturb and pack, the collector unpacks and counts."""
-        channel = self.channel
-        if isinstance(channel, OneBit):
-            dither = uniform_below(channel.dither_levels, speeds.size)  # public: the collector knows it
-            data = channel.pack(channel.sample(speeds, dither=dither))
-            symbols = channel.unpack(data, speeds.size, dither=dither)
-        else:
-            data = channel.pack(channel.sample(speeds))
-            symbols = channel.unpack(data, speeds.size)
-        self.sent += len(data)
-        self.counts += symbol_counts(channel, symbols)
-        reports = int(self.counts.sum())
-        self.history.append((reports, mean_estimate(channel, self.counts)))
+    answer: Answer
+    truth: float
+    paid: int
+    fresh: int
 
 
-def run(*, epsilon: float, devices: int, plot: Path) -> None:
-    """Run the fleet, live in the terminal, and write the plot."""
-    epsilon = checked_epsilon(epsilon)
-    devices = whole("devices", devices, low=1000, high=100_000_000)
-    try:
-        import matplotlib.pyplot as plt  # noqa: F401 - found missing before the fleet starts
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
-    plot.parent.mkdir(parents=True, exist_ok=True)
-    speeds = simulated_speeds(devices)
-    truth = float(np.clip(speeds, *BOUNDS).mean())
-    worlds = list(_worlds(epsilon))
-    console = Console(highlight=False)
-    console.print(f"{devices:,} vehicles report their speed once, each under epsilon = {epsilon:g} (local).")
-    with Live(_table(worlds, truth), console=console, auto_refresh=False) as live:
-        for batch in np.array_split(speeds, BATCHES):
-            for world in worlds:
-                world.receive(batch)
-            live.update(_table(worlds, truth), refresh=console.is_terminal)
-    best = min(worlds, key=lambda world: world.channel.worst_case_variance)
-    console.print(f"Least worst-case variance: {best.name}. {best.channel.guarantee.describe()}")
-    _draw(worlds, speeds, truth, plot)
-    console.print(f"Plot: {plot}")
+def run(*, folder: Path | None) -> None:
+    """Write the census, ask it, show what reuse saved, verify the ledger."""
+    views.need_plots()
+    place = FOLDER if folder is None else folder
+    if folder is None:
+        _start_over(place)
+    declaration = census.write(place)
+    people = census.persons()
+    with open_data_set(declaration) as session:
+        show = _Show(session, views.console())
+        show.beginning()
+        _five_questions(show, people)
+        _subgroup(show, people)
+        ages = _ages(show, people)
+        _refusal(show)
+        show.ending()
+    _verify(show.screen, declaration)
+    _draw(show, ages, people, place / "demo.png")
+    show.screen.print(f"Plot: {place / 'demo.png'}. Ask more: reticent ask {declaration} ...", soft_wrap=True)
 
 
-def simulated_speeds(devices: int) -> Floats:
-    """Town and motorway traffic; a simulation, so a fixed seed is right."""
-    units = SimulationStream(2026).units(3 * devices).reshape(3, devices) - 1.0
-    normal = np.sqrt(-2.0 * np.log1p(-units[0])) * np.cos(2.0 * np.pi * units[1])
-    town = units[2] < 0.65
-    return np.asarray(np.where(town, 38.0 + 11.0 * normal, 104.0 + 13.0 * normal))
+def _start_over(place: Path) -> None:
+    """Remove an earlier run of the demo. The persons are invented; a real ledger is never removed."""
+    for name in FILES:
+        (place / name).unlink(missing_ok=True)
+    shutil.rmtree(kept_in(place / "census.yaml"), ignore_errors=True)
 
 
-def _worlds(epsilon: float) -> Iterator[World]:
-    documents: list[type[Hybrid]] = [Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP]
-    channels: list[tuple[str, NumericChannel]] = [
-        (kind.name, kind(epsilon=epsilon, bounds=BOUNDS)) for kind in documents
-    ]
-    one_bit, optimal = OneBit(epsilon=epsilon, bounds=BOUNDS), Optimal(epsilon=epsilon, bounds=BOUNDS)
-    channels.append((f"{one_bit.name} ({OURS})", one_bit))
-    if not isinstance(optimal, OneBit):
-        channels.append((f"{optimal.name} ({OURS})", optimal))
-    for name, channel in channels:
-        yield World(name, channel, np.zeros(channel.size, dtype=np.int64))
+class _Show:
+    """The screen, and everything asked so far."""
 
+    def __init__(self, session: Session, screen: Console) -> None:
+        self.session, self.screen = session, screen
+        self.asked: list[Asked] = []
 
-def _table(worlds: list[World], truth: float) -> Table:
-    reports = worlds[0].history[-1][0] if worlds[0].history else 0
-    table = Table(title=f"mean speed, truth {truth:.3f} km/h, {reports:,} reports", title_justify="left")
-    table.add_column("mechanism", no_wrap=True)
-    for heading in ("estimate", "95 % interval", "error", "bits", "kB sent"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for world in worlds:
-        if not world.history:
-            table.add_row(world.name, *[""] * 5)
-            continue
-        mean = world.history[-1][1]
-        table.add_row(
-            world.name,
-            f"{mean.value:.3f}",
-            f"{mean.lower:.2f} .. {mean.upper:.2f}",
-            f"{mean.value - truth:+.3f}",
-            str(world.channel.bits),
-            f"{world.sent / 1000:,.1f}",
-            style="bold" if OURS in world.name else "",
+    def say(self, text: str) -> None:
+        """A paragraph."""
+        self.screen.print(f"\n{text}")
+
+    def ask(self, requests: Iterable[Request]) -> None:
+        """Ask one after the other; the table grows as answers come."""
+        first = len(self.asked)
+        with Live(_table([]), console=self.screen, auto_refresh=False) as live:
+            for name, asking, truth in requests:
+                self.add(name, asking(), truth)
+                live.update(_table(self.asked[first:]), refresh=self.screen.is_terminal)
+
+    def add(self, name: str, answer: Answer, truth: float) -> None:
+        """Keep an answer."""
+        paid, fresh = (self.asked[-1].paid, self.asked[-1].fresh) if self.asked else (0, 0)
+        self.asked.append(Asked(name, answer, truth, paid + answer.cost, fresh + answer.without_reuse))
+
+    def beginning(self) -> None:
+        """What is going to be asked."""
+        budget, data = self.session.data.budget, self.session.data
+        self.screen.print(f"A synthetic census of {data.rows:,} invented persons: so the truth can be shown.")
+        self.screen.print(
+            f"Budget: epsilon {budget.epsilon:g} at delta {budget.delta:g}, as in the documents (weak: for "
+            f"real people take 1 or less). In the ledger that is mu2 {views.down(as_mu2(budget.mu2_cap))}, "
+            "and costs add up in mu2."
         )
+        self.screen.print(
+            "cost: mu2 charged for the answer. paid: in all. fresh: in all, with new noise each time."
+        )
+
+    def ending(self) -> None:
+        """What reuse saved."""
+        budget, last = self.session.data.budget, self.asked[-1]
+        paid, fresh = (
+            f"mu2 {views.up(as_mu2(units))} (epsilon {views.up(spent_epsilon(units, budget.delta))})"
+            for units in (last.paid, last.fresh)
+        )
+        saved = f"{100 * (1 - last.paid / last.fresh):.0f} % of mu2"
+        self.say(
+            f"{len(self.asked)} answers cost {paid}; with fresh noise each time {fresh}. Saved: {saved}."
+        )
+        over = next((i for i, one in enumerate(self.asked, 1) if one.fresh > budget.mu2_cap), None)
+        if over is not None:
+            self.screen.print(f"Without reuse the budget would have ended at answer {over}.")
+        singles = [one for one in self.asked if one.answer.cost and len(one.answer.cells) == 1]
+        held = sum(one.answer.interval[0] <= one.truth <= one.answer.interval[1] for one in singles)
+        self.screen.print(
+            f"{held} of {len(singles)} bought intervals hold the truth; one in twenty may miss it."
+        )
+
+
+def _table(asked: list[Asked]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("question", no_wrap=True, width=23)
+    table.add_column("case", no_wrap=True)
+    for heading, width in (("answer", 16), ("truth", 7), ("cost", 5), ("paid", 5), ("fresh", 5)):
+        table.add_column(heading, justify="right", no_wrap=True, width=width)
+    for one in asked:
+        value, truth = _pair(one.answer, one.truth)
+        costs = [_thousandths(units) for units in (one.answer.cost, one.paid, one.fresh)]
+        style = "" if one.answer.cost else "green"
+        table.add_row(one.name, one.answer.case.value, value, truth, *costs, style=style)
     return table
 
 
-def _draw(worlds: list[World], speeds: Floats, truth: float, plot: Path) -> None:
-    """Estimates as reports arrive; final intervals; the distribution behind the noise."""
-    import matplotlib as mpl
+def _thousandths(units: int) -> str:
+    """Units as mu2, rounded up."""
+    return f"{-(-units * 1000 // UNITS_PER_ONE) / 1000:.3f}" if units else "0"
 
-    mpl.use("Agg")
+
+def _pair(answer: Answer, truth: float) -> tuple[str, str]:
+    """The answer with its error, and the truth, shares in percent."""
+    if len(answer.cells) > 1:
+        return f"{len(answer.cells)} bins ± {views.error_text(answer.error)}", ""
+    estimate = answer.cells[0].estimate
+    scale, unit = (100.0, " %") if answer.query.kind == "proportion" else (1.0, "")
+    error = scale * views.half(estimate)
+    value = f"{views.rounded(scale * estimate.value, error)} ± {views.error_text(error)}{unit}"
+    return value, views.rounded(scale * truth, error)
+
+
+# What is asked
+
+
+def _five_questions(show: _Show, people: Mapping[str, Any]) -> None:
+    session, truths = show.session, five_truths(people)
+
+    def requests(texts: Mapping[str, str], part: float) -> list[Request]:
+        return [
+            (name, partial(session.ask, text, error=part * _ERRORS.get(name, _SHARE_ERROR)), truths[name])
+            for name, text in texts.items()
+        ]
+
+    show.say("1. The documents' five questions, within 1,000 and 2,000 dollars and 0.1 %.")
+    show.ask(requests(census.FIVE, 1.0))
+    show.say("2. Somebody else asks the same in other words. It is recognised, and free.")
+    show.ask(requests(_OTHER_WORDS, 1.0))
+    show.say("3. More exactly. Only the missing part is paid; the old answers are combined in.")
+    show.ask(requests(census.FIVE, _FINER))
+    show.say("4. Less exactly, for epsilon 0.1. The better answer is there already, and free.")
+    name, text = next(iter(census.FIVE.items()))
+    show.ask([(name, partial(session.ask, text, epsilon=0.1), truths[name])])
+
+
+def five_truths(people: Mapping[str, Any]) -> dict[str, float]:
+    """What the five questions would answer without noise."""
+    exact = (
+        np.nan_to_num(people["income"]),
+        people["family_income"],
+        people["citizenship"] != "foreign",
+        people["race"] == "white",
+        people["age"] > 60,
+    )
+    return {name: float(np.mean(column)) for name, column in zip(census.FIVE, exact, strict=True)}
+
+
+def _subgroup(show: _Show, people: Mapping[str, Any]) -> None:
+    show.say(
+        "5. A subgroup. How many people it has is private too: they are counted in the same purchase, "
+        "and 2,000 is a guess for the price."
+    )
+    truth = float(np.nan_to_num(people["income"])[people["age"] >= 40].mean())
+    name = "income of 40 and older"
+    asking = partial(show.session.ask, _SUBGROUP, error=2500.0, rows=2000)
+    show.ask([(name, asking, truth), (name, asking, truth)])
+
+
+def _ages(show: _Show, people: Mapping[str, Any]) -> Answer:
+    session = show.session
+    show.say("6. A histogram, within 25 persons in every bin, and the median that it holds, free.")
+    ages = session.ask(histogram(By("age", edges=DECADES)), error=25.0)
+    show.screen.print(views.groups(ages))
+    found = session.ask(median("age", bins=DECADES), information=as_mu2(ages.information))
+    truth = float(np.median(people["age"]))
+    show.ask([("histogram of age", lambda: ages, 0.0), ("median age", lambda: found, truth)])
+    return ages
+
+
+def _refusal(show: _Show) -> None:
+    name, text = next(iter(census.FIVE.items()))
+    show.say(f"7. One question too many: the {name} within {_TOO_EXACT:g} dollars.")
+    try:
+        show.session.ask(text, error=_TOO_EXACT)
+    except QuestionRefused as refusal:
+        show.screen.print(f"refused: {refused_line(refusal, show.session.data)}", style="red")
+
+
+def _verify(screen: Console, declaration: Path) -> None:
+    path = kept_in(declaration) / "ledger.sqlite"
+    with SqlLedger(path) as ledger:
+        report = verify(ledger)
+    screen.print(
+        f"Ledger verified: {report.size} entries, {report.keys} questions, {report.fulfilled} measurements, "
+        f"every hash and charge. {path}",
+        soft_wrap=True,
+    )
+
+
+# The plot
+
+
+def _draw(show: _Show, ages: Answer, people: Mapping[str, Any], plot: Path) -> None:
+    """What was paid, how the answers tightened, and the histogram beside the truth."""
     import matplotlib.pyplot as plt
 
-    figure, (over_time, final, shape) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
-    shown = [world for world in worlds if world.name in ("Duchi", "PM", "HM-TP") or OURS in world.name]
-    for world in shown:
-        reports, means = zip(*world.history, strict=True)
-        thousands = np.array(reports) / 1000.0
-        over_time.plot(thousands, [mean.value for mean in means], label=world.name)
-    over_time.axhline(truth, color="black", linewidth=1, linestyle="--", label="truth")
-    over_time.set(title="estimate as reports arrive", xlabel="thousand reports", ylabel="mean speed, km/h")
-    over_time.legend(fontsize=8)
-
-    for row, world in enumerate(reversed(worlds)):
-        mean = world.history[-1][1]
-        colour = "tab:red" if OURS in world.name else "tab:blue"
-        final.plot([mean.lower, mean.upper], [row, row], color=colour, linewidth=3, alpha=0.5)
-        final.plot(mean.value, row, "o", color=colour)
-    final.axvline(truth, color="black", linewidth=1, linestyle="--")
-    final.set_yticks(range(len(worlds)), [world.name for world in reversed(worlds)])
-    final.set(title="final 95 % intervals and the truth (dashed)", xlabel="mean speed, km/h")
-
-    best = min(worlds, key=lambda world: world.channel.worst_case_variance)
-    bins = 26
-    edges = np.linspace(*BOUNDS, bins + 1)
-    true_shape = np.histogram(np.clip(speeds, *BOUNDS), edges)[0] / speeds.size
-    estimate = numeric_distribution(best.channel, best.counts, bins)
-    shape.stairs(true_shape, edges, fill=True, alpha=0.3, color="black", label="truth")
-    shape.stairs(estimate.distribution, edges, color="tab:red", label=f"from {best.name} reports")
-    shape.set(title="the distribution behind the noise (IBU)", xlabel="speed, km/h", ylabel="share")
+    figure, (costs, answers, shape) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    _draw_costs(costs, show)
+    _draw_answers(answers, show.asked)
+    views.bars(shape, ages)
+    true_counts = np.histogram(people["age"], [0, *DECADES, 121])[0]
+    shape.plot(range(true_counts.size), true_counts, "x", color="tab:red", label="truth (simulated)")
+    shape.set(title="persons by age, 95 % intervals", xlabel="age")
     shape.legend(fontsize=8)
     figure.savefig(plot, dpi=110)
     plt.close(figure)
+
+
+def _draw_costs(axes: Any, show: _Show) -> None:
+    places = range(1, len(show.asked) + 1)
+    for label, colour, units in (
+        ("fresh noise each time", "tab:red", [one.fresh for one in show.asked]),
+        ("with reuse", "tab:blue", [one.paid for one in show.asked]),
+    ):
+        axes.step(places, [as_mu2(one) for one in units], where="mid", color=colour, label=label)
+    budget = as_mu2(show.session.data.budget.mu2_cap)
+    axes.axhline(budget, color="black", linewidth=1, linestyle="--", label="budget")
+    axes.set_xticks(places[::3])
+    axes.set(title="cost of all answers so far", xlabel="answer", ylabel="mu2", ylim=(0, None))
+    axes.legend(fontsize=8)
+
+
+def _draw_answers(axes: Any, asked: list[Asked]) -> None:
+    """The bought answers to the five questions, less the truth, in units of the first error."""
+    names = list(census.FIVE)
+    unit = {one.name: views.half(one.answer.cells[0].estimate) for one in reversed(asked) if one.answer.cost}
+    for one in asked:
+        if one.name not in names or not one.answer.cost:
+            continue
+        refined = one.answer.reused > 0
+        estimate, scale = one.answer.cells[0].estimate, unit[one.name]
+        row = len(names) - 1 - names.index(one.name) - (0.2 if refined else -0.2)
+        ends = [(end - one.truth) / scale for end in (estimate.low, estimate.high)]
+        colour = "tab:blue" if refined else "tab:gray"
+        label = None if one.name != names[0] else "refined" if refined else "first"
+        axes.plot(ends, [row, row], color=colour, linewidth=3, alpha=0.5, label=label)
+        axes.plot((estimate.value - one.truth) / scale, row, "o", color=colour)
+    axes.axvline(0, color="black", linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(names)), list(reversed(names)), fontsize=8)
+    axes.set(title="95 % intervals around the truth (dashed)", xlabel="in units of the error first asked")
+    axes.legend(fontsize=8)

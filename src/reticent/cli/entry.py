@@ -30,6 +30,12 @@ _EXTRA_OF = {
     "dp_accounting": "accounting",
     "scipy": "accounting",
     "opendp": "central",
+    "duckdb": "query",
+    "ibis": "query",
+    "pandas": "query",
+    "pyarrow": "query",
+    "sqlglot": "query",
+    "yaml": "query",
 }
 
 

@@ -45,6 +45,11 @@ EXPERIMENTS = {
         Experiment("fig-3.7", "error of means on synthetic data, four means", "fig_3_7"),
         Experiment("fig-3.11", "continuous against discretised to 2001 outputs", "fig_3_11", needs_data=True),
         Experiment("levels", "discretisation from 3 to 2001 outputs", "levels", needs_data=True),
+        Experiment("table-4.2", "thirteen requests of three types: case and cost of each", "table_4_2"),
+        Experiment("fig-4.5", "the cost of 150 queries with and without reuse of noise", "fig_4_5"),
+        Experiment("fig-4.6", "relative errors with and without reuse of noise", "fig_4_6", needs_data=True),
+        Experiment("fig-4.7", "utility and noise against the privacy budget (also Fig. 4.8)", "fig_4_7"),
+        Experiment("reuse-rules", "reuse against DProvDB's rule", "reuse_rules"),
     )
 }
 """Every experiment, in the order of the documents."""

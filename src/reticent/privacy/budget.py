@@ -144,7 +144,7 @@ def _from_decimal(name: str, amount: Decimal) -> Fraction:
     if not amount.is_finite():
         raise ParameterError(f"{name} must be finite, got {amount}")
     if amount == 0 or -60 <= amount.adjusted() <= 60:
-        return Fraction(amount) if amount != 0 else Fraction(0)
+        return Fraction(amount)
     if amount.adjusted() > 60:
         raise ParameterError(f"{name} must be <= {MAX_UNITS} units of 1e-12, got {_brief(amount)}")
     tiny = Fraction(1, 10**60)  # above the amount and far below one unit: up is one unit, down is zero

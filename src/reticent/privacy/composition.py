@@ -167,8 +167,16 @@ class _Mixture:
 
     @property
     def needs_pld(self) -> bool:
-        """Whether a distribution can beat the closed forms: anything but Gaussian parts alone."""
-        return any(not isinstance(part, GaussianDP) for part in self.counts)
+        """Whether a distribution can beat the closed forms: anything but Gaussian parts alone.
+
+        None is worth having where some part fails outright with a probability above 1 - 1e-8; dp-accounting
+        stumbles over a distribution whose finite losses are all but impossible.
+        """
+        deltas = [
+            (part.delta, count) for part, count in self.counts.items() if isinstance(part, ApproximateDP)
+        ]
+        intact = sum(count * math.log1p(-delta) for delta, count in deltas)
+        return intact > math.log(1e-8) and any(not isinstance(part, GaussianDP) for part in self.counts)
 
     def _mu(self) -> float:
         """The mu of the whole, or infinity when some part has none."""

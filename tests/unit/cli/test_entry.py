@@ -11,7 +11,9 @@ from reticent import __version__
 from reticent.cli import main
 from reticent.errors import ParameterError
 
-COMMANDS = ["audit", "convert", "demo", "ledger", "mechanisms", "reproduce", "version"]
+COMMANDS = [
+    "ask", "audit", "convert", "dataset", "demo", "ledger", "mechanisms", "price", "reproduce", "version",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -80,6 +82,7 @@ def test_a_wrong_command_line_is_one_line(command, is_one_error_line, args, part
         (FileNotFoundError(2, "No such file or directory", "a.csv"), 2, "a.csv: No such file or directory"),
         (OSError("disk is full"), 2, "disk is full"),
         (ModuleNotFoundError("no", name="matplotlib"), 2, "pip install 'reticent[plot]'"),
+        (ModuleNotFoundError("no", name="ibis"), 2, "pip install 'reticent[query]'"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (RuntimeError("holds a private 0.73"), 1, "internal fault (RuntimeError)"),
         (ModuleNotFoundError("no", name="reticent.gone"), 1, "internal fault (ModuleNotFoundError)"),
@@ -131,10 +134,20 @@ finally:
     )
 
 
-HEAVY = {"dp_accounting", "matplotlib", "numba", "numpy", "opendp", "rich", "scipy"}
+HEAVY = {"dp_accounting", "duckdb", "ibis", "matplotlib", "numba", "numpy", "opendp", "rich", "scipy", "yaml"}
 
 
-@pytest.mark.parametrize("args", [["--help"], ["mechanisms", "--help"], ["demo", "--help"], ["version"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--help"],
+        ["mechanisms", "--help"],
+        ["demo", "--help"],
+        ["dataset", "--help"],
+        ["ask", "--help"],
+        ["version"],
+    ],
+)
 def test_help_loads_nothing_heavy(args):
     done = reticent(*args, after="print(*sys.modules, file=sys.stderr)")
     assert done.returncode == 0

@@ -1,0 +1,103 @@
+"""`reticent dataset`: what its commands do."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+from rich.console import Console
+
+from reticent.errors import ParameterError
+from reticent.privacy import Budget, Neighbours
+from reticent.query import dataset_file, foreign_metadata, source
+from reticent.query import snapshot as snapshots
+from reticent.query.explanation import explain
+from reticent.query.opening import folder, snapshot_path
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=False)
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def new(file: Path, *, out: Path | None) -> None:
+    """Write a template beside the file, or at `out`."""
+    path = file.with_suffix(".yaml") if out is None else out
+    text = dataset_file.template(file, os.path.relpath(file, path.parent))
+    _write(path, text)
+    console = _console()
+    console.print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
+    console.print(f"  reticent dataset check {path}")
+
+
+def check(path: Path) -> None:
+    """Print what the declaration means and whether its source fits."""
+    data = dataset_file.read(path)
+    console = _console()
+    console.print(f"{data.name}, version {data.version}")
+    for sentence in explain(data):
+        console.print(f"- {sentence}")
+    if not data.source:
+        console.print("- Source: none is named.")
+        return
+    with closing(source.connect(data, path.parent, snapshot_path(path, data))) as table:
+        if data.rows is not None:
+            ((found,),) = table.tally(f"SELECT count(*) FROM {table.relation}")  # noqa: S608 - made by us
+            snapshots.check_rows(data, found)
+    there = "the snapshot of this version" if snapshot_path(path, data).exists() else "as declared"
+    console.print(f"- Source: {there}, every column is there.")
+
+
+def snapshot(path: Path) -> None:
+    """Write the snapshot of this version."""
+    data = dataset_file.read(path)
+    target = snapshot_path(path, data)
+    if target.exists():
+        raise ParameterError(
+            f"version must be raised in {path.name}: version {data.version} has its snapshot"
+        )
+    folder(path).mkdir(mode=0o700, exist_ok=True)
+    snapshots.make(data, path.parent, target)
+    size = target.stat().st_size / 1e6
+    _console().print(f"{target} is written ({size:,.1f} MB) and used from now on for version {data.version}.")
+
+
+def import_(
+    file: Path,
+    *,
+    epsilon: float,
+    delta: float,
+    source: str | None,
+    public_rows: bool,
+    values: list[str],
+    leave_out: list[str],
+    table: str | None,
+    out: Path | None,
+) -> None:
+    """Write a declaration from another tool's."""
+    additions = foreign_metadata.Additions(
+        budget=Budget(epsilon, delta),
+        relation=Neighbours.REPLACE_ONE if public_rows else Neighbours.ADD_REMOVE_ONE,
+        source=dataset_file.source_of(source),
+        categories=dict(_categories(one) for one in values),
+        leave_out=leave_out,
+        table=table,
+    )
+    is_json = file.suffix.lower() == ".json"
+    read = foreign_metadata.read_csvw if is_json else foreign_metadata.read_smartnoise
+    data = read(file, additions)
+    path = file.with_name(f"{data.name}.yaml") if out is None else out
+    _write(path, dataset_file.write(data))
+    _console().print(f"{path} is written. Read what it promises:\n  reticent dataset check {path}")
+
+
+def _categories(given: str) -> tuple[str, list[str]]:
+    name, equals, listed = given.partition("=")
+    if not name or not equals:
+        raise ParameterError(f"values must be COLUMN=A,B,C, got {given!r:.60}")
+    return name, listed.split(",")

@@ -1,0 +1,96 @@
+"""`reticent dataset`: options and help. What the commands do is in `cli.dataset`, imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+group = typer.Typer(
+    name="dataset",
+    help="Declare a data set, check it, make its snapshot.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Declaration = Annotated[Path, typer.Argument(metavar="YAML", help="The declaration.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Where to write; must not exist.")]
+
+
+@group.command()
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    out: Out = None,
+) -> None:
+    """Write a declaration with blanks for what only you know.
+
+    Only the names of the columns are read and, from Parquet, their types. Fill in bounds and categories from
+    public knowledge, never from the rows.
+    """
+    from reticent.cli.dataset import new as run
+
+    run(file, out=out)
+
+
+@group.command()
+def check(declaration: Declaration) -> None:
+    """Say in words what a declaration promises.
+
+    Also looks whether the source is there and fits. Exit code 2 if something does not hold.
+    """
+    from reticent.cli.dataset import check as run
+
+    run(declaration)
+
+
+@group.command()
+def snapshot(declaration: Declaration) -> None:
+    """Keep the rows of this version in one fast file.
+
+    It lies in a folder beside the declaration and is used from then on, whatever becomes of the source. It
+    holds the data: guard it as well. The rows of a version never change: to take new ones, raise the version.
+    """
+    from reticent.cli.dataset import snapshot as run
+
+    run(declaration)
+
+
+@group.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="SmartNoise SQL metadata (YAML), or CSV on the Web (JSON).")
+    ],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the budget.")],
+    delta: Annotated[float, typer.Option(help="Delta of the budget.")],
+    source: Annotated[str | None, typer.Option(help="The CSV or Parquet file with the rows.")] = None,
+    public_rows: Annotated[
+        bool, typer.Option("--public-rows", help="The number of rows is public: one row is replaced.")
+    ] = False,
+    values: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="Categories the file does not list.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column that nobody may ask about.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="Which table, if there are several.")] = None,
+    out: Out = None,
+) -> None:
+    """Take over a declaration made for another tool.
+
+    Reads SmartNoise SQL metadata, and CSV on the Web with CSVW-EO terms. What the file does not say is
+    refused by name, and given by options.
+    """
+    from reticent.cli.dataset import import_ as run
+
+    run(
+        file,
+        epsilon=epsilon,
+        delta=delta,
+        source=source,
+        public_rows=public_rows,
+        values=values or [],
+        leave_out=leave_out or [],
+        table=table,
+        out=out,
+    )

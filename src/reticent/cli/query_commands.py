@@ -1,0 +1,115 @@
+"""`reticent ask` and `reticent price`: options and help. What they do is in `cli.ask`, imported late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Declaration = Annotated[Path, typer.Argument(metavar="DATASET", help="The owner's YAML file.")]
+Question = Annotated[str | None, typer.Argument(metavar="[QUESTION]", help="SQL, or a JSON object.")]
+File = Annotated[Path | None, typer.Option("--json", help="File with the question as JSON.")]
+Error = Annotated[float | None, typer.Option(help="Half the width of the interval that is wanted.")]
+Epsilon = Annotated[float | None, typer.Option(help="Instead: epsilon of this answer alone.")]
+Delta = Annotated[float | None, typer.Option(help="Delta beside --epsilon; that of the budget by default.")]
+Information = Annotated[float | None, typer.Option(help="Instead: mu2 of this answer.")]
+Rows = Annotated[int | None, typer.Option(help="A guess of the rows in a group, for the price only.")]
+Confidence = Annotated[float, typer.Option(help="Of the interval.")]
+Ledger = Annotated[
+    str | None, typer.Option(help="A path or postgresql:// address; by default beside the data set.")
+]
+
+
+def ask(
+    dataset: Declaration,
+    question: Question = None,
+    json: File = None,
+    error: Error = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    information: Information = None,
+    rows: Rows = None,
+    confidence: Confidence = 0.95,
+    ledger: Ledger = None,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Ask made-up rows instead: free, and means nothing.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="csv: the numbers alone.")] = Format.TABLE,
+    plot: Annotated[Path | None, typer.Option(help="Where to write a plot.")] = None,
+) -> None:
+    """Ask a data set, and pay what is not bought yet.
+
+    DATASET is the owner's YAML file, QUESTION is SQL or a JSON object. Say how exact with --error (or
+    --epsilon, --information); without, the best answer that is already paid for is shown. What the budget
+    does not allow is refused with exit code 2, and nothing is charged.
+    """
+    from reticent.cli.ask import ask as run
+
+    run(
+        dataset,
+        question,
+        file=json,
+        accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
+        ledger=ledger,
+        rehearse=rehearse,
+        form=form.value,
+        plot=plot,
+    )
+
+
+def price(
+    dataset: Declaration,
+    question: Question = None,
+    json: File = None,
+    error: Error = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    information: Information = None,
+    rows: Rows = None,
+    confidence: Confidence = 0.95,
+    ledger: Ledger = None,
+    form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Show what an answer would cost, without paying.
+
+    Options as for `reticent ask`. The data is not touched: a price is made of public numbers.
+    """
+    from reticent.cli.ask import price as run
+
+    run(
+        dataset,
+        question,
+        file=json,
+        accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
+        ledger=ledger,
+        form=form.value,
+    )
+
+
+def _accuracy(
+    error: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    information: float | None,
+    rows: int | None,
+    confidence: float,
+) -> dict[str, Any]:
+    return {
+        "error": error,
+        "epsilon": epsilon,
+        "delta": delta,
+        "information": information,
+        "rows": rows,
+        "confidence": confidence,
+    }

@@ -1,0 +1,219 @@
+"""What an analyst gets: answers and prices, with everything needed to judge them.
+
+Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from reticent.errors import ParameterError
+from reticent.privacy import spent_epsilon
+from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query.estimates import Cell, widest
+from reticent.query.tree import Query, to_json
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+class Case(Enum):
+    """How a request met what was bought before (Algorithm 7 of the thesis)."""
+
+    FRESH = "1"  # nothing was bought under the question
+    EQUAL = "2A"  # exactly this was bought: nothing to pay
+    REFINED = "2B"  # the missing part was bought and combined with the old
+    COARSER = "2C"  # more was bought already: nothing to pay
+    PUBLIC = "public"  # the declaration answers it
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Where the ledger shows the payment.
+
+    Attributes:
+        account: the data set's account.
+        key: the question's.
+        measurements: numbers of the measurements that this answer added.
+        log_size: entries of the log when the answer was given; None for ledgers without a log.
+        log_root: the root of those entries, in hex.
+    """
+
+    account: str
+    key: str
+    measurements: tuple[int, ...] = ()
+    log_size: int | None = None
+    log_root: str | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an answer would cost, known before paying and without touching data.
+
+    Attributes:
+        information: units that must be bought under the question in all.
+        bought: units that are bought already.
+        cost: units that would be charged.
+        remaining: units left in the account before paying.
+        error: predicted half width of the interval; None where it depends on a private
+            number of rows that nobody guessed.
+    """
+
+    query: Query
+    information: int
+    bought: int
+    cost: int
+    remaining: int
+    delta: float
+    error: float | None
+    case: Case
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the account has enough left."""
+        return self.cost <= self.remaining
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The cost alone as epsilon at the budget's delta."""
+        return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer with its error, its price and where it came from.
+
+    Attributes:
+        query: what was asked.
+        cells: one estimate for each group, or a single one.
+        confidence: of the intervals.
+        case: how it met what was bought before.
+        information: units of mu^2 that the answer is worth.
+        cost: units that were charged for it.
+        without_reuse: units that the same answer would have cost with nothing to reuse.
+        spent: units of the account spent after it.
+        remaining: units of the account left after it.
+        delta: of the budget.
+        receipt: where the ledger shows it.
+    """
+
+    query: Query
+    cells: tuple[Cell, ...]
+    confidence: float
+    case: Case
+    information: int
+    cost: int
+    without_reuse: int
+    spent: int
+    remaining: int
+    delta: float
+    receipt: Receipt
+
+    @property
+    def reused(self) -> int:
+        """Units of earlier answers that this one rests on."""
+        return self.information - self.cost if self.information > self.cost else 0
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The cost of this answer alone as epsilon at the budget's delta."""
+        return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
+
+    @cached_property
+    def epsilon_spent(self) -> float:
+        """Everything spent so far as epsilon at the budget's delta."""
+        return spent_epsilon(self.spent, self.delta) if self.spent else 0.0
+
+    def _only(self) -> Cell:
+        if len(self.cells) != 1:
+            raise ParameterError(f"the answer has {len(self.cells)} cells: look at cells, or use to_pandas()")
+        return self.cells[0]
+
+    @property
+    def value(self) -> float:
+        """The answer, where it is one number."""
+        return self._only().estimate.value
+
+    @property
+    def standard_error(self) -> float:
+        """The standard deviation of the noise in the answer."""
+        return self._only().estimate.standard_error
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which numbers the exact answer lies, with the stated confidence."""
+        estimate = self._only().estimate
+        return estimate.low, estimate.high
+
+    @property
+    def error(self) -> float:
+        """The widest half interval of any cell."""
+        return widest(self.cells)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The cells as columns: the groups, value, standard_error, low, high."""
+        names: Sequence[str] = [by.column for by in self.query.by]
+        if self.query.kind == "quantile":
+            names = ["level"]
+        found: dict[str, list[Any]] = {
+            name: [cell.labels[i] for cell in self.cells] for i, name in enumerate(names)
+        }
+        for part in ("value", "standard_error", "low", "high"):
+            found[part] = [getattr(cell.estimate, part) for cell in self.cells]
+        return found
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The cells as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns())
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The cells as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.table(self.columns())
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with amounts as decimal strings of units."""
+        return {
+            "query": to_json(self.query),
+            "cells": [
+                {
+                    "labels": list(cell.labels),
+                    "value": cell.estimate.value,
+                    "standard_error": cell.estimate.standard_error,
+                    "low": cell.estimate.low,
+                    "high": cell.estimate.high,
+                }
+                for cell in self.cells
+            ],
+            "confidence": self.confidence,
+            "case": self.case.value,
+            "information": str(self.information),
+            "cost": str(self.cost),
+            "cost_epsilon": self.epsilon,
+            "without_reuse": str(self.without_reuse),
+            "reused": str(self.reused),
+            "spent": str(self.spent),
+            "spent_epsilon": self.epsilon_spent,
+            "remaining": str(self.remaining),
+            "delta": self.delta,
+            "receipt": {
+                "account": self.receipt.account,
+                "key": self.receipt.key,
+                "measurements": list(self.receipt.measurements),
+                "log_size": self.receipt.log_size,
+                "log_root": self.receipt.log_root,
+            },
+        }
+
+
+def as_mu2(units: int) -> float:
+    """Ledger units as mu^2, to show."""
+    return units / UNITS_PER_ONE

@@ -1,0 +1,100 @@
+"""The engine's own memory beside the ledger: texts of questions, draws of coarser answers, first attempts.
+
+Nothing in it is needed to verify the ledger, and nothing in it is more than what was released, or
+post-processing of it. Losing it loses the names of earlier questions and, under the policy `degrade`, the
+promise that the same coarse request shows the same draw.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reticent.errors import IdempotencyConflict, LedgerError, ParameterTypeError
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS draw (
+    key TEXT NOT NULL, information INTEGER NOT NULL, grid_values TEXT NOT NULL, PRIMARY KEY (key, information)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS attempt (
+    idempotency TEXT PRIMARY KEY, request TEXT NOT NULL, information INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class Notebook:
+    """A small SQLite file. One connection, one thread at a time; several processes may share the file."""
+
+    def __init__(self, path: str | os.PathLike[str] = ":memory:") -> None:
+        self._guard = threading.Lock()
+        try:
+            self._connection = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=60
+            )
+            if os.fspath(path) != ":memory:":
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise LedgerError(f"the notebook cannot be opened ({type(error).__name__}): {path}") from error
+
+    def remember(self, key: str, asked: str) -> None:
+        """Keep how a question was first asked."""
+        with self._guard:
+            self._connection.execute("INSERT OR IGNORE INTO question VALUES (?, ?)", (key, asked))
+
+    def questions(self) -> dict[str, str]:
+        """Every question that was ever charged, by key."""
+        with self._guard:
+            return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
+
+    def first_wanted(self, idempotency: str, request: str, information: int) -> int:
+        """The information that a request asked for when it first came under this idempotency key.
+
+        What an error needs may change as answers are recorded; what a retry asks of the ledger must not.
+
+        Raises:
+            IdempotencyConflict: another request came under the key.
+        """
+        if not isinstance(idempotency, str):
+            raise ParameterTypeError(f"idempotency must be a text, got {type(idempotency).__name__}")
+        with self._guard:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO attempt VALUES (?, ?, ?)", (idempotency, request, information)
+            )
+            held: tuple[str, int] = self._connection.execute(
+                "SELECT request, information FROM attempt WHERE idempotency = ?", (idempotency,)
+            ).fetchone()
+        if held[0] != request:
+            raise IdempotencyConflict(f"idempotency key {idempotency!r:.60} was used for another request")
+        return held[1]
+
+    @contextmanager
+    def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
+        """The draws under a key by information; what the block adds is durable when it ends."""
+        with self._guard:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                rows = self._connection.execute(
+                    "SELECT information, grid_values FROM draw WHERE key = ?", (key,)
+                ).fetchall()
+                drawn = {units: [int(one) for one in text.split(",")] for units, text in rows}
+                known = set(drawn)
+                yield drawn
+                self._connection.executemany(
+                    "INSERT INTO draw VALUES (?, ?, ?)",
+                    [(key, units, ",".join(map(str, drawn[units]))) for units in drawn.keys() - known],
+                )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._guard:
+            self._connection.close()

@@ -1,0 +1,154 @@
+"""How much information an answer needs: from the error that somebody can live with, or from (epsilon, delta).
+
+Only public numbers go in: the declaration, the public number of rows, counts that were bought before, and
+the analyst's own guess (MATH.md 7.6). What an answer then costs is the ledger's rule: the part that is not
+bought yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.privacy import Budget, mu_of
+from reticent.privacy.budget import MAX_UNITS, cap_units
+from reticent.query.datasets import MOST_ROWS
+from reticent.query.estimates import half_width_factor, spread
+from reticent.query.measure import Plan
+from reticent.query.questions import Measured
+from reticent.query.tree import Query
+
+CONFIDENCE = 0.95
+_REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exact an answer shall be: by error, by (epsilon, delta), or by information in mu^2.
+
+    Args:
+        error: half the width of the interval, in the units of the answer (of the rank, from 0 to 1, for
+            quantiles), for each group.
+        epsilon: with `delta`, the privacy parameters of this answer alone.
+        delta: by default that of the data set's budget.
+        information: mu^2.
+        confidence: of every interval.
+        rows: a guess of how many rows a group has, where their number is private and nothing is bought yet.
+    """
+
+    error: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    information: float | None = None
+    confidence: float = CONFIDENCE
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("error", "epsilon", "information") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "nothing"
+            raise ParameterError(f"accuracy must be one of error, epsilon or information, got {said}")
+        if self.delta is not None and self.epsilon is None:
+            raise ParameterError("delta must come with epsilon")
+        for name in given:
+            real(name, getattr(self, name), low=0.0, open_low=True)
+        if self.delta is not None:
+            real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
+        real("confidence", self.confidence, low=0.5, high=0.999999, open_high=True)
+        if self.rows is not None:
+            whole("rows", self.rows, low=1, high=MOST_ROWS)
+
+    def units(self, query: Query, plan: Plan, budget: Budget, rows: float | None) -> int:
+        """The information, in ledger units, that makes an answer as exact as asked.
+
+        Args:
+            query: what is shown.
+            plan: what is measured.
+            budget: whose delta is the default.
+            rows: how many rows a group is taken to have, see `assumed_rows`.
+        """
+        if self.error is not None:
+            if rows is None:
+                raise ParameterError(
+                    "rows must be given with error: how many rows match is private, so guess it"
+                )
+            reference = predicted_error(query, plan, _REFERENCE, self.confidence, rows)
+            return units_for_error(self.error, reference, _REFERENCE)
+        if self.information is not None:
+            return _within("information", self.information, cap_units(self.information))
+        assert self.epsilon is not None
+        mu = mu_of(self.epsilon, budget.delta if self.delta is None else self.delta)
+        return _within("epsilon", self.epsilon, cap_units(Fraction(mu) ** 2))
+
+
+def units_for_error(error: float, known_error: float, known_units: int) -> int:
+    """The units at which the error is `error`, when it is `known_error` at `known_units`."""
+    exact = (Fraction(known_error) / Fraction(error)) ** 2 * known_units
+    return _within("error", error, math.ceil(exact))
+
+
+def _within(name: str, given: float, units: int) -> int:
+    if not 0 < units <= MAX_UNITS:
+        rule = "a larger" if (units > MAX_UNITS) == (name == "error") else "a smaller"
+        raise ParameterError(f"{name} must be {rule} number for this question, got {given:g}")
+    return units
+
+
+def assumed_rows(query: Query, plan: Plan, guess: int | None, known: float | None) -> float | None:
+    """How many rows a group is taken to have: as bought, as guessed, or an even part of a public number.
+
+    The rows of a quantile are those of all its bins: its error is one of the rank among them.
+    """
+    if plan.question.measured is Measured.SQUARES:
+        return float(plan.question.data.rows or 1)
+    if known is not None:
+        return known
+    if guess is not None:
+        return float(guess)
+    public, is_rank = plan.question.data.rows, query.kind == "quantile"
+    if public is not None:
+        return float(public) if is_rank else public / plan.question.cells
+    depends = is_rank or plan.question.measured not in (Measured.COUNT, Measured.SUM)
+    return None if depends else 1.0
+
+
+def predicted_error(query: Query, plan: Plan, information: int, confidence: float, rows: float) -> float:
+    """Half the width of the interval at `information` units, for a group of so many rows."""
+    question = plan.question
+    factor = half_width_factor(confidence)
+    sigma = factor * spread(plan, information)
+    scale = math.ldexp(1.0, -plan.shift)
+    unit = float(question.data.column(question.column).unit) if question.column is not None else 1.0
+    if query.kind == "quantile":
+        return sigma * scale * math.sqrt(question.cells) / 2 / rows
+    if question.measured in (Measured.COUNT, Measured.SUM):
+        whole_table = question.data.rows if query.kind in ("mean", "proportion") else 1
+        assert whole_table is not None
+        return sigma * scale * unit / whole_table
+    h = _half_range(plan)
+    if question.measured in (Measured.MEAN, Measured.SHARE):
+        unit = 1.0 if question.measured is Measured.SHARE else unit
+        return math.hypot(sigma * scale, h * sigma / plan.weight) / rows * unit / 2
+    # One mean is known to within e_z, the other to within e_q, each failing half as often; mean(z) is taken
+    # to lie in the middle quarter of its range, since the worst case is rare and twice as dear.
+    sigma *= half_width_factor((1 + confidence) / 2) / factor
+    of_count = sigma / plan.weight if plan.weight else 0.0
+    e_z = math.hypot(sigma * scale, 2 * h * h * of_count) / rows / (2 * h)
+    e_q = math.hypot(sigma * scale, h * h * of_count) / rows / 2
+    return (e_q + h / 2 * e_z) * unit * unit / 4
+
+
+def _half_range(plan: Plan) -> float:
+    if plan.question.column is None:
+        return 1.0
+    column = plan.question.data.column(plan.question.column)
+    return float(column.last - column.first)
+
+
+def smallest_group(counts: Sequence[float], sigma: float) -> float:
+    """The size of the smallest group as bought, less one standard error, at least one row."""
+    return max(1.0, min(counts) - sigma) if counts else 1.0

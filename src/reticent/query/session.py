@@ -1,0 +1,422 @@
+"""Asking: price from public numbers, pay, measure, combine, answer. The one path by which answers leave.
+
+Promise, pay, release: the plan and its price are computed from the declaration; `ledger.request` charges
+what is not bought yet, or refuses; only then rows are read, noise is drawn, and `ledger.fulfil` records
+the measurement, once. The answer is arithmetic on what is recorded. A crash in between loses nothing:
+what is paid and not recorded is measured by whoever asks next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from reticent.errors import AlreadyFulfilled, BudgetExceeded, ParameterTypeError, QuestionRefused
+from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
+from reticent.ledger.base import increment
+from reticent.privacy import spent_epsilon
+from reticent.query import tree
+from reticent.query.answers import Answer, Case, Price, Receipt
+from reticent.query.datasets import DataSet, Policy
+from reticent.query.degrade import degraded
+from reticent.query.estimates import Cell, Estimate, estimates, spread, widest
+from reticent.query.measure import Plan, Rows, plan
+from reticent.query.notebook import Notebook
+from reticent.query.prices import Accuracy, assumed_rows, predicted_error, smallest_group, units_for_error
+from reticent.query.questions import Measured, Question, resolve
+from reticent.query.tree import Query
+from reticent.randomness import Stream
+
+_MOST_PLANS = 1000  # kept ready
+_MARGIN = 1.01  # on an error that depends on a noisy count, so that asking a third time is free
+Asked = Query | Mapping[str, Any] | str
+
+
+class Session:
+    """A data set that can be asked. Made by `reticent.open`.
+
+    Args:
+        data: the declaration.
+        rows: the prepared rows, or how to get at them; never looked at before the ledger has charged.
+        ledger: holds the data set's account, which is opened if it is new.
+        notebook: the engine's own memory; in RAM by default.
+        rng: None for secure noise; a SimulationStream in tests and rehearsals.
+    """
+
+    def __init__(
+        self,
+        data: DataSet,
+        rows: Rows | Callable[[], Rows],
+        ledger: Ledger,
+        notebook: Notebook | None = None,
+        *,
+        rng: Stream | None = None,
+    ) -> None:
+        self.data = data
+        self._rows, self._ledger, self._rng = rows, ledger, rng
+        self._connecting = threading.Lock()
+        self._notebook = notebook if notebook is not None else Notebook()
+        self._plans: OrderedDict[Query, Plan] = OrderedDict()
+        ledger.open(data.terms)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close ledger, notebook and rows."""
+        self._ledger.close()
+        self._notebook.close()
+        if not callable(self._rows):
+            self._rows.close()
+
+    # Questions
+
+    def ask(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+        idempotency: str | None = None,
+    ) -> Answer:
+        """Answer a query as exactly as asked, charging only what is not bought yet.
+
+        Args:
+            query: a `Query`, its JSON, or SQL text.
+            error: half the width of the interval that is wanted.
+            epsilon: instead, the epsilon of this answer alone, with `delta`.
+            delta: by default that of the budget.
+            information: instead, mu^2.
+            confidence: of the interval.
+            rows: a guess of the size of a group, where it is private: used for the price only.
+            idempotency: a retry with the same text is charged once.
+
+        Raises:
+            QuestionRefused: the budget does not suffice; nothing was charged. It carries what was asked,
+                what is left, and the best answer that is free.
+        """
+        asked = self._query(query)
+        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
+        prepared = self._plan(asked)
+        if _is_public(asked, prepared):
+            return self._public(asked, prepared, confidence)
+        before = self._reading(prepared)
+        wanted = self._wanted(asked, prepared, accuracy, before)
+        if idempotency is not None and wanted > before.information:
+            wanted = self._notebook.first_wanted(idempotency, f"{prepared.question.key} {accuracy}", wanted)
+        if wanted <= before.information:
+            return self._answer(asked, prepared, before, before, wanted, confidence, None)
+        held = self._opened()  # before paying: a source that is out of reach costs nothing
+        try:
+            grant = self._ledger.request(
+                self.data.name, prepared.question.key, self._amount(wanted), idempotency=idempotency
+            )
+        except BudgetExceeded as refusal:
+            raise self._refusal(asked, prepared, before, refusal, accuracy) from refusal
+        self._measure(prepared, grant, held)
+        if grant.charged:
+            self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
+        after = self._reading(prepared)
+        return self._answer(asked, prepared, before, after, wanted, confidence, grant)
+
+    def price(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+    ) -> Price:
+        """What `ask` would charge now, from public numbers only. Arguments as for `ask`."""
+        asked = self._query(query)
+        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
+        prepared = self._plan(asked)
+        balance, before = self.balance(), self._reading(prepared)
+        bought = before.information + before.pending
+        if _is_public(asked, prepared):
+            return Price(asked, 0, 0, 0, balance.remaining, self.data.budget.delta, 0.0, Case.PUBLIC)
+        wanted = self._wanted(asked, prepared, accuracy, before)
+        cost = increment(self.data.terms, bought, wanted)
+        return Price(
+            asked,
+            wanted,
+            bought,
+            cost,
+            balance.remaining,
+            self.data.budget.delta,
+            self._expected_error(asked, prepared, accuracy, before, max(wanted, bought + cost)),
+            _case(bought, wanted),
+        )
+
+    def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
+        """The best answer that is already paid for, free of charge; None if nothing is recorded."""
+        asked = self._query(query)
+        prepared = self._plan(asked)
+        if _is_public(asked, prepared):
+            return self._public(asked, prepared, confidence)
+        reading = self._reading(prepared)
+        if not reading.information or self.data.policy is Policy.DEGRADE:
+            return None
+        return self._answer(asked, prepared, reading, reading, reading.information, confidence, None)
+
+    def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
+        """Ask the same of made-up rows that fit the declaration: nothing is charged, nothing is private.
+
+        Args:
+            query: as for `ask`.
+            seed: of the made-up rows and their noise.
+            **accuracy: as for `ask`.
+        """
+        from reticent.query.rehearsal import rehearsal
+
+        with rehearsal(self.data, seed) as session:
+            return session.ask(query, **accuracy)
+
+    # Shorthands
+
+    def count(self, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
+        """How many rows. Accuracy as for `ask`."""
+        return self.ask(tree.count(where=where, by=by), **accuracy)
+
+    def sum(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
+        """The sum of a column. Accuracy as for `ask`."""
+        return self.ask(tree.total(column, where=where, by=by), **accuracy)
+
+    def mean(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
+        """The mean of a column. Accuracy as for `ask`."""
+        return self.ask(tree.mean(column, where=where, by=by), **accuracy)
+
+    def proportion(self, of: Any, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
+        """The share of the rows `of` among the rows `where`. Accuracy as for `ask`."""
+        return self.ask(tree.proportion(of, where=where, by=by), **accuracy)
+
+    def variance(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
+        """The variance of a column. Accuracy as for `ask`."""
+        return self.ask(tree.variance(column, where=where, by=by), **accuracy)
+
+    def histogram(self, by: Any, *, where: Any = None, **accuracy: Any) -> Answer:
+        """How many rows in each category or bin. Accuracy as for `ask`."""
+        return self.ask(tree.histogram(by, where=where), **accuracy)
+
+    def quantile(
+        self,
+        column: str,
+        levels: float | Sequence[float],
+        *,
+        where: Any = None,
+        bins: Any = 256,
+        **accuracy: Any,
+    ) -> Answer:
+        """Quantiles of a column, read off a histogram. Accuracy as for `ask`; `error` is of the rank."""
+        return self.ask(tree.quantile(column, levels, where=where, bins=bins), **accuracy)
+
+    def median(self, column: str, *, where: Any = None, bins: Any = 256, **accuracy: Any) -> Answer:
+        """The median of a column, read off a histogram. Accuracy as for `ask`; `error` is of the rank."""
+        return self.ask(tree.median(column, where=where, bins=bins), **accuracy)
+
+    def balance(self) -> Balance:
+        """The data set's account: its cap and what is spent."""
+        return self._ledger.balance(self.data.name)
+
+    def questions(self) -> dict[str, Query]:
+        """What was bought so far, by key."""
+        return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
+
+    # The path of an answer
+
+    def _query(self, given: Asked) -> Query:
+        if isinstance(given, Query):
+            return given
+        if isinstance(given, str):
+            from reticent.query.sql import read
+
+            return read(given, self.data.name)
+        if isinstance(given, Mapping):
+            return tree.from_json(given)
+        raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(given).__name__}")
+
+    def _plan(self, query: Query) -> Plan:
+        found = self._plans.get(query)
+        if found is None:
+            found = plan(resolve(query, self.data))
+            self._plans[query] = found
+            while len(self._plans) > _MOST_PLANS:
+                with contextlib.suppress(KeyError):
+                    self._plans.popitem(last=False)
+        return found
+
+    def _amount(self, units: int) -> Amount:
+        return Amount(units, Unit.MU2, self.data.relation)
+
+    def _reading(self, prepared: Plan) -> Reading:
+        return self._ledger.reading(self.data.name, prepared.question.key)
+
+    def _opened(self) -> Rows:
+        with self._connecting:
+            if callable(self._rows):
+                self._rows = self._rows()
+            return self._rows
+
+    def _measure(self, prepared: Plan, grant: Grant, rows: Rows) -> None:
+        """Make every measurement that is paid for and not recorded; only the first record counts."""
+        if not grant.pending:
+            return
+        exact = prepared.vector(rows)
+        for measurement in grant.pending:
+            values = prepared.measure(exact, measurement.information, self._rng)
+            with contextlib.suppress(AlreadyFulfilled):
+                self._ledger.fulfil(measurement.number, values)
+
+    def _wanted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
+        """The units that must be bought in all. What is recorded may be used: it is released already."""
+        usable = reading.information and self.data.policy is Policy.SHARE and query.kind != "quantile"
+        if accuracy.error is None or not usable:
+            return self._predicted(query, prepared, accuracy, reading)
+        bought = reading.information
+        now = widest(estimates(query, prepared, reading.estimate(), bought, accuracy.confidence))
+        is_met = now <= accuracy.error
+        if prepared.coordinates == 1:
+            units = self._predicted(query, prepared, accuracy, reading)
+        else:  # how wide the interval is depends on the answer, and is known by now
+            units = units_for_error(accuracy.error, now * (1 if is_met else _MARGIN), bought) if now else 1
+        return min(units, bought) if is_met else units
+
+    def _predicted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
+        """The units that make an answer as exact as asked, as far as that is known before it is given."""
+        rows = self._assumed_rows(query, prepared, accuracy, reading) if accuracy.error is not None else None
+        return accuracy.units(query, prepared, self.data.budget, rows)
+
+    def _expected_error(
+        self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading, units: int
+    ) -> float | None:
+        """Half the width of the interval at that many units; None if it depends on what nobody knows."""
+        rows = self._assumed_rows(query, prepared, accuracy, reading)
+        return None if rows is None else predicted_error(query, prepared, units, accuracy.confidence, rows)
+
+    def _assumed_rows(
+        self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading
+    ) -> float | None:
+        """How large the smallest group is taken to be: as bought here or by its count, or as guessed."""
+        question, known = prepared.question, None
+        if prepared.weight and self.data.policy is Policy.SHARE:
+            counting = plan(Question(Measured.COUNT, None, True, question.where, question.by, self.data))
+            counted = self._reading(counting)
+            if reading.information:
+                known = self._smallest(prepared, reading, prepared.coordinates - 1, 1 / prepared.weight)
+            elif counted.information:
+                known = self._smallest(counting, counted, 0, 2.0**-counting.shift)
+        return assumed_rows(query, prepared, accuracy.rows, known)
+
+    def _smallest(self, prepared: Plan, reading: Reading, place: int, scale: float) -> float:
+        values = [float(one) * scale for one in reading.estimate()[place :: prepared.coordinates]]
+        return smallest_group(values, spread(prepared, reading.information) * scale)
+
+    def _answer(
+        self,
+        query: Query,
+        prepared: Plan,
+        before: Reading,
+        after: Reading,
+        wanted: int,
+        confidence: float,
+        grant: Grant | None,
+    ) -> Answer:
+        vector: Sequence[Fraction | int] = after.estimate()
+        worth = after.information
+        if self.data.policy is Policy.DEGRADE:
+            vector = degraded(prepared, after.estimate(), worth, wanted, self._notebook, self._rng)
+            worth = wanted
+        balance = self.balance()
+        return Answer(
+            query,
+            tuple(estimates(query, prepared, vector, worth, confidence)),
+            confidence,
+            _case(before.information + before.pending, wanted),
+            worth,
+            grant.charged if grant is not None else 0,
+            max(wanted, self.data.terms.minimum),
+            balance.spent,
+            balance.remaining,
+            self.data.budget.delta,
+            self._receipt(prepared, grant),
+        )
+
+    def _receipt(self, prepared: Plan, grant: Grant | None) -> Receipt:
+        numbers = tuple(one.number for one in grant.pending) if grant is not None else ()
+        head = getattr(self._ledger, "head", None)
+        if not numbers or head is None:
+            return Receipt(self.data.name, prepared.question.key, numbers)
+        seen = head()
+        return Receipt(self.data.name, prepared.question.key, numbers, seen.size, seen.root.hex())
+
+    def _public(self, query: Query, prepared: Plan, confidence: float) -> Answer:
+        """The number of all rows, where the declaration says it."""
+        rows = float(self.data.rows or 0)
+        balance = self.balance()
+        return Answer(
+            query,
+            (Cell((), Estimate(rows, 0.0, rows, rows)),),
+            confidence,
+            Case.PUBLIC,
+            0,
+            0,
+            0,
+            balance.spent,
+            balance.remaining,
+            self.data.budget.delta,
+            Receipt(self.data.name, prepared.question.key),
+        )
+
+    def _refusal(
+        self,
+        query: Query,
+        prepared: Plan,
+        reading: Reading,
+        refusal: BudgetExceeded,
+        accuracy: Accuracy,
+    ) -> QuestionRefused:
+        best = self.known(query, confidence=accuracy.confidence)
+        bought, delta = reading.information + reading.pending, self.data.budget.delta
+        reachable = None
+        if refusal.left >= self.data.terms.minimum:
+            reachable = self._expected_error(query, prepared, accuracy, reading, bought + refusal.left)
+        return QuestionRefused(
+            refusal.account,
+            refusal.asked,
+            refusal.left,
+            asked_epsilon=spent_epsilon(refusal.asked, delta),
+            left_epsilon=spent_epsilon(refusal.left, delta) if refusal.left else 0.0,
+            best=best,
+            best_error=best.error if best is not None else None,
+            reachable_error=reachable,
+        )
+
+
+def _case(bought: int, wanted: int) -> Case:
+    if not bought:
+        return Case.FRESH
+    if wanted == bought:
+        return Case.EQUAL
+    return Case.REFINED if wanted > bought else Case.COARSER
+
+
+def _is_public(query: Query, prepared: Plan) -> bool:
+    """Whether the declaration answers it: the number of all rows when that is public."""
+    question: Question = prepared.question
+    everything = question.where is True and not question.by and question.data.rows is not None
+    return query.kind == "count" and everything

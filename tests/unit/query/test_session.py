@@ -1,0 +1,815 @@
+"""T5: what is charged, reused and refused, and how successive answers hang together.
+
+The cells of one large histogram are independent repetitions of one experiment, so that a law about answers is
+put to the test by a single session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reticent.errors import (
+    BudgetExceeded,
+    IdempotencyConflict,
+    ParameterError,
+    ParameterTypeError,
+    QuestionRefused,
+    SourceError,
+)
+from reticent.ledger import MemoryLedger, SqlLedger
+from reticent.ledger.base import increment
+from reticent.privacy import Budget, mu_of
+from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query import By, Case, Column, DataSet, Kind, Policy, Session, tree
+from reticent.query.degrade import degraded
+from reticent.query.measure import Plan, plan
+from reticent.query.notebook import Notebook
+from reticent.query.questions import resolve
+from reticent.query.tree import Comparison
+from reticent.randomness import SimulationStream
+
+from .tables import ADD, BUDGET, Tallied
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+FORK = multiprocessing.get_context("fork")
+GOLDEN = Path(__file__).parents[2] / "golden" / "query.json"
+STANDARD_ERRORS = 5.5  # false alarms of each two-sided comparison below: 4e-8
+
+AGE = Column("age", Kind.INTEGER, low=0, high=120)
+SEX = Column("sex", Kind.CATEGORY, values=("f", "m"))
+OLD = Comparison("age", ">=", 40)
+
+
+def declared(**changes):
+    return DataSet("d", "1", (AGE, SEX), **{"budget": BUDGET, "rows": 5000, **changes})
+
+
+SUMS = [(0, 2400, 120_000, 6_500_000), (1, 2600, 125_000, 6_600_000)]
+
+
+def opened(data, *, sums=SUMS, ledger=None, seed=1, notebook=None):
+    ledger = MemoryLedger() if ledger is None else ledger
+    rng = None if seed is None else SimulationStream(seed)
+    return Session(data, Tallied(data, sums), ledger, notebook, rng=rng)
+
+
+# The ledger's total
+
+QUESTIONS = (
+    tree.count(where=OLD),
+    tree.count(where={"not": {"column": "age", "op": "<", "value": 40}}),  # the same
+    tree.mean("age"),
+    tree.total("age"),  # the same measurement as the mean, since n is public
+    tree.mean("age", where=OLD),
+    tree.histogram("sex"),
+    tree.count(by="sex"),  # the same
+    tree.variance("age", by="sex"),
+)
+
+
+class Model:
+    """What is bought under each key, in exact units: the whole rule."""
+
+    def __init__(self, data, keys):
+        self.data, self.keys, self.bought = data, keys, {}
+
+    def ask(self, query, wanted):
+        """The charge and the case, or None where the budget does not suffice."""
+        key = self.keys[query]
+        held = self.bought.get(key, 0)
+        charge = 0
+        if wanted > held:
+            charge = max(wanted - held, self.data.terms.minimum)
+        if sum(self.bought.values()) + charge > self.data.terms.cap:
+            return None
+        if charge:
+            self.bought[key] = held + charge
+        if not held:
+            return charge, Case.FRESH
+        return charge, Case.EQUAL if wanted == held else Case.COARSER if wanted < held else Case.REFINED
+
+
+def accuracy(chance, data):
+    """An accuracy at random, by information or by epsilon, and the units that it means."""
+    if chance.random() < 0.2:  # around the least purchase
+        units = chance.randrange(1, 3 * data.terms.minimum)
+        return {"information": units / UNITS_PER_ONE}, math.floor(
+            Fraction(units / UNITS_PER_ONE) * UNITS_PER_ONE
+        )
+    if chance.random() < 0.9:
+        mu2 = chance.choice((0.01, 0.05, 0.1, 0.4, 1.0, 2.5)) * chance.choice((1.0, 1.0, chance.random()))
+        return {"information": mu2}, math.floor(Fraction(mu2) * UNITS_PER_ONE)
+    epsilon, delta = chance.choice((0.1, 0.5, 1.0, 2.0)), chance.choice((None, 1e-5, 1e-6))
+    mu = mu_of(epsilon, data.budget.delta if delta is None else delta)
+    return {"epsilon": epsilon, "delta": delta}, math.floor(Fraction(mu) ** 2 * UNITS_PER_ONE)
+
+
+def check_sequences(count, seed):
+    """Sequences of one to eight requests, each against a fresh ledger, in one session that keeps its plans.
+
+    The noise is left out: what is charged cannot depend on it, and drawing it would take most of the time.
+    """
+    chance, data = random.Random(seed), declared()
+    keys = {query: resolve(query, data).key for query in QUESTIONS}
+    session = opened(data)
+    cases, refused = dict.fromkeys(Case, 0), 0
+    for _ in range(count):
+        ledger, model = MemoryLedger(), Model(data, keys)
+        ledger.open(data.terms)
+        session._ledger = ledger
+        for query in chance.choices(QUESTIONS, k=chance.randrange(1, 9)):
+            asked, units = accuracy(chance, data)
+            price = session.price(query, **asked)
+            before = ledger.balance("d").spent
+            expected = model.ask(query, units)
+            if expected is None:
+                refused += 1
+                with pytest.raises(QuestionRefused) as refusal:
+                    session.ask(query, **asked)
+                assert (refusal.value.asked, refusal.value.left) == (price.cost, price.remaining)
+                assert not price.affordable
+                assert ledger.balance("d").spent == before
+                continue
+            answer = session.ask(query, **asked)
+            assert (answer.cost, answer.case) == expected
+            assert (price.cost, price.case) == expected
+            assert answer.spent == before + answer.cost == sum(model.bought.values())
+            assert answer.spent + answer.remaining == data.terms.cap
+            assert answer.information == model.bought[keys[query]]
+            assert answer.reused == answer.information - answer.cost
+            cases[answer.case] += 1
+        assert ledger.balance("d").spent == sum(model.bought.values())
+    return cases, refused
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    monkeypatch.setattr(Plan, "measure", lambda self, exact, information, rng: exact)
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_the_ledger_holds_the_most_that_was_bought_under_each_key():
+    cases, refused = check_sequences(1_000, 1)
+    assert refused > 100
+    assert all(cases[case] > 50 for case in (Case.FRESH, Case.EQUAL, Case.REFINED, Case.COARSER)), cases
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_noise")
+def test_the_ledger_holds_it_after_a_hundred_thousand_sequences():
+    check_sequences(100_000, 2)
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_a_session_that_charges_again_would_be_noticed(monkeypatch):
+    """Planted: a ledger that forgets what was bought charges in full each time."""
+    monkeypatch.setattr(
+        "reticent.ledger.memory.increment", lambda terms, held, units: increment(terms, 0, units)
+    )
+    with pytest.raises(AssertionError):
+        check_sequences(100, 3)
+
+
+def test_table_4_2():
+    """Zhao 2022, Table 4.2: cases, and V / Delta^2 = 16 + 1 + 4/9 against 25.8478 without reuse."""
+    golden = json.loads(GOLDEN.read_text())["table42"]
+    asked = [(1, "1"), (2, "3"), (3, "2"), (1, "2.5"), (2, "2"), (1, "0.5"), (3, "2"), (2, "2.5"), (2, "1.5"),
+             (1, "0.25"), (2, "1"), (1, "0.75"), (3, "1.5")]  # fmt: skip
+    data = declared(budget=Budget(30.0, 1e-5))
+    cases, naive = {}, 0
+    with opened(data) as session:
+        for number, (kind, sigma) in enumerate(asked, start=1):
+            information = 1 / Fraction(sigma) ** 2
+            answer = session.ask(
+                tree.count(where=Comparison("age", "=", kind)), information=float(information)
+            )
+            cases.setdefault(answer.case.value, []).append(number)
+            naive += answer.without_reuse
+        spent = session.balance().spent
+        epsilon = answer.epsilon_spent
+    assert cases == golden["cases"]
+    assert spent / UNITS_PER_ONE == pytest.approx(golden["V_over_Delta2"], abs=1e-11)
+    assert naive / UNITS_PER_ONE == pytest.approx(golden["naive"], abs=1e-10)
+    assert epsilon == pytest.approx(golden["eps_total_delta1e5"], rel=1e-9)
+
+
+def test_the_total_in_epsilon_is_that_of_dp_accounting():
+    """To 6 digits, as one Gaussian release; and composed from what each key cost, as fine as its grid."""
+    import dp_accounting
+
+    losses = dp_accounting.pld.privacy_loss_distribution
+    data, ledger = declared(), MemoryLedger()
+    with opened(data, ledger=ledger) as session:
+        for query, mu2 in zip(QUESTIONS, (0.01, 0.02, 0.05, 0.3, 0.4, 0.5, 1.0, 1.1), strict=True):
+            answer = session.ask(query, information=mu2)
+            theirs = dp_accounting.get_epsilon_gaussian(
+                1 / math.sqrt(answer.spent / UNITS_PER_ONE), BUDGET.delta
+            )
+            assert answer.epsilon_spent == pytest.approx(theirs, rel=1e-6)
+            assert answer.epsilon_spent <= BUDGET.epsilon
+        keys = {resolve(query, data).key for query in QUESTIONS}
+        bought = [ledger.reading("d", key).information for key in keys]
+    assert sum(bought) == answer.spent
+    composed = losses.identity(1e-3)
+    for units in bought:
+        sigma = math.sqrt(UNITS_PER_ONE / units)
+        composed = composed.compose(losses.from_gaussian_mechanism(sigma, value_discretization_interval=1e-3))
+    assert composed.get_epsilon_for_delta(BUDGET.delta) == pytest.approx(answer.epsilon_spent, rel=1e-4)
+
+
+# Public numbers only
+
+
+class Untouchable:
+    """Rows that must not be read."""
+
+    relation, names = "rows", {"age": "c0", "sex": "c1"}
+
+    def tally(self, sql):
+        raise AssertionError(sql)
+
+    def close(self):
+        pass
+
+
+def unreachable():
+    raise AssertionError("the source was opened")
+
+
+def test_a_price_never_touches_the_source():
+    data = declared()
+    with Session(data, unreachable, MemoryLedger()) as session:
+        for query, asked in itertools.product(
+            QUESTIONS, ({"error": 50.0}, {"epsilon": 1.0}, {"information": 0.1})
+        ):
+            assert session.price(query, **asked).case is Case.FRESH
+            assert session.known(query) is None
+        assert session.price(tree.count(), error=1.0).case is Case.PUBLIC
+        assert session.count(error=1.0).value == 5000
+
+
+def seen(data, sums, seed):
+    """What a script of questions shows beside the answers themselves."""
+    shown = []
+    with opened(data, sums=sums, seed=seed) as session:
+        script = [
+            (tree.mean("age"), {"error": 0.5}),
+            (tree.count(where=OLD), {"error": 20.0}),
+            (tree.mean("age", where=OLD), {"information": 0.2}),
+            (tree.histogram("sex"), {"epsilon": 1.0}),
+            (tree.variance("age", by="sex"), {"information": 0.3}),
+            (tree.total("age"), {"error": 9000.0}),
+            (tree.count(where=OLD), {"error": 3.0}),
+            (tree.mean("age", where=OLD), {"information": 0.5}),
+            (tree.histogram("sex"), {"information": 3.0}),
+            (tree.mean("age"), {"information": 99.0}),
+        ]
+        for query, asked in script:
+            price = session.price(query, **asked)
+            shown.append(
+                (price.cost, price.bought, price.information, price.remaining, price.case, price.affordable)
+            )
+            try:
+                answer = session.ask(query, **asked)
+            except QuestionRefused as refusal:
+                shown.append((refusal.asked, refusal.left, refusal.best is None))
+            else:
+                told = dataclasses.replace(answer, cells=(), query=query)
+                shown.append((told, len(answer.cells), [cell.labels for cell in answer.cells]))
+    return shown
+
+
+def test_prices_cases_refusals_and_receipts_are_the_same_whatever_the_rows_hold():
+    data = declared()
+    expected = seen(data, SUMS, 1)
+    assert [one for one in expected if len(one) == 3 and one[2] is False], "the script must also be refused"
+    for sums in ([], [(0, 1, 120, 14_400)], [(1, 5000, 0, 0)], [(-1, 5000, 0, 0)]):
+        assert seen(data, sums, 2) == expected
+
+
+def test_a_refusal_says_what_is_asked_left_and_free():
+    data = declared()
+    with opened(data) as session:
+        paid = session.mean("age", information=0.5)
+        session.count(where=OLD, information=2.5)
+        session._rows = Untouchable()
+        with pytest.raises(QuestionRefused) as refused:
+            session.mean("age", information=3.0)
+        refusal = refused.value
+        assert isinstance(refusal, BudgetExceeded)
+        assert refusal.asked == 25 * UNITS_PER_ONE // 10
+        assert refusal.left == data.terms.cap - 3 * UNITS_PER_ONE == session.balance().remaining
+        assert refusal.best.cells == paid.cells
+        assert refusal.best_error == paid.error
+        assert refusal.reachable_error == pytest.approx(
+            paid.error * math.sqrt(0.5 / (0.5 + refusal.left / 1e12))
+        )
+        for part in (
+            "mu2 2.5",
+            f"left {refusal.left / 1e12:.6g}",
+            f"within {paid.error:.6g}",
+            "all that is left buys",
+        ):
+            assert part in str(refusal)
+        with pytest.raises(QuestionRefused, match="nothing is recorded to reuse") as refused:
+            session.histogram("sex", information=3.0)
+        assert refused.value.best is None
+        with pytest.raises(QuestionRefused, match="epsilon 2"):
+            session.mean("age", information=4e6)  # far beyond any budget
+
+
+def test_a_spent_budget_still_gives_what_is_bought():
+    data = declared()
+    with opened(data) as session:
+        session.mean("age", information=data.terms.cap / UNITS_PER_ONE)
+        assert session.balance().remaining <= 1
+        again = session.mean("age", information=1.0)
+        assert (again.cost, again.case) == (0, Case.COARSER)
+        with pytest.raises(QuestionRefused) as refused:
+            session.count(where=OLD, epsilon=0.1)
+        assert refused.value.reachable_error is None
+
+
+# How answers hang together
+
+CELLS = 4_000
+BINS = Column("x", Kind.INTEGER, low=1, high=CELLS)
+MANY = tree.histogram(By("x", bins=CELLS))
+
+
+def many(**changes):
+    """A data set whose histogram repeats one experiment 4,000 times, with exact counts of 7."""
+    data = DataSet("many", "1", (BINS,), **{"budget": BUDGET, "rows": 7 * CELLS, **changes})
+    return data, [(cell, 7, 0, 0) for cell in range(CELLS)]
+
+
+def noise_of(answer):
+    """The errors of all cells, in units of the sensitivity sqrt 2."""
+    return (np.array([cell.estimate.value for cell in answer.cells]) - 7.0) / math.sqrt(2.0)
+
+
+def check_covariance(one, other, expected):
+    """False alarms: 4e-8. Both are normal with mean 0; Var(xy) = Var x Var y + Cov^2."""
+    spread = math.sqrt((one.var() * other.var() + expected**2) / one.size)
+    return abs(float((one * other).mean()) - expected) < STANDARD_ERRORS * spread
+
+
+LEVELS = (0.1, 0.3, 0.4, 1.5)
+
+
+def check_refinement(answers):
+    """Cov(best at b, best at b') = D^2 / b' for b <= b'."""
+    pairs = itertools.combinations_with_replacement(zip(LEVELS, answers, strict=True), 2)
+    return all(check_covariance(one, other, 1 / b) for (_, one), (b, other) in pairs)
+
+
+@pytest.mark.parametrize("seed", [5, None], ids=["simulated", "production"])
+def test_successive_answers_covary_as_predicted(seed):
+    data, sums = many()
+    with opened(data, sums=sums, seed=seed) as session:
+        answers = [noise_of(session.ask(MANY, information=level)) for level in LEVELS]
+        assert np.array_equal(noise_of(session.ask(MANY, information=0.2)), answers[-1])  # the best there is
+    assert check_refinement(answers)
+
+
+def test_planted_reuse_is_noticed():
+    """Fresh noise for each answer, or an even mean of old and new, both with the right variance."""
+    rng = np.random.default_rng(7)
+    fresh = [rng.normal(0, 1 / math.sqrt(level), CELLS) for level in LEVELS]
+    assert not check_refinement(fresh)
+    answers, held = [], None
+    for level in LEVELS:  # Case 2B with r = 1/2 instead of sigma_m^2 / sigma_j^2
+        wanted = 1 / level
+        reused = np.zeros(CELLS) if held is None else held / 2
+        rest = wanted - (0 if held is None else held.var() / 4)
+        held = reused + rng.normal(0, math.sqrt(max(rest, 0)), CELLS)
+        answers.append(held)
+    assert not check_refinement(answers)
+
+
+# Degrading
+
+
+def test_coarser_answers_are_nested():
+    """Cov(A_s, A_t) = D^2 / max(s, t), in whatever order they are asked, before and after a refinement."""
+    data, sums = many(policy=Policy.DEGRADE)
+    with opened(data, sums=sums) as session:
+        levels = [0.5, 0.1, 0.3, 0.05, 0.2, 1.0, 0.7, 0.5, 0.4]
+        answers = [(level, noise_of(session.ask(MANY, information=level))) for level in levels]
+        assert session.balance().spent == UNITS_PER_ONE
+    for (s, one), (t, other) in itertools.combinations_with_replacement(answers, 2):
+        assert check_covariance(one, other, 1 / max(s, t)), (s, t)
+
+
+def test_many_free_answers_average_to_nothing_better_than_the_finest():
+    """The best linear mean of all coarser answers puts no weight on any but the finest."""
+    data, sums = many(policy=Policy.DEGRADE)
+    with opened(data, sums=sums) as session:
+        session.ask(MANY, information=1.0)
+        coarse = np.array(
+            [noise_of(session.ask(MANY, information=t)) for t in (0.2, 0.1, 0.15, 0.19, 0.199, 0.12)]
+        )
+        assert all(session.ask(MANY, information=0.2).case is Case.COARSER for _ in range(3))
+    assert best_mean_variance(coarse) > 5.0 * (1 - STANDARD_ERRORS * math.sqrt(2 / CELLS))
+    rng = np.random.default_rng(8)
+    base = rng.normal(0, 1.0, CELLS)
+    planted = np.array(
+        [base + rng.normal(0, math.sqrt(1 / t - 1), CELLS) for t in (0.2, 0.1, 0.15, 0.19, 0.199, 0.12)]
+    )
+    assert best_mean_variance(planted) < 4.0  # independent draws: six free answers for less than the finest
+
+
+def best_mean_variance(answers):
+    """The variance of the mean with the best weights, from the answers' own covariances."""
+    covariance = answers @ answers.T / answers.shape[1]
+    weights = np.linalg.solve(covariance, np.ones(len(answers)))
+    weights /= weights.sum()
+    return float((weights @ answers).var())
+
+
+def test_the_same_coarse_request_shows_the_same_draw_for_ever(tmp_path):
+    data = declared(policy=Policy.DEGRADE)
+    shown = []
+    for _ in range(2):
+        ledger, notebook = SqlLedger(tmp_path / "ledger.db"), Notebook(tmp_path / "notebook.db")
+        with opened(data, ledger=ledger, notebook=notebook, seed=None) as session:
+            session.histogram("sex", information=1.0)
+            shown += [session.histogram("sex", information=t).cells for t in (0.25, 0.5, 0.25)]
+    assert shown[:3] == shown[3:]
+    assert shown[0] == shown[2] != shown[1]
+
+
+def test_a_paid_answer_stays_the_answer_at_its_level():
+    """Else somebody who paid for b would get a second, independent draw at b once another has bought more."""
+    data, sums = many(policy=Policy.DEGRADE)
+    with opened(data, sums=sums) as session:
+        paid = noise_of(session.ask(MANY, information=0.25))
+        finer = noise_of(session.ask(MANY, information=1.0))
+        again = session.ask(MANY, information=0.25)
+        assert (again.case, again.cost) == (Case.COARSER, 0)
+        assert np.array_equal(noise_of(again), paid)
+        below = noise_of(session.ask(MANY, information=0.1))
+    assert check_covariance(below, paid, 4.0)
+    assert check_covariance(below - paid, paid, 0.0)
+    assert check_covariance(below - paid, finer, 0.0)
+
+
+def test_a_degraded_answer_is_worth_what_was_asked():
+    data = declared(policy=Policy.DEGRADE)
+    with opened(data) as session:
+        assert session.known(tree.mean("age")) is None
+        session.mean("age", information=1.0)
+        assert session.known(tree.mean("age")) is None  # committed, not readable
+        coarse = session.mean("age", error=0.5)
+        assert coarse.error == pytest.approx(0.5)
+        assert coarse.information == session.price(tree.mean("age"), error=0.5).information
+        with pytest.raises(QuestionRefused, match="nothing is recorded") as refused:
+            session.mean("age", information=9.0)
+        assert refused.value.best is None
+
+
+def test_a_draw_that_fails_leaves_no_trace():
+    data = declared(policy=Policy.DEGRADE)
+    measured = plan(resolve(tree.mean("age"), data))
+    notebook = Notebook()
+    with pytest.raises(ParameterTypeError):
+        degraded(measured, [Fraction(1)], 10, 5, notebook, "no stream")
+    with notebook.drawing(measured.question.key) as drawn:
+        assert drawn == {}
+
+
+# Crashes and races
+
+
+def stop(*_, **__):
+    os._exit(9)
+
+
+def stop_after(call):
+    def stopping(*args, **kwargs):
+        call(*args, **kwargs)
+        os._exit(9)
+
+    return stopping
+
+
+POINTS = {
+    "before paying": lambda session: setattr(session, "_opened", stop),
+    "after paying": lambda session: setattr(session._ledger, "request", stop_after(session._ledger.request)),
+    "while reading rows": lambda session: setattr(session._rows, "tally", stop),
+    "before recording": lambda session: setattr(session._ledger, "fulfil", stop),
+    "after recording": lambda session: setattr(session._ledger, "fulfil", stop_after(session._ledger.fulfil)),
+    "before noting": lambda session: setattr(session._notebook, "remember", stop),
+    "before answering": lambda session: setattr(session, "_answer", stop),
+}
+
+
+def in_child(work):
+    child = FORK.Process(target=work)
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+@pytest.mark.parametrize("idempotency", [None, "a-retry"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_loses_nothing_and_charges_once(point, idempotency, tmp_path):
+    data = declared()
+
+    def session():
+        ledger, notebook = SqlLedger(tmp_path / "ledger.db"), Notebook(tmp_path / "notebook.db")
+        return opened(data, ledger=ledger, notebook=notebook, seed=None)
+
+    def doomed():
+        with session() as crashing:
+            POINTS[point](crashing)
+            crashing.mean("age", where=OLD, information=0.5, idempotency=idempotency)
+
+    assert in_child(doomed) == 9
+    with session() as reopened:
+        paid = 0 if point == "before paying" else UNITS_PER_ONE // 2
+        assert reopened.balance().spent == paid
+        recorded = point in ("after recording", "before noting", "before answering")
+        assert len(reopened._ledger.pending("d")) == (0 if recorded or not paid else 1)
+        price = reopened.price(tree.mean("age", where=OLD), information=0.5)
+        assert price.cost == UNITS_PER_ONE // 2 - paid
+        answer = reopened.mean("age", where=OLD, information=0.5, idempotency=idempotency)
+        assert answer.information == UNITS_PER_ONE // 2
+        assert reopened.balance().spent == UNITS_PER_ONE // 2
+        assert reopened._ledger.pending("d") == []
+        assert reopened.mean("age", where=OLD, information=0.1).cells == answer.cells
+
+
+def together(work, processes):
+    """Run work(number) in forked children that start at once."""
+    barrier, answers = FORK.Barrier(processes), FORK.SimpleQueue()
+
+    def child(number):
+        try:
+            barrier.wait()
+            answers.put(work(number))
+        except BaseException as error:
+            answers.put(error)
+
+    children = [FORK.Process(target=child, args=(number,)) for number in range(processes)]
+    for process in children:
+        process.start()
+    found = [answers.get() for _ in children]
+    for process in children:
+        process.join()
+    assert not [one for one in found if isinstance(one, BaseException)]
+    return found
+
+
+def test_racing_sessions_pay_once_and_agree(tmp_path):
+    """Six processes ask the same three questions, at levels of their own, of one ledger."""
+    data = declared()
+    queries = (tree.count(where=OLD), tree.mean("age", where=OLD), tree.histogram("sex"))
+    SqlLedger(tmp_path / "ledger.db").close()
+
+    def work(number):
+        chance, told = random.Random(number), []
+        ledger, notebook = SqlLedger(tmp_path / "ledger.db"), Notebook(tmp_path / "notebook.db")
+        with opened(data, ledger=ledger, notebook=notebook, seed=None) as session:
+            for _ in range(10):
+                place, wanted = chance.randrange(3), chance.randrange(1, 100) * 10**10
+                answer = session.ask(queries[place], information=wanted / UNITS_PER_ONE)
+                told.append((place, wanted, answer.information, answer.cells))
+        return told
+
+    told = [one for answers in together(work, 6) for one in answers]
+    most = [max(wanted for place, wanted, *_ in told if place == one) for one in range(3)]
+    with SqlLedger(tmp_path / "ledger.db") as ledger:
+        assert ledger.pending("d") == []
+        assert ledger.balance("d").spent == pytest.approx(
+            sum(most), abs=100
+        )  # 0.1 is not a tenth, to a unit or so
+        assert ledger.balance("d").spent == sum(
+            ledger.reading("d", resolve(q, data).key).information for q in queries
+        )
+    shown = {}
+    for place, wanted, information, cells in told:
+        assert information >= wanted - 1
+        assert shown.setdefault((place, information), cells) == cells
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_threads_of_one_session_pay_once_and_agree(tmp_path, policy):
+    data = declared(policy=policy)
+    queries = (tree.count(where=OLD), tree.mean("age", where=OLD), tree.histogram("sex"))
+    ledger, notebook = SqlLedger(tmp_path / "ledger.db"), Notebook(tmp_path / "notebook.db")
+    with opened(data, ledger=ledger, notebook=notebook, seed=None) as session, ThreadPoolExecutor(6) as pool:
+        asked = [(query, mu2) for mu2 in (0.1, 0.2, 0.5, 0.3, 0.2, 0.1) for query in queries] * 2
+        answers = list(pool.map(lambda one: session.ask(one[0], information=one[1]), asked))
+        assert session.balance().spent == 3 * UNITS_PER_ONE // 2
+        assert ledger.pending("d") == []
+    shown = {}
+    for (query, mu2), answer in zip(asked, answers, strict=True):
+        assert answer.information >= mu2 * UNITS_PER_ONE - 1
+        assert shown.setdefault((query, answer.information), answer.cells) == answer.cells
+
+
+class Nested(Tallied):
+    """Rows during whose reading somebody else asks the same."""
+
+    def __init__(self, data, sums, other):
+        super().__init__(data, sums)
+        self.other = other
+
+    def tally(self, sql):
+        self.between = self.other()
+        return super().tally(sql)
+
+
+def test_a_measurement_that_another_recorded_first_stands():
+    data, ledger = declared(), MemoryLedger()
+    quick = opened(data, ledger=ledger, seed=5)
+    rows = Nested(data, SUMS, lambda: quick.mean("age", where=OLD, information=0.5))
+    slow = Session(data, rows, ledger, rng=SimulationStream(6))
+    answer = slow.mean("age", where=OLD, information=0.5)
+    assert answer.cells == rows.between.cells
+    assert (answer.cost, rows.between.cost) == (UNITS_PER_ONE // 2, 0)
+    assert ledger.balance("d").spent == UNITS_PER_ONE // 2
+
+
+def test_a_source_out_of_reach_costs_nothing():
+    def gone():
+        raise SourceError
+
+    with Session(declared(), gone, MemoryLedger()) as session:
+        with pytest.raises(SourceError):
+            session.mean("age", information=0.5)
+        assert session.balance().spent == 0
+
+
+def test_a_source_that_fails_after_paying_is_read_later():
+    data = declared()
+    rows = Tallied(data, SUMS)
+    with Session(data, rows, MemoryLedger(), rng=SimulationStream(1)) as session:
+        rows.tally, right = lambda sql: quit_reading(), rows.tally
+        for _ in range(3):
+            with pytest.raises(SourceError):
+                session.mean("age", information=0.5)
+            assert session.balance().spent == UNITS_PER_ONE // 2
+        rows.tally = right
+        answer = session.mean("age", information=0.5)
+        assert (answer.cost, answer.case, answer.information) == (0, Case.EQUAL, UNITS_PER_ONE // 2)
+        assert session.balance().spent == UNITS_PER_ONE // 2
+
+
+def quit_reading():
+    raise SourceError
+
+
+def test_a_connection_is_made_once_and_only_to_measure():
+    data, made = declared(), []
+
+    def connecting():
+        made.append(1)
+        return Tallied(data, SUMS)
+
+    with Session(data, connecting, MemoryLedger(), rng=SimulationStream(1)) as session:
+        session.price(tree.mean("age"), error=1.0)
+        assert made == []
+        session.mean("age", error=1.0)
+        session.mean("age", error=0.5)
+        assert made == [1]
+
+
+# Retries
+
+
+def test_a_retry_is_charged_once():
+    with opened(declared()) as session:
+        first = session.mean("age", information=0.5, idempotency="one")
+        again = session.mean("age", information=0.5, idempotency="one")
+        assert (again.cost, again.cells) == (0, first.cells)
+        assert session.balance().spent == first.cost
+        with pytest.raises(IdempotencyConflict):
+            session.mean("age", information=0.7, idempotency="one")
+        with pytest.raises(IdempotencyConflict):
+            session.count(where=OLD, information=0.5, idempotency="one")
+        with pytest.raises(ParameterTypeError, match="idempotency"):
+            session.count(where=OLD, information=0.5, idempotency=7)
+
+
+def test_a_retry_by_error_asks_what_the_first_try_asked():
+    """The first answer shows that the group is smaller than guessed; the retry must not buy more."""
+    data = declared()
+    sums = [(0, 40, 4_000, 400_000)]
+    with opened(data, sums=sums) as session:
+        rare = Comparison("age", ">", 100)
+        first = session.mean("age", where=rare, error=2.0, idempotency="one")
+        assert first.error > 2.0
+        again = session.mean("age", where=rare, error=2.0, idempotency="one")
+        assert (again.cost, again.cells) == (0, first.cells)
+        assert (
+            session.price(tree.mean("age", where=rare), error=2.0).cost > 0
+        )  # without the key it would buy more
+
+
+# What a session is given
+
+
+def test_queries_come_in_three_forms():
+    with opened(declared()) as session:
+        one = session.ask(tree.mean("age", where=OLD), information=0.1)
+        for same in (
+            {"kind": "mean", "column": "age", "where": {"column": "age", "op": ">=", "value": 40}},
+            "SELECT AVG(age) FROM d WHERE age >= 40",
+        ):
+            assert session.ask(same, information=0.1).cells == one.cells
+        with pytest.raises(ParameterTypeError, match="query must be a Query, JSON or SQL, got int"):
+            session.ask(7, information=0.1)
+        assert list(session.questions().values()) == [one.query]
+
+
+def test_shorthands_ask_what_they_say():
+    with opened(declared()) as session:
+        for method, given, query in (
+            ("count", {"where": OLD}, tree.count(where=OLD)),
+            ("sum", {"column": "age"}, tree.total("age")),
+            ("mean", {"column": "age", "by": "sex"}, tree.mean("age", by="sex")),
+            ("proportion", {"of": OLD, "by": "sex"}, tree.proportion(OLD, by="sex")),
+            ("variance", {"column": "age"}, tree.variance("age")),
+            ("histogram", {"by": "sex"}, tree.histogram("sex")),
+            (
+                "quantile",
+                {"column": "age", "levels": (0.1, 0.9), "bins": 12},
+                tree.quantile("age", (0.1, 0.9), bins=12),
+            ),
+            ("median", {"column": "age", "bins": 12}, tree.median("age", bins=12)),
+        ):
+            assert getattr(session, method)(**given, information=0.01).query == query
+
+
+def test_a_receipt_shows_the_payment(tmp_path):
+    with opened(declared(), ledger=SqlLedger(tmp_path / "ledger.db"), seed=None) as session:
+        answer = session.mean("age", information=0.1)
+        (number,) = answer.receipt.measurements
+        assert number == 0
+        assert answer.receipt.log_size == session._ledger.head().size
+        assert answer.receipt.log_root == session._ledger.head().root.hex()
+        assert session.mean("age", information=0.1).receipt.measurements == ()
+        shown = json.loads(json.dumps(answer.to_json()))
+        assert shown["cost"] == str(UNITS_PER_ONE // 10)
+        assert shown["receipt"]["key"] == resolve(tree.mean("age"), session.data).key
+
+
+def test_answers_become_tables():
+    with opened(declared()) as session:
+        answer = session.mean("age", by="sex", information=0.5)
+        frame, table = answer.to_pandas(), answer.to_arrow()
+        assert list(frame["sex"]) == table["sex"].to_pylist() == ["f", "m"]
+        assert list(frame.columns) == ["sex", "value", "standard_error", "low", "high"]
+        with pytest.raises(ParameterError, match="2 cells"):
+            _ = answer.value
+        assert session.median("age", bins=12, information=0.1).columns()["level"] == [0.5]
+
+
+def test_the_public_number_of_rows_is_free_and_exact():
+    with opened(declared()) as session:
+        answer = session.count(epsilon=0.1)
+        assert (answer.value, answer.cost, answer.case) == (5000.0, 0, Case.PUBLIC)
+        assert answer.interval == (5000.0, 5000.0)
+    with opened(declared(relation=ADD, rows=None)) as session:
+        assert session.count(epsilon=0.1).case is Case.FRESH
+
+
+def test_plans_are_forgotten_in_turn():
+    with opened(declared()) as session:
+        for number in range(1100):
+            session.price(tree.count(where=Comparison("age", ">=", number / 10)), information=0.1)
+        assert len(session._plans) == 1000
+
+
+def test_a_rehearsal_costs_nothing_and_reads_nothing():
+    for data in (declared(), declared(relation=ADD, rows=None), declared(rows=10**9)):
+        with Session(data, unreachable, MemoryLedger()) as session:
+            answer = session.rehearse(tree.mean("age", by="sex"), information=0.5)
+            assert [cell.labels for cell in answer.cells] == [("f",), ("m",)]
+            assert answer == session.rehearse(tree.mean("age", by="sex"), information=0.5)
+            assert session.balance().spent == 0
+
+
+def test_a_closed_session_closes_what_it_holds(tmp_path):
+    rows = Tallied(declared())
+    closed = []
+    rows.close = lambda: closed.append("rows")
+    with contextlib.closing(Session(declared(), rows, SqlLedger(tmp_path / "ledger.db"))) as session:
+        session.balance()
+    assert closed == ["rows"]

@@ -1,0 +1,235 @@
+"""Where the rows are: every kind of source, refusals in one line, and no word of an engine."""
+
+import csv
+import shutil
+import threading
+import traceback
+
+import duckdb
+import pytest
+
+from reticent.errors import ParameterError, SourceError
+from reticent.privacy import Budget
+from reticent.query import source
+from reticent.query.columns import Column, Kind
+from reticent.query.datasets import DataSet
+
+COLUMNS = (
+    Column("age", Kind.INTEGER, 0, 120),
+    Column("race", Kind.CATEGORY, values=("white", "black", "other")),
+    Column("citizen", Kind.BOOLEAN),
+)
+TEXT = "age,race,citizen,name\n5,white,yes,SECRET\n200,green,0,SECRET\n,black,?,SECRET\n"
+CODES = [(5, 0, 1), (60, 1, 0), (120, 2, 0)]
+
+
+def data_set(**given):
+    return DataSet("d", "1", COLUMNS, Budget(1, 1e-6), rows=3, source=given)
+
+
+def codes(table):
+    return sorted(table.tally(f"SELECT * FROM {table.relation}"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with the same rows as CSV, Parquet and DuckDB."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "d.csv").write_text(TEXT)
+    rows = f"read_csv({source.quoted(folder / 'd.csv')}, all_varchar=true)"
+    with duckdb.connect(str(folder / "d.db")) as connection:
+        connection.execute(f"CREATE TABLE people AS SELECT * FROM {rows}")
+        connection.execute("CREATE SCHEMA other; CREATE TABLE other.seen AS SELECT * FROM people LIMIT 0")
+        connection.execute(f"COPY people TO {source.quoted(folder / 'd.parquet')}")
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A copy of it."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+class TestKinds:
+    @pytest.mark.parametrize(
+        "given", [{"csv": "d.csv"}, {"parquet": "d.parquet"}, {"duckdb": "d.db", "table": "people"}]
+    )
+    def test_files(self, folder, given):
+        with source.connect(data_set(**given), folder) as table:
+            assert table.names == {"age": "c0", "race": "c1", "citizen": "c2"}
+            assert codes(table) == CODES
+            assert table.tally(f"SELECT count(*), sum(c0) FROM {table.relation}") == [(3, 185)]
+
+    def test_a_schema(self, folder):
+        given = {"duckdb": "d.db", "table": "seen", "schema": "other"}
+        with source.connect(data_set(**given), folder) as table:
+            assert codes(table) == []
+
+    def test_a_url(self, server):
+        import psycopg
+
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("CREATE TABLE people (age text, race text, citizen text)")
+            with connection.cursor() as cursor:
+                rows = [tuple(one or None for one in row[:3]) for row in csv.reader(TEXT.splitlines()[1:])]
+                cursor.executemany("INSERT INTO people VALUES (%s, %s, %s)", rows)
+            with source.connect(data_set(url=server, table="people"), None) as table:
+                assert codes(table) == CODES
+                with pytest.raises(SourceError):
+                    table.tally("DELETE FROM people RETURNING 1")
+                with pytest.raises(SourceError):
+                    table.tally("SELECT nothing")
+                assert codes(table) == CODES, "an error leaves the connection usable"
+
+    def test_another_delimiter(self, tmp_path):
+        (tmp_path / "d.csv").write_text(TEXT.replace(",", ";"))
+        with source.connect(data_set(csv="d.csv", delimiter=";"), tmp_path) as table:
+            assert codes(table) == CODES
+
+
+class TestCsv:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("\ufeffage,race,citizen\n5,white,yes\n", [(5, 0, 1)]),
+            ("age,race,citizen\r\n5,white,yes\r\n", [(5, 0, 1)]),
+            ("age,race,citizen\n5,white\n", [(5, 0, 0)]),
+            ("age,race,citizen\n5,white,yes,and,more\n", [(5, 0, 1)]),
+            ('age,race,citizen\n5,"white\n",yes\n7,"bl""ack",no\n', [(5, 2, 1), (7, 2, 0)]),
+            ('age,"race",citizen\n"5",white,"yes"\n', [(5, 0, 1)]),
+            ("age,race,citizen\n#5,white,yes\n", [(60, 0, 1)]),
+            ("citizen,age,race\nyes,5,white\n", [(5, 0, 1)]),
+            ("age,race,citizen\n", []),
+        ],
+        ids=["mark", "crlf", "short", "long", "quotes", "quoted-names", "no-comments", "order", "empty"],
+    )
+    def test_lines(self, tmp_path, text, found):
+        (tmp_path / "d.csv").write_bytes(text.encode())
+        with source.connect(data_set(csv="d.csv"), tmp_path) as table:
+            assert codes(table) == found
+
+    def test_names_are_taken_as_they_are(self, tmp_path):
+        name = 'it\'s "odd"; DROP TABLE rows; -- é'
+        with (tmp_path / "d'1.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([[name, "x"], ["5", "6"]])
+        declared = DataSet(
+            "d", "1", (Column(name, Kind.INTEGER, 0, 9),), Budget(1, 1e-6), rows=1, source={"csv": "d'1.csv"}
+        )
+        with source.connect(declared, tmp_path) as table:
+            assert codes(table) == [(5,)]
+
+    @pytest.mark.parametrize("text", ["", "\n5\n", "age,race,race\n", "age,,race\n"])
+    def test_a_bad_header_is_refused(self, tmp_path, text):
+        (tmp_path / "d.csv").write_text(text)
+        with pytest.raises(ParameterError, match=r"^source\.csv must start with a line of column names"):
+            source.connect(data_set(csv="d.csv"), tmp_path)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("given", "line"),
+        [
+            ({}, "source must be one of csv, parquet, duckdb, url, got nothing"),
+            ({"csv": "no.csv"}, "source.csv must be a file, there is none at"),
+            ({"duckdb": "no.db", "table": "people"}, "source.duckdb must be a file"),
+            ({"csv": "d[1].csv"}, r"source.csv must be a path without \* \? \["),
+            ({"csv": "x.csv"}, "columns.age: the source has no such column, it has a, b"),
+        ],
+    )
+    def test_what_does_not_fit_is_said_in_one_line(self, folder, given, line):
+        (folder / "d[1].csv").write_text(TEXT)
+        (folder / "x.csv").write_text("a,b\n")
+        with pytest.raises(ParameterError, match=f"^{line}") as raised:
+            source.connect(data_set(**given), folder)
+        assert "\n" not in str(raised.value)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"duckdb": "d.db", "table": "nobody"},
+            {"duckdb": "d.csv", "table": "people"},
+            {"parquet": "d.csv"},
+            {"url": "nonsense://me:SECRET@nowhere/x", "table": "people"},
+            {"url": "postgresql://me:SECRET@127.0.0.1:1/x", "table": "people"},
+        ],
+    )
+    def test_what_the_engine_says_is_dropped(self, folder, given):
+        with pytest.raises(SourceError) as raised:
+            source.connect(data_set(**given), folder)
+        assert_silent(raised.value, "the source cannot be reached")
+
+
+def assert_silent(error, line):
+    """Nothing of the engine's words is in the error, not even where a traceback would show it."""
+    assert str(error) == line
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+class TestTally:
+    @pytest.fixture
+    def table(self, folder):
+        with source.connect(data_set(csv="d.csv"), folder) as table:
+            yield table
+
+    @pytest.mark.parametrize(
+        ("sql", "rows"),
+        [
+            ("SELECT 170141183460469231731687303715884105727::HUGEINT, NULL, TRUE", [(2**127 - 1, 0, 1)]),
+            ("SELECT 12345678901234567890::DECIMAL(38, 0)", [(12345678901234567890,)]),
+            ("SELECT 1 WHERE FALSE", []),
+        ],
+    )
+    def test_every_value_is_a_whole_number(self, table, sql, rows):
+        found = table.tally(sql)
+        assert found == rows
+        assert all(type(one) is int for row in found for one in row)
+
+    def test_sums_of_nothing_are_zero(self, table):
+        assert table.tally(f"SELECT count(*), sum(c0) FROM {table.relation} WHERE c0 > 300") == [(0, 0)]
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT nothing",
+            "SELECT 'SECRET'::INTEGER",
+            "SELECT error('SECRET')",
+            "not SQL",
+            "SELECT 'SECRET'",
+            "SELECT 0.5::DOUBLE",
+        ],
+    )
+    def test_a_failure_is_one_line_without_data(self, table, sql):
+        with pytest.raises(SourceError) as raised:
+            table.tally(sql)
+        assert_silent(raised.value, "the data cannot be read")
+
+    def test_a_file_that_is_no_text_fails_without_quoting_it(self, folder):
+        (folder / "d.csv").write_bytes(b"age,race,citizen\n5,SECRET\xff,yes\n")
+        with source.connect(data_set(csv="d.csv"), folder) as table, pytest.raises(SourceError) as raised:
+            codes(table)
+        assert_silent(raised.value, "the data cannot be read")
+
+    def test_threads_take_turns(self, table):
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(codes(table))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [CODES] * 8
+
+
+def test_nothing_is_left_open(folder):
+    with source.connect(data_set(duckdb="d.db", table="people"), folder):
+        pass
+    with duckdb.connect(str(folder / "d.db")) as connection:  # refused while a reader has it open
+        connection.execute("DROP TABLE people")
+    with pytest.raises(SourceError):
+        source.connect(data_set(duckdb="d.db", table="people"), folder)
+    with duckdb.connect(str(folder / "d.db")) as connection:
+        connection.execute("CREATE TABLE people (x INTEGER)")
+    with pytest.raises(ParameterError, match=r"^columns\.age: the source has no such column"):
+        source.connect(data_set(duckdb="d.db", table="people"), folder)
+    duckdb.connect(str(folder / "d.db")).close()
