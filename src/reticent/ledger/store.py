@@ -342,6 +342,8 @@ class SqliteStore(Store):
     def _explanation(self, error: Exception) -> LedgerError | None:
         if isinstance(error, sqlite3.ProgrammingError) and not self._open:
             return LedgerError("the ledger was closed")
+        if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes torn bytes
+            return LedgerDamaged(f"{self.path} is damaged or no ledger")
         if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
             return None
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

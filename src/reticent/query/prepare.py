@@ -114,7 +114,7 @@ def _read(field: Any, column: Column, engine: str) -> Any:
     elif is_text:
         return _number_in(text, column, engine)
     elif is_number:
-        return _stored(field, engine)
+        return field if kind.is_signed_integer() and _in_whole_steps(column) else _stored(field, engine)
     raise ParameterError(
         f"columns.{column.name}.type must fit the source, which holds {kind}, got {column.kind.value}"
     )
@@ -188,12 +188,19 @@ def _number_code(number: Any, column: Column) -> Any:
     """In steps, rounded half to even, within [first, last]. DuckDB and PostgreSQL cast half to even."""
     import ibis
 
+    if number.type().is_integer():  # only where a step is 1: no double is needed
+        return ibis.greatest(ibis.least(number.coalesce(column.missing_code), column.last), column.first)
     clamped = ibis.greatest(ibis.least(number, _literal(column.high)), _literal(column.low))
     steps = clamped if column.step == 1.0 else clamped / _literal(column.step)
     within = steps.cast("int64")
     if not _ends_are_codes(column):
         within = ibis.greatest(ibis.least(within, column.last), column.first)
     return ibis.ifelse(number.isnull() | number.isnan(), column.missing_code, within)
+
+
+def _in_whole_steps(column: Column) -> bool:
+    """Whether a whole number is its own code once it is clamped to [first, last]."""
+    return column.step == 1.0 and _ends_are_codes(column)
 
 
 def _ends_are_codes(column: Column) -> bool:
