@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -303,15 +303,7 @@ class Ledger(ABC):
 
     def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
         """Decide checked orders in turn. Back ends that can share a commit override this."""
-        answers: list[Grant | LedgerError] = []
-        for terms, order in orders:
-            try:
-                answers.append(self._request(terms, order.key, order.information.units, order.idempotency))
-            except LedgerDamaged:
-                raise
-            except LedgerError as refusal:
-                answers.append(refusal)
-        return answers
+        return decided(orders, self._request)
 
     def _terms(self, account: str) -> Terms:
         return self.balance(account).terms
@@ -354,6 +346,21 @@ class Ledger(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def decided(
+    orders: Sequence[tuple[Terms, Order]], request: Callable[[Terms, str, int, str | None], Grant]
+) -> list[Grant | LedgerError]:
+    """Each order in turn: its grant, or its refusal. A damaged ledger decides nothing more."""
+    answers: list[Grant | LedgerError] = []
+    for terms, order in orders:
+        try:
+            answers.append(request(terms, order.key, order.information.units, order.idempotency))
+        except LedgerDamaged:
+            raise
+        except LedgerError as refusal:
+            answers.append(refusal)
+    return answers
 
 
 def increment(terms: Terms, requested: int, information: int) -> int:

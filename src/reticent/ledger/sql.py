@@ -33,6 +33,7 @@ from reticent.ledger.base import (
     Order,
     Reading,
     Terms,
+    decided,
     increment,
 )
 from reticent.ledger.batch import (
@@ -550,12 +551,4 @@ class SqlLedger(Ledger):
 
 def _decide(orders: list[tuple[Terms, Order]], batch: Batch) -> list[Grant | LedgerError]:
     """Each order in turn: its grant or its refusal."""
-    answers: list[Grant | LedgerError] = []
-    for terms, order in orders:
-        try:
-            answers.append(batch.request(terms, order.key, order.information.units, order.idempotency))
-        except LedgerDamaged:
-            raise
-        except LedgerError as refusal:
-            answers.append(refusal)
-    return answers
+    return decided(orders, batch.request)

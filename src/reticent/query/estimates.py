@@ -19,7 +19,7 @@ from typing import Any
 
 from reticent.privacy import discrete_gaussian_sigma
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query.measure import Plan
+from reticent.query.measure import Plan, bounds, step_of
 from reticent.query.questions import Grouping, Measured
 from reticent.query.tree import Query
 
@@ -111,7 +111,7 @@ def _cell_estimate(
     question, scale = plan.question, math.ldexp(1.0, -plan.shift)
     measured, data = question.measured, question.data
     factor = half_width_factor(confidence)
-    unit = float(data.column(question.column).unit) if question.column is not None else 1.0
+    unit = step_of(question)
     if measured in (Measured.COUNT, Measured.SUM):
         centre = float(plan.offset * (data.rows or 0))
         if query.kind in ("mean", "proportion"):
@@ -119,7 +119,7 @@ def _cell_estimate(
             scale, centre = scale / data.rows, float(plan.offset)
         value = (centre + values[0] * scale) * unit
         return _linear(value, sigma * scale * unit, factor, *_range(query, plan, unit))
-    low, high = _bounds(plan)
+    low, high = bounds(plan.question)
     h = float(high - low)
     if measured in (Measured.MEAN, Measured.SHARE):
         top, bottom = (
@@ -139,20 +139,13 @@ def _cell_estimate(
     return _moved(_variance(first, second, bottom, h, confidence), unit * unit / 4, 0.0)
 
 
-def _bounds(plan: Plan) -> tuple[int, int]:
-    if plan.question.column is None:
-        return 0, 1
-    column = plan.question.data.column(plan.question.column)
-    return column.first, column.last
-
-
 def _range(query: Query, plan: Plan, unit: float) -> tuple[float, float]:
     """Between which numbers the exact answer must lie, from public facts."""
     if query.kind == "proportion":
         return 0.0, 1.0
     rows = plan.question.data.rows
     if query.kind == "mean":
-        low, high = _bounds(plan)
+        low, high = bounds(plan.question)
         return low * unit, high * unit
     if query.kind in ("count", "histogram"):
         return 0.0, math.inf if rows is None else float(rows)

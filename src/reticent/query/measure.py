@@ -80,7 +80,7 @@ class Plan:
         """
         question = self.question
         whole = question.data.rows is not None and question.where is True and not question.by
-        return sum(_bounds(question)) // 2 if whole and question.measured is Measured.SUM else 0
+        return sum(bounds(question)) // 2 if whole and question.measured is Measured.SUM else 0
 
     @property
     def coordinates(self) -> int:
@@ -101,7 +101,7 @@ class Plan:
             return [self._on_grid(rows)]
         if measured is Measured.SUM:
             return [self._on_grid(first - self.offset * rows)]
-        low, high = _bounds(self.question)
+        low, high = bounds(self.question)
         middle, h = low + high, high - low
         z = 2 * first - middle * rows
         if measured in (Measured.MEAN, Measured.SHARE):
@@ -158,7 +158,7 @@ def _distance2(question: Question, shift: int) -> tuple[int, int]:
     data, measured = question.data, question.measured
     replace = data.relation is Neighbours.REPLACE_ONE
     grid = Fraction(4) ** shift
-    low, high = _bounds(question)
+    low, high = bounds(question)
     h = high - low
     weight = 0
     if measured is Measured.COUNT:
@@ -186,12 +186,17 @@ def _distance2(question: Question, shift: int) -> tuple[int, int]:
     return math.ceil(furthest), weight
 
 
-def _bounds(question: Question) -> tuple[int, int]:
-    """The codes between which x lies."""
+def bounds(question: Question) -> tuple[int, int]:
+    """The codes between which x lies: those of the column, or 0 and 1 for a share."""
     if question.column is None:
         return 0, 1
     column = question.data.column(question.column)
     return column.first, column.last
+
+
+def step_of(question: Question) -> float:
+    """What one step of x means; 1 for counts and shares."""
+    return 1.0 if question.column is None else float(question.data.column(question.column).unit)
 
 
 def _root_up(exact: int) -> int:

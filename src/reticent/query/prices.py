@@ -18,7 +18,7 @@ from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import MAX_UNITS, cap_units
 from reticent.query.datasets import MOST_ROWS
 from reticent.query.estimates import half_width_factor, spread
-from reticent.query.measure import Plan
+from reticent.query.measure import Plan, bounds, step_of
 from reticent.query.questions import Measured
 from reticent.query.tree import Query
 
@@ -122,16 +122,16 @@ def predicted_error(query: Query, plan: Plan, information: int, confidence: floa
     factor = half_width_factor(confidence)
     sigma = factor * spread(plan, information)
     scale = math.ldexp(1.0, -plan.shift)
-    unit = float(question.data.column(question.column).unit) if question.column is not None else 1.0
+    unit = step_of(question)
     if query.kind == "quantile":
         return sigma * scale * math.sqrt(question.cells) / 2 / rows
     if question.measured in (Measured.COUNT, Measured.SUM):
         whole_table = question.data.rows if query.kind in ("mean", "proportion") else 1
         assert whole_table is not None
         return sigma * scale * unit / whole_table
-    h = _half_range(plan)
+    low, high = bounds(question)
+    h = float(high - low)
     if question.measured in (Measured.MEAN, Measured.SHARE):
-        unit = 1.0 if question.measured is Measured.SHARE else unit
         return math.hypot(sigma * scale, h * sigma / plan.weight) / rows * unit / 2
     # One mean is known to within e_z, the other to within e_q, each failing half as often; mean(z) is taken
     # to lie in the middle quarter of its range, since the worst case is rare and twice as dear.
@@ -140,13 +140,6 @@ def predicted_error(query: Query, plan: Plan, information: int, confidence: floa
     e_z = math.hypot(sigma * scale, 2 * h * h * of_count) / rows / (2 * h)
     e_q = math.hypot(sigma * scale, h * h * of_count) / rows / 2
     return (e_q + h / 2 * e_z) * unit * unit / 4
-
-
-def _half_range(plan: Plan) -> float:
-    if plan.question.column is None:
-        return 1.0
-    column = plan.question.data.column(plan.question.column)
-    return float(column.last - column.first)
 
 
 def smallest_group(counts: Sequence[float], sigma: float) -> float:
