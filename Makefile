@@ -12,7 +12,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecod
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all mutation bench lint requirements clean
+.PHONY: help demo demo-chain test test-all mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -20,6 +20,9 @@ help: ## this list
 
 demo: $(VENV)/.demo ## a synthetic census is asked until the budget refuses; ARGS=fleet for reporting devices
 	$(BIN)/reticent demo $(ARGS)
+
+demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, oracle and two analysts share a budget in a contract
+	$(BIN)/reticent demo chain
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
 	$(BIN)/python -m pytest -m "not slow" $(ARGS) $(TESTS)
@@ -54,7 +57,15 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.dev: $(VENV)/.npm
+$(VENV)/.demo $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+# anvil, a chain for tests and demonstrations, lies beside the packages; what needs it is skipped without npm.
+$(VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json $(VENV)/.uv
+	@if command -v npm >/dev/null; \
+	  then cp requirements/npm/*.json $(VENV)/ && npm ci --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
+	  else echo "no npm on this machine: what needs a chain is skipped"; fi
 	@touch $@

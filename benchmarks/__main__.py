@@ -15,6 +15,7 @@ MODULES = [
     "benchmarks.ledger",
     "benchmarks.ledger_verify",
     "benchmarks.query",
+    "benchmarks.chain",
 ]
 
 

@@ -3,12 +3,17 @@
 mutmut changes one operator, number, text or argument at a time and runs those quick tests of the room that
 reach the change. The score is the share of changes that some test notices; a test that hangs notices.
 ARGS="merkle.py base.py" changes these files only; ARGS=--again tries once more what survived the last run,
-for work on the tests; ARGS="--workers 1" leaves the machine to others.
+for work on the tests; ARGS="--workers 1" leaves the machine to others. Where all changes take too long,
+ARGS="--sample 300" tries so many, chosen by chance, and tells within which bounds the score of all lies. On a
+busy machine a change may seem to hang: ARGS="--again --patience 4" tries those too, and waits longer.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -18,10 +23,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEAST = 0.9
+SEED = 20  # of the sample
 KILLED, OUT_OF_TIME = {1, 3}, {24, 36, 152, 255, -24}  # exit codes, as mutmut records them
 
 
-def prepare(copy: Path, room: str, files: list[str]) -> None:
+def prepare(copy: Path, room: str, files: list[str], patience: float) -> None:
     """Copy what the tests need, and tell mutmut there which files and tests are meant."""
     for name in ("src", "tests", "docs"):
         ignore = shutil.ignore_patterns("__pycache__")
@@ -33,32 +39,72 @@ def prepare(copy: Path, room: str, files: list[str]) -> None:
     }
     lines = "".join(f"{key} = {json.dumps(setting)}\n" for key, setting in settings.items())
     text = (ROOT / "pyproject.toml").read_text()
+    text = re.sub("(?<=timeout_multiplier = )(.*)", lambda found: str(patience * float(found[0])), text)
     (copy / "pyproject.toml").write_text(text.replace("[tool.mutmut]\n", "[tool.mutmut]\n" + lines))
 
 
+def every_change(copy: Path, room: str, files: list[str]) -> list[str]:
+    """The names of all changes to these files, as mutmut gives them."""
+    from mutmut.mutation.file_mutation import mutate_file_contents
+    from mutmut.utils.format_utils import get_mutant_name
+
+    folder, names = Path("src") / "reticent" / room, []
+    with contextlib.chdir(copy):
+        for path in sorted(folder / name for name in files) or sorted(folder.glob("*.py")):
+            made = mutate_file_contents(str(path), path.read_text()).mutant_names
+            names += [get_mutant_name(path, name) for name in made]
+    return names
+
+
 def outcomes(copy: Path) -> dict[str, dict[str, int | None]]:
-    """The exit code of the tests on every change, by file."""
+    """The exit code of the tests on every change, by file; None where it was not tried."""
     records = sorted(copy.glob("mutants/src/**/*.py.meta"))
     found = {path.name.removesuffix(".meta"): json.loads(path.read_text()) for path in records}
     return {name: record["exit_code_by_key"] for name, record in found.items() if record["exit_code_by_key"]}
 
 
 def survivors(codes: dict[str, int | None]) -> list[str]:
-    return [name for name, code in codes.items() if code not in KILLED | OUT_OF_TIME]
+    return [name for name, code in codes.items() if code not in KILLED | OUT_OF_TIME | {None}]
+
+
+def hung(codes: dict[str, int | None]) -> list[str]:
+    return [name for name, code in codes.items() if code in OUT_OF_TIME]
+
+
+def bounds(noticed: int, tried: int, changes: int) -> tuple[float, float]:
+    """95 % bounds of the score of all changes: exact, for a sample without replacement."""
+    import numpy as np
+    from scipy.stats import hypergeom
+
+    in_all = np.arange(changes + 1)
+    below = hypergeom.cdf(noticed, changes, in_all, tried)
+    above = hypergeom.sf(noticed - 1, changes, in_all, tried)
+    likely = in_all[np.minimum(below, above) > 0.025] / changes
+    return likely[0], likely[-1]
 
 
 def report(by_file: dict[str, dict[str, int | None]]) -> float:
-    """Print the survivors and a table; return the score."""
+    """Print what survived or hung, and a table; return the score."""
     everything = {name: code for codes in by_file.values() for name, code in codes.items()}
-    print("", *survivors(everything), sep="\n")
-    print(f"\n{'':24}{'changes':>9}{'killed':>9}{'hung':>9}{'survived':>10}{'score':>9}")
+    print("", *survivors(everything), *(f"{name} (hung)" for name in hung(everything)), sep="\n")
+    print(f"\n{'':24}{'changes':>9}{'tried':>9}{'killed':>9}{'hung':>9}{'survived':>10}{'score':>9}")
     for name, codes in [*by_file.items(), ("all", everything)]:
         killed = sum(code in KILLED for code in codes.values())
-        hung = sum(code in OUT_OF_TIME for code in codes.values())
-        score = (killed + hung) / len(codes)
-        left = len(survivors(codes))
-        print(f"{name:24}{len(codes):9}{killed:9}{hung:9}{left:10}{100 * score:7.1f} %")
+        slow, left = len(hung(codes)), len(survivors(codes))
+        tried = killed + slow + left
+        score = (killed + slow) / tried if tried else 1.0
+        print(f"{name:24}{len(codes):9}{tried:9}{killed:9}{slow:9}{left:10}{100 * score:7.1f} %")
+    if tried < len(everything):
+        low, high = bounds(tried - left, tried, len(everything))
+        print(f"\nscore of all changes, at 95 %: {100 * low:.1f} % to {100 * high:.1f} %")
     return score
+
+
+def pytest_configure() -> None:
+    """As a plugin of the runs: mutmut notes who calls whom, which crashes Python 3.11 among threads."""
+    from mutmut.core import MutmutCallStack as Calls
+
+    Calls.get, Calls.set, Calls.reset = lambda: (None, 0), lambda call: None, lambda token: None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,22 +114,41 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: took.get(item.nodeid, 0.0))
 
 
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """As a plugin of the runs: a test that is not found is no kill, which mutmut would take it for."""
+    if exitstatus == pytest.ExitCode.USAGE_ERROR:
+        os._exit(exitstatus)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("room", help="a folder of src/reticent")
     parser.add_argument("files", nargs="*", help="files of it; all without")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
+    parser.add_argument("--patience", type=float, default=1.0, help="wait so many times longer")
+    parser.add_argument("--sample", type=int, help="only so many changes, chosen by chance")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the choice")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     copy = ROOT / "out" / "mutation" / asked.room
     names: list[str] = []
     if asked.again:
-        names = [name for codes in outcomes(copy).values() for name in survivors(codes)]
+        for codes in outcomes(copy).values():
+            names += survivors(codes) + (hung(codes) if asked.patience > 1 else [])
+        if not names:
+            return int(report(outcomes(copy)) < LEAST)
     else:
         shutil.rmtree(copy, ignore_errors=True)
-    prepare(copy, asked.room, asked.files)
+    prepare(copy, asked.room, asked.files, asked.patience)
+    if asked.sample and not asked.again:
+        every = every_change(copy, asked.room, asked.files)
+        names = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))
     mutmut = Path(sys.executable).with_name("mutmut")
-    subprocess.run([mutmut, "run", "--max-children", str(asked.workers), *names], cwd=copy, check=True)
+    command = [mutmut, "run", "--max-children", str(asked.workers), *names]
+    changed = copy / "mutants" / "src"
+    changed.mkdir(parents=True, exist_ok=True)  # before Python looks for it
+    environment = {**os.environ, "PYTHONPATH": str(changed)}  # processes that tests start run it too
+    subprocess.run(command, cwd=copy, env=environment, check=True)
     return int(report(outcomes(copy)) < LEAST)
 
 

@@ -16,10 +16,16 @@
     |   |-- IdempotencyConflict                 the same idempotency key came with another request
     |   |-- KeyUsed                             a payment came under a key that was bought before
     |   |-- CommitUnknown                       whether it was written is not known: ask again, idempotently
+    |   |-- NotMeasured                         paid for, and not recorded in time: asking again is free
     |   |-- WitnessUnavailable                  written, but the witness cannot be told: release nothing
     |   |   `-- WitnessRefused                  the witness was told and does not sign
     |   `-- LedgerDamaged                       the stored ledger does not verify
     |       `-- RolledBack                      the ledger is older than, or forked from, what a witness saw
+    |-- ChainError                              a chain cannot be used as asked; nothing was released
+    |   |-- NodeUnavailable                     the node does not answer
+    |   |-- WrongChain                          another chain, contract or version than was asked for
+    |   |-- TransactionRefused                  node or contract refused a transaction; it changed nothing
+    |   `-- NotConfirmed                        sent, and not deep enough in the chain in time
     |-- SourceError                             the rows of a data set cannot be read
     `-- MissingExtra (also an ImportError)     an optional part is not installed
 
@@ -62,6 +68,34 @@ class SourceError(ReticentError):
 
     def __init__(self, reason: str = "the data cannot be read") -> None:
         super().__init__(reason)
+
+
+class ChainError(ReticentError):
+    """A chain, its node or a key cannot be used as asked. Nothing was released."""
+
+
+class NodeUnavailable(ChainError):
+    """The node does not answer, or not in JSON-RPC."""
+
+
+class WrongChain(ChainError):
+    """Another chain, another contract or another version of it than was asked for."""
+
+
+class TransactionRefused(ChainError):
+    """A node or a contract refused a transaction. It changed nothing.
+
+    Attributes:
+        reason: the contract's own words, or the node's.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the transaction was refused: {reason}")
+        self.reason = reason
+
+
+class NotConfirmed(ChainError):
+    """A transaction was sent and is not deep enough in the chain in time. It may still get there."""
 
 
 class LedgerError(ReticentError):
@@ -148,6 +182,10 @@ class CommitUnknown(LedgerError):
 
     Asking again with the same idempotency key charges once, whatever happened.
     """
+
+
+class NotMeasured(LedgerError):
+    """A measurement is paid for, and who holds the data has not recorded it in time. Asking again is free."""
 
 
 class LedgerDamaged(LedgerError):

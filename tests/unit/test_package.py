@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 import re
 import subprocess
+import sys
 import tomllib
 import types
 from pathlib import Path
@@ -150,3 +151,12 @@ def test_the_scan_for_generators_lets_our_own_through():
 def test_a_todo_carries_an_issue_number():
     bare = [str(path) for path in SOURCES if re.search(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", path.read_text())]
     assert bare == []
+
+
+def test_no_import_of_ours_raises_the_recursion_limit():
+    """py_ecc, which eth-account brings, makes it 100,000: then a text of brackets ends the process."""
+    modules = [f"reticent.chain.{name}" for name in ("keys", "sender", "anvil")] + [
+        "reticent.ledger.ethereum"
+    ]
+    code = f"import {', '.join(modules)}, sys; sys.exit(sys.getrecursionlimit() > 1000)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

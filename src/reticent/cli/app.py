@@ -12,9 +12,13 @@ import typer
 import typer.core
 
 from reticent import __version__
+from reticent.cli.chain_commands import group as chain_group
+from reticent.cli.chain_commands import oracle
 from reticent.cli.dataset_commands import group as dataset_group
 from reticent.cli.ledger_commands import group as ledger_group
 from reticent.cli.query_commands import ask, price
+from reticent.cli.service_commands import key as key_group
+from reticent.cli.service_commands import serve
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
@@ -30,11 +34,15 @@ app = typer.Typer(
 
 demo_group = typer.Typer(name="demo", invoke_without_command=True, rich_markup_mode=None)
 
+app.add_typer(chain_group)
 app.add_typer(dataset_group)
+app.add_typer(key_group)
 app.add_typer(ledger_group)
 app.add_typer(demo_group)
 app.command()(ask)
+app.command()(oracle)
 app.command()(price)
+app.command()(serve)
 
 
 @app.callback()
@@ -131,7 +139,8 @@ def demo(
     """Watch a census being asked, and what reuse saves.
 
     A synthetic census: the documents' five questions, asked, repeated and refined, until one is refused.
-    `reticent demo fleet` shows devices that report with local privacy.
+    `reticent demo fleet` shows devices that report with local privacy, `reticent demo chain` a ledger in a
+    contract.
     """
     if context.invoked_subcommand is None:
         from reticent.cli.demo import run
@@ -153,6 +162,17 @@ def fleet(
     from reticent.cli.fleet import run
 
     run(epsilon=epsilon, devices=devices, plot=plot)
+
+
+@demo_group.command("chain")
+def chain_demo() -> None:
+    """Watch two analysts share a budget in a contract.
+
+    Starts a chain of its own on this machine (anvil), with an owner, an oracle and two analysts.
+    """
+    from reticent.cli.demo_chain import run
+
+    run()
 
 
 @app.command()

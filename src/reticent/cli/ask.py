@@ -5,20 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.cli import answer_views as views
 from reticent.errors import LedgerError, ParameterError, QuestionRefused
 from reticent.privacy import spent_epsilon
-from reticent.query import Answer, DataSet, Policy, Price, Session
+from reticent.query import Answer, DataSet, Policy, Session, dataset_file
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
-from reticent.query.tree import to_json
+
+if TYPE_CHECKING:
+    from reticent.chain.node import Node
+    from reticent.cli.chain_file import ChainFile
 
 _LARGEST_FILE = 1 << 20
 
 Accuracy = dict[str, Any]
+Where = str | dict[str, Any] | None  # a ledger's path or address, or the options that find one on a chain
 
 
 def ask(
@@ -27,7 +33,7 @@ def ask(
     *,
     file: Path | None,
     accuracy: Accuracy,
-    ledger: str | None,
+    ledger: Where,
     rehearse: bool,
     form: str,
     plot: Path | None,
@@ -37,19 +43,23 @@ def ask(
     if plot is not None:
         views.need_plots()
         plot.parent.mkdir(parents=True, exist_ok=True)
-    with open_data_set(declaration, ledger=ledger) as session:
+    buys = not rehearse and not _says_nothing(accuracy)
+    with _opened(declaration, ledger, buys=buys) as (session, place):
         if rehearse:
             answer = session.rehearse(question, **accuracy)
-        elif _says_nothing(accuracy):
+        elif not buys:
             answer = _free(session, question, accuracy["confidence"])
         else:
-            answer = _bought(session, question, accuracy)
+            with place.waiting() if place is not None else nullcontext():
+                answer = _bought(session, question, accuracy)
         if form == "json":
             print(json.dumps(answer.to_json(), indent=1))
         elif form == "csv":
             _print_csv(answer)
         else:
             views.show_answer(answer, session.data, rehearsed=rehearse)
+            if place is not None and not rehearse:
+                place.show(answer)
     if plot is not None:
         views.draw(answer, plot)
         if form == "table":
@@ -62,19 +72,64 @@ def price(
     *,
     file: Path | None,
     accuracy: Accuracy,
-    ledger: str | None,
+    ledger: Where,
     form: str,
 ) -> None:
     """Print what `ask` would charge."""
     question = _question(text, file)
     if form == "csv":
         raise ParameterError("format must be table or json for a price, got csv")
-    with open_data_set(declaration, ledger=ledger) as session:
+    with _opened(declaration, ledger, buys=False) as (session, _):
         found = session.price(question, **accuracy)
         if form == "json":
-            print(json.dumps(_price_json(found), indent=1))
+            print(json.dumps(found.to_json(), indent=1))
         else:
             views.show_price(found, session.data, accuracy["confidence"])
+
+
+@contextmanager
+def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[Session, _OnChain | None]]:
+    """The data set, and its place on a chain if it has one. There, whoever buys needs a key."""
+    if not isinstance(ledger, dict):
+        with open_data_set(declaration, ledger=ledger) as session:
+            yield session, None
+        return
+    from reticent.cli import chain
+    from reticent.cli.chain_file import ChainFile, opened_key
+
+    if buys and ledger["key"] is None:
+        raise ParameterError(
+            "--key FILE must name the key that signs and pays; `reticent chain key` makes one"
+        )
+    file, data = ChainFile.read(ledger["chain"]), dataset_file.read(declaration)
+    key = opened_key(ledger["key"]) if ledger["key"] is not None else None
+    node = file.connect(ledger["rpc"])
+    held = chain.connected(declaration, data, file, node, key=key, owner=ledger["owner"])
+    with open_data_set(declaration, ledger=held) as session:
+        yield session, _OnChain(file, node)
+
+
+class _OnChain:
+    """A data set on a chain: what is shown while and after it is asked."""
+
+    def __init__(self, file: ChainFile, node: Node) -> None:
+        self._file, self._node, self._since = file, node, node.number()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """A sign of life."""
+        from reticent.cli.chain import waiting
+
+        return waiting("asking: paid for on the chain, measured by the oracle")
+
+    def show(self, answer: Answer) -> None:
+        """Print where the measurements are that were bought just now."""
+        from reticent.cli.chain import written
+
+        for number in answer.receipt.measurements:
+            for word, event in (("paid for", "MeasurementRequested"), ("recorded", "Fulfilled")):
+                found = written(self._node, self._file, self._since, event, number.to_bytes(32))
+                if found is not None:
+                    print(f"measurement {number} {word} in block {found.block}: {found.transaction}")
 
 
 def _question(text: str | None, file: Path | None) -> str | dict[str, Any]:
@@ -153,18 +208,3 @@ def _print_csv(answer: Answer) -> None:
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(columns)
     lines.writerows(zip(*columns.values(), strict=True))
-
-
-def _price_json(found: Price) -> dict[str, Any]:
-    return {
-        "query": to_json(found.query),
-        "case": found.case.value,
-        "information": str(found.information),
-        "bought": str(found.bought),
-        "cost": str(found.cost),
-        "cost_epsilon": found.epsilon,
-        "remaining": str(found.remaining),
-        "delta": found.delta,
-        "error": found.error,
-        "affordable": found.affordable,
-    }

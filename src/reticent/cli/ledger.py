@@ -38,7 +38,7 @@ def _console() -> Console:
     return Console(highlight=False, markup=False)
 
 
-def _opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
+def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
     """An existing ledger; looking at one neither makes nor changes one."""
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where).is_file():
         raise ParameterError(f"there is no ledger at {where}")
@@ -62,7 +62,7 @@ def _decimal(units: int) -> str:
 
 def show(where: str, *, delta: float, key: Path | None) -> None:
     """Print the accounts and the head."""
-    with closing(_opened(where, key)) as ledger:
+    with closing(opened(where, key)) as ledger:
         balances, head = ledger.accounts(), ledger.head()
         text = ledger.checkpoint() if key else head.text()
     table = Table(title=f"{head.origin}: {head.size:,} entries", title_justify="left", show_lines=True)
@@ -103,15 +103,20 @@ def verify(
     public_key: str | None,
     witness: str | None,
     witness_key: str | None,
+    chain: Path | None = None,
+    rpc: str | None = None,
 ) -> None:
     """Verify a ledger or an exported file; exit with 1 if it does not hold."""
     if (where is None) == (export is None):
         raise ParameterError("give a ledger, or --export FILE")
+    if chain is not None and (where is None or public_key is None):
+        raise ParameterError("--chain needs a ledger, and --public-key: anybody may write to a chain")
     if export is not None and witness is not None:
         raise ParameterError("an exported file is held against --checkpoint, not against a witness")
     kept = checkpoint.read_text() if checkpoint else None
     signer = PublicKey.parse(public_key) if public_key else None
     client = WitnessClient(witness, key=witness_key) if witness else None
+    anchored = ""
     try:
         with _progress("verifying") as progress:
             if export is not None:
@@ -119,15 +124,21 @@ def verify(
                     report = verify_export(lines, public_key=signer, checkpoint=kept, progress=progress)
             else:
                 assert where is not None
-                with closing(_opened(where)) as ledger:
+                with closing(opened(where)) as ledger:
                     report = verify_ledger(
                         ledger, progress=progress, public_key=signer, checkpoint=kept, witness=client
                     )
+                    if chain is not None and signer is not None:
+                        from reticent.cli.anchor import held_against
+
+                        anchored = held_against(ledger, signer, chain, rpc)
     except (LedgerDamaged, UnicodeDecodeError) as error:
         reason = str(error) if isinstance(error, LedgerDamaged) else "the file is not text"
         print(f"error: does not verify: {' '.join(reason.split())}", file=sys.stderr)
         raise typer.Exit(1) from None
     _print_report(report)
+    if anchored:
+        _console().print(anchored, soft_wrap=True)
 
 
 def _print_report(report: Report) -> None:
@@ -169,7 +180,7 @@ def prove(
         return
     if where is None or (entry is None) == (consistency is None):
         raise ParameterError("give a ledger and an entry, a ledger and --consistency A B, or --verify FILE")
-    with closing(_opened(where, key)) as ledger:
+    with closing(opened(where, key)) as ledger:
         proof = (
             _inclusion(ledger, entry) if entry is not None else _consistency(ledger, *(consistency or (0, 0)))
         )
@@ -243,7 +254,7 @@ def _check_proof(path: Path, signer: PublicKey | None) -> None:
 
 def export(where: str, file: Path, *, openings: bool, key: Path | None) -> None:
     """Write an export, readable by its owner alone if it opens anything."""
-    with closing(_opened(where, key)) as ledger, _progress("exporting") as progress:
+    with closing(opened(where, key)) as ledger, _progress("exporting") as progress:
         mode = 0o600 if openings else 0o644
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
@@ -267,7 +278,7 @@ def recover(
 ) -> None:
     """Charge a restored ledger up to what the witness saw."""
     terms = _lost_terms(lost) if lost else {}
-    with closing(_opened(where, key, change=True)) as ledger:
+    with closing(opened(where, key, change=True)) as ledger:
         client = WitnessClient(witness, key=witness_key)
         done = recover_ledger(
             ledger,

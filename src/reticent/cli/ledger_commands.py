@@ -29,6 +29,7 @@ Key = Annotated[Path | None, typer.Option("--key", help="File with the ledger's 
 PublicKey = Annotated[
     str | None, typer.Option("--public-key", help="Key that must have signed: NAME+ID+BASE64.")
 ]
+Rpc = Annotated[str | None, typer.Option(help="A node; else RETICENT_RPC, or that of chain.json.")]
 Url = Annotated[str, typer.Option("--url", help="Address of the witness: http://HOST:PORT.")]
 MaybeWitness = Annotated[str | None, typer.Option("--witness", help="Address of a witness to ask.")]
 WitnessKey = Annotated[
@@ -60,6 +61,10 @@ def verify(
     public_key: PublicKey = None,
     witness: MaybeWitness = None,
     witness_key: WitnessKey = None,
+    chain: Annotated[
+        Path | None, typer.Option(help="chain.json of a chain with anchored heads; needs --public-key.")
+    ] = None,
+    rpc: Rpc = None,
 ) -> None:
     """Check every entry, hash, charge and row.
 
@@ -74,7 +79,29 @@ def verify(
         public_key=public_key,
         witness=witness,
         witness_key=witness_key,
+        chain=chain,
+        rpc=rpc,
     )
+
+
+@group.command()
+def anchor(
+    ledger: Where,
+    key: Annotated[Path, typer.Option("--key", help="File with the ledger's signing key.")],
+    chain_key: Annotated[Path, typer.Option(help="File with the key that pays for the transaction.")],
+    chain: Annotated[Path, typer.Option(help="chain.json, as `reticent chain deploy` wrote it.")] = Path(
+        "chain.json"
+    ),
+    rpc: Rpc = None,
+) -> None:
+    """Write the signed head to a chain, where nobody can take it back.
+
+    `reticent ledger verify LEDGER --chain chain.json --public-key KEY` holds the ledger against every head
+    that was ever anchored.
+    """
+    from reticent.cli.anchor import anchor as run
+
+    run(ledger, key=key, chain_key=chain_key, chain=chain, rpc=rpc)
 
 
 @group.command()

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent.cli.chain_commands import CHAIN
+
 
 class Format(StrEnum):
     """How an answer is printed."""
@@ -27,7 +29,20 @@ Information = Annotated[float | None, typer.Option(help="Instead: mu2 of this an
 Rows = Annotated[int | None, typer.Option(help="A guess of the rows in a group, for the price only.")]
 Confidence = Annotated[float, typer.Option(help="Of the interval.")]
 Ledger = Annotated[
-    str | None, typer.Option(help="A path or postgresql:// address; by default beside the data set.")
+    str | None,
+    typer.Option(help="A path, a postgresql:// address, or ethereum; by default beside the data set."),
+]
+Chain = Annotated[
+    Path | None, typer.Option("--chain", help="For ethereum: the file of `chain deploy`; chain.json.")
+]
+Rpc = Annotated[
+    str | None, typer.Option("--rpc", metavar="URL", help="For ethereum: a node; also by RETICENT_RPC.")
+]
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner", metavar="ADDRESS", help="For ethereum: who registered the data set, if in doubt."
+    ),
 ]
 
 
@@ -42,6 +57,12 @@ def ask(
     rows: Rows = None,
     confidence: Confidence = 0.95,
     ledger: Ledger = None,
+    chain: Chain = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="For ethereum: file with the key that signs and pays.")
+    ] = None,
+    rpc: Rpc = None,
+    owner: Owner = None,
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Ask made-up rows instead: free, and means nothing.")
     ] = False,
@@ -53,6 +74,8 @@ def ask(
     DATASET is the owner's YAML file, QUESTION is SQL or a JSON object. Say how exact with --error (or
     --epsilon, --information); without, the best answer that is already paid for is shown. What the budget
     does not allow is refused with exit code 2, and nothing is charged.
+
+    With --ledger ethereum the budget is in a contract, and an oracle holds the data: see `reticent chain`.
     """
     from reticent.cli.ask import ask as run
 
@@ -61,7 +84,7 @@ def ask(
         question,
         file=json,
         accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
-        ledger=ledger,
+        ledger=_ledger(ledger, chain, key, rpc, owner),
         rehearse=rehearse,
         form=form.value,
         plot=plot,
@@ -79,6 +102,9 @@ def price(
     rows: Rows = None,
     confidence: Confidence = 0.95,
     ledger: Ledger = None,
+    chain: Chain = None,
+    rpc: Rpc = None,
+    owner: Owner = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
 ) -> None:
     """Show what an answer would cost, without paying.
@@ -92,9 +118,20 @@ def price(
         question,
         file=json,
         accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
-        ledger=ledger,
+        ledger=_ledger(ledger, chain, None, rpc, owner),
         form=form.value,
     )
+
+
+def _ledger(
+    ledger: str | None, chain: Path | None, key: Path | None, rpc: str | None, owner: str | None
+) -> str | dict[str, Any] | None:
+    """A ledger's path or address, or where it is on a chain."""
+    if ledger == "ethereum":
+        return {"chain": chain or CHAIN, "key": key, "rpc": rpc, "owner": owner}
+    if (chain, key, rpc, owner) != (None, None, None, None):
+        raise typer.BadParameter("--chain, --key, --rpc and --owner are for --ledger ethereum")
+    return ledger
 
 
 def _accuracy(

@@ -50,6 +50,12 @@ EXPERIMENTS = {
         Experiment("fig-4.6", "relative errors with and without reuse of noise", "fig_4_6", needs_data=True),
         Experiment("fig-4.7", "utility and noise against the privacy budget (also Fig. 4.8)", "fig_4_7"),
         Experiment("reuse-rules", "reuse against DProvDB's rule", "reuse_rules"),
+        Experiment(
+            "chain-reuse", "150 queries on a contract, with and without reuse of noise", "chain_reuse"
+        ),
+        Experiment("chain-latency", "seconds to an answer on a chain, by analysts at once", "chain_latency"),
+        Experiment("chain-cpu", "CPU of queries with and without a chain", "chain_cpu"),
+        Experiment("chain-gas", "gas of every operation of the contracts", "chain_gas"),
     )
 }
 """Every experiment, in the order of the documents."""

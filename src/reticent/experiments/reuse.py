@@ -40,6 +40,14 @@ TYPES: dict[str, Query] = {
     "share older than 60": proportion(Comparison("age", ">", 60)),
 }
 
+COLUMNS = (
+    Column("income", Kind.NUMBER, low=-10_000, high=1_000_000, step=1, missing=0),
+    Column("hours_worked", Kind.INTEGER, low=0, high=99, missing=0),
+    Column("age", Kind.INTEGER, low=0, high=120),
+    Column("citizenship", Kind.CATEGORY, values=tuple("12345")),
+    Column("race", Kind.CATEGORY, values=tuple("123456789")),
+)
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -102,14 +110,7 @@ def census(rows: int | None, given: Path | None = None) -> Iterator[tuple[DataSe
     with TemporaryDirectory() as folder:
         base = Path(folder)
         count = _cut(path, base / "census.csv", rows)
-        columns = (
-            Column("income", Kind.NUMBER, low=-10_000, high=1_000_000, step=1, missing=0),
-            Column("hours_worked", Kind.INTEGER, low=0, high=99, missing=0),
-            Column("age", Kind.INTEGER, low=0, high=120),
-            Column("citizenship", Kind.CATEGORY, values=tuple("12345")),
-            Column("race", Kind.CATEGORY, values=tuple("123456789")),
-        )
-        data = DataSet("census", "1", columns, BUDGET, rows=count, source={"csv": "census.csv"})
+        data = DataSet("census", "1", COLUMNS, BUDGET, rows=count, source={"csv": "census.csv"})
         snapshot.make(data, base, base / "census.duckdb")
         with snapshot.open(base / "census.duckdb", data) as table:
             yield data, table

@@ -33,6 +33,7 @@ from reticent.privacy import MAX_UNITS, Neighbours, PureDP, cost_units, from_eve
 
 MOST_VALUES = 1 << 16  # values of one measurement
 MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
+FURTHEST_GRID = (1 << 15) - 1  # log2 of the units of a grid in one unit, or the other way round
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}")
 
 
@@ -194,7 +195,13 @@ class Balance:
 
 
 class Ledger(ABC):
-    """Accounts that nobody can quietly exceed."""
+    """Accounts that nobody can quietly exceed.
+
+    Attributes:
+        measured_by_oracle: whether somebody else holds the data, and records what is paid for here.
+    """
+
+    measured_by_oracle: bool = False
 
     def open(self, terms: Terms) -> Balance:
         """Open an account, or find it open with exactly these terms."""
@@ -258,6 +265,32 @@ class Ledger(ABC):
                 f"got {information.unit.value} ({information.neighbours.name})"
             )
         return terms
+
+    def declare(self, account: str, key: str, *, question: str, grid: int, dimension: int) -> None:
+        """Say what is measured under a key, before it is asked for.
+
+        A ledger beside the data needs no words: this does nothing there. Where somebody else measures, the
+        text is all that they have to go by.
+
+        Args:
+            account: who pays.
+            key: what the question is called in `request`.
+            question: what must be measured, as whoever measures reads it.
+            grid: 2^grid units of a value are one unit of what is measured.
+            dimension: how many values there are.
+
+        Raises:
+            ParameterError: an argument breaks its rule, or the ledger cannot hold the text. Nothing was said.
+        """
+        _checked_name("account", account)
+        _checked_key(key)
+        if not isinstance(question, str):
+            raise ParameterTypeError(f"question must be a text, got {type(question).__name__}")
+        if not question:
+            raise ParameterError("question must not be empty")
+        grid = whole("grid", grid, low=-FURTHEST_GRID, high=FURTHEST_GRID)
+        dimension = whole("dimension", dimension, low=1, high=MOST_VALUES)
+        self._declare(account, key, question, grid, dimension)
 
     def fulfil(self, number: int, values: Sequence[int]) -> Reading:
         """Record the values of a measurement, in grid units, once and for ever.
@@ -326,6 +359,10 @@ class Ledger(ABC):
 
     @abstractmethod
     def _open(self, terms: Terms) -> Balance: ...
+
+    def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
+        """Keep checked words for whoever measures. Back ends that lie beside the data have nobody to tell."""
+        return
 
     @abstractmethod
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant: ...

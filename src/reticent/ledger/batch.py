@@ -31,7 +31,7 @@ from reticent.errors import (
 from reticent.ledger import entries
 from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, Unit, increment
 from reticent.ledger.merkle import Frontier, leaf_hash
-from reticent.ledger.store import Store
+from reticent.ledger.store import Rows, Store
 from reticent.privacy import Neighbours
 
 NODE_LEVEL = 8  # perfect subtrees are stored from this level on
@@ -119,11 +119,12 @@ def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimu
 class Account:
     """An account row."""
 
-    __slots__ = ("id", "new", "nonce", "spent", "terms")
+    __slots__ = ("_fixed", "id", "new", "nonce", "spent", "terms")
 
     def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
         self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
         self.new = new
+        self._fixed = f"{terms.unit.value} {terms.neighbours.name} {terms.name} {terms.subject}"
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Account:
@@ -141,8 +142,7 @@ class Account:
     def seal(self) -> int:
         """A check against torn pages."""
         t = self.terms
-        amounts = f"{self.id} {t.cap} {t.minimum} {self.spent}"
-        return crc32(f"{amounts} {t.unit.value} {t.neighbours.name} {t.name} {t.subject}".encode())
+        return crc32(f"{self.id} {t.cap} {t.minimum} {self.spent} {self._fixed}".encode())
 
     def row(self) -> tuple[Any, ...]:
         """The fields in order of ACCOUNT_COLUMNS, and the seal."""
@@ -179,7 +179,7 @@ class Bought:
             found.requested, found.information, found.sums = requested, information, sums
             if waiting:
                 found._wait(waiting)
-            if found.seal(waiting) != seal:
+            if found.seal(requested, waiting) != seal:
                 raise ValueError
         except (AttributeError, LedgerDamaged, TypeError, ValueError):
             raise LedgerDamaged(f"the row of key {number} is damaged") from None
@@ -204,9 +204,9 @@ class Bought:
         amount = self.void[number] = self.waiting.pop(number)
         self.requested -= amount
 
-    def seal(self, waiting: str) -> int:
-        """A check against torn pages."""
-        text = f"{self.id} {self.account} {self.paid} {self.information} {waiting} {self.sums} {self.name}"
+    def seal(self, paid: int, waiting: str) -> int:
+        """A check against torn pages, from what is paid and what waits as stored."""
+        text = f"{self.id} {self.account} {paid} {self.information} {waiting} {self.sums} {self.name}"
         return crc32(text.encode())
 
     def waiting_text(self) -> str:
@@ -253,16 +253,18 @@ class Batch:
 
     Args:
         store: in a write transaction.
-        carried: what the transaction before knew, to save reading it again.
+        carried: what an earlier transaction knew, to save reading it again if it still holds.
     """
 
     def __init__(self, store: Store, carried: Carried | None = None) -> None:
         self._store = store
-        if carried is None:
-            _, *made, self._frontier = read_head(store, store.locking)
-            self._accounts: dict[str, Account] = {}
+        self._stamp = store.stamp()
+        made: Sequence[int]
+        if carried is not None and carried.holds_at(self._stamp):
+            made, self._frontier, self._accounts = carried.made, carried.frontier, carried.accounts
         else:
-            made, self._frontier, self._accounts = list(carried.made), carried.frontier, carried.accounts
+            _, *made, self._frontier = read_head(store, store.locking)
+            self._accounts = {}
         self.first = self._frontier.size
         self._accounts_made, self._keys_made, self._measurements_made = made
         self._first_measurement = self._measurements_made
@@ -293,7 +295,7 @@ class Batch:
         """A fresh secret; many are drawn at once for a batch of many."""
         start = self._used
         if start == len(self._secrets):
-            wanted = min(max(1, len(self._bought)), _TOGETHER)
+            wanted = min(len(self._bought), _TOGETHER) or 1
             self._secrets, start = os.urandom(wanted * entries.NONCE_BYTES), 0
         self._used = start + entries.NONCE_BYTES
         return self._secrets[start : self._used]
@@ -551,46 +553,53 @@ class Batch:
 
     def flush(self) -> None:
         """Write everything that changed."""
-        if not self.changes:
+        if not self._leaves:
             return
         nodes = self._frontier.extend([leaf_hash(leaf.encode()) for leaf in self._leaves])
         state = (self._frontier.size, self._accounts_made, self._keys_made, self._measurements_made)
         edge = b"".join(self._frontier.hashes)
-        store = self._store
-        with store.sending():
-            store.many(_ADD_ACCOUNT, [a.row() for a in self._changed.values() if a.new])
-            store.many(_SET_ACCOUNT, [(a.spent, a.seal(), a.id) for a in self._changed.values() if not a.new])
-            self._flush_bought()
-            self._flush_measurements()
-            store.many(_ADD_ANSWERED, self._answered)
-            store.many(_ADD_ENTRY, list(enumerate(self._leaves, self.first)))
-            store.many(_ADD_NODE, [node for node in nodes if node[0] >= NODE_LEVEL])
-            store.run(_SET_HEAD, (*state, edge, _head_seal(*state, edge)))
+        self._store.send(
+            *self._account_rows(),
+            *self._bought_rows(),
+            *self._measurement_rows(),
+            (_ADD_ANSWERED, self._answered),
+            (_ADD_ENTRY, list(enumerate(self._leaves, self.first))),
+            (_ADD_NODE, [node for node in nodes if node[0] >= NODE_LEVEL]),
+            (_SET_HEAD, [(*state, edge, _head_seal(*state, edge))]),
+        )
 
-    def carried(self, stamp: tuple[int, int] | None) -> Carried | None:
+    def carried(self) -> Carried | None:
         """What the next transaction may be given once this one is committed."""
-        if stamp is None:
+        if self._stamp is None:
             return None
         for held in self._changed.values():
             held.new = False
         accounts = self._accounts if len(self._accounts) <= _MOST_CARRIED else {}
         made = (self._accounts_made, self._keys_made, self._measurements_made)
-        return Carried(stamp, made, self._frontier, accounts)
+        return Carried(self._stamp, made, self._frontier, accounts)
 
-    def _flush_bought(self) -> None:
+    def _account_rows(self) -> tuple[Rows, Rows]:
+        added, changed = [], []
+        for a in self._changed.values():
+            if a.new:
+                added.append(a.row())
+            else:
+                changed.append((a.spent, a.seal(), a.id))
+        return (_ADD_ACCOUNT, added), (_SET_ACCOUNT, changed)
+
+    def _bought_rows(self) -> tuple[Rows, Rows]:
         """New keys are inserted with nothing recorded, which costs less; what is, is written after."""
         added, changed = [], []
         for b in self._altered.values():
-            waiting = b.waiting_text()
-            seal = b.seal(waiting)
+            paid, waiting = b.paid, b.waiting_text()
+            seal = b.seal(paid, waiting)
             if b.new:
-                added.append((b.id, b.account, b.name, b.paid, waiting, b.nonce, seal))
+                added.append((b.id, b.account, b.name, paid, waiting, b.nonce, seal))
             if b.information or not b.new:
-                changed.append((b.paid, b.information, b.sums, waiting, seal, b.id))
-        self._store.many(_ADD_BOUGHT, added)
-        self._store.many(_SET_BOUGHT, changed)
+                changed.append((paid, b.information, b.sums, waiting, seal, b.id))
+        return (_ADD_BOUGHT, added), (_SET_BOUGHT, changed)
 
-    def _flush_measurements(self) -> None:
+    def _measurement_rows(self) -> tuple[Rows, Rows]:
         first = self._first_measurement
         added, changed = [], []
         for number, (_, under, information, recorded, nonce) in self._measured.items():
@@ -598,5 +607,4 @@ class Batch:
                 added.append((number, under.id, information))
             if recorded is not None:
                 changed.append((recorded, nonce, number))
-        self._store.many(_ADD_MEASUREMENT, added)
-        self._store.many(_SET_MEASUREMENT, changed)
+        return (_ADD_MEASUREMENT, added), (_SET_MEASUREMENT, changed)

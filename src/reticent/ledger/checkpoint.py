@@ -135,6 +135,11 @@ def sign(head: Head, name: str, key: Ed25519PrivateKey) -> str:
     return head.text() + "\n" + signature_line(head.text(), name, key)
 
 
+def signed_note(head: Head, signer: PublicKey, signature: bytes) -> str:
+    """The checkpoint that a signature made elsewhere gives; it is not verified."""
+    return head.text() + "\n" + _line(signer.name, signer.id + signature)
+
+
 def parse(checkpoint: str) -> tuple[Head, list[tuple[str, bytes]]]:
     """Split a checkpoint into its head and its (name, key id || signature) pairs; nothing is verified."""
     text, separator, signatures = checkpoint.partition("\n\n")

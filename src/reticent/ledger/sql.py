@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -149,7 +147,7 @@ class SqlLedger(Ledger):
         self._store: Store = connect(where, create=create, migrate=migrate)
         self._key = key
         self._after_commit = after_commit
-        self._jobs: deque[_Job] = deque()
+        self._jobs: list[_Job] = []  # in order of arrival
         self._guard = threading.Lock()  # of the queue and of who leads
         self._leader: _Job | None = None
         self._carried: Carried | None = None  # touched by whoever leads
@@ -254,17 +252,18 @@ class SqlLedger(Ledger):
                 self._jobs.remove(job)
             if self._leader is job:
                 self._leader = self._jobs[0] if self._jobs else None
-            leader = [] if self._leader is None else [self._leader]
-            for one in [*leader, *(other for other in job.together if other.done)]:
-                if one is not job and one.turn.locked():
+            for one in (self._leader, *job.together):
+                if one is None or one is job:
+                    continue
+                if (one.done or one is self._leader) and one.turn.locked():
                     one.turn.release()
 
     def _lead(self, own: _Job) -> None:
         try:
             self._store.commit_begun = False
             with self._guard:
-                own.together = list(islice(self._jobs, MOST_TOGETHER))
-                self._jobs = deque(islice(self._jobs, MOST_TOGETHER, None))
+                own.together = self._jobs[:MOST_TOGETHER]
+                del self._jobs[:MOST_TOGETHER]
             self._commit_all(own.together)
         except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
             self._interrupted(own, error)
@@ -281,7 +280,7 @@ class SqlLedger(Ledger):
         else:
             with self._guard:
                 later = [job for job in self._jobs if job not in own.together]
-                self._jobs = deque(job for job in others + later if job is not own and not job.gone)
+                self._jobs = [job for job in others + later if job is not own and not job.gone]
         own.error, own.done = error, True
 
     def _commit_all(self, jobs: list[_Job]) -> None:
@@ -312,31 +311,35 @@ class SqlLedger(Ledger):
 
     def _commit(self, jobs: list[_Job]) -> None:
         carried, self._carried = self._carried, None
-        with self._store.writing():
-            stamp = self._store.stamp()
-            batch = Batch(self._store, carried if carried is not None and carried.holds_at(stamp) else None)
-            wanted = [one for job in jobs for one in job.wanted]
-            if len(wanted) > 1:
-                batch.prefetch(wanted)
-            for job in jobs:
-                job.error = None
-                before = batch.changes
-                try:
-                    job.answer = job.work(batch)
-                except LedgerDamaged:
-                    raise
-                except ReticentError as refusal:
-                    if batch.changes != before:
-                        raise _HalfDone from refusal
-                    job.error = refusal
-            batch.flush()
-        self._carried = batch.carried(stamp)
-        answered = [job for job in jobs if job.error is None]
-        if self._after_commit is not None and answered:
+        batch = self._store.transact(self._run, jobs, carried)
+        self._carried = batch.carried()
+        if self._after_commit is not None:
+            answered = [job for job in jobs if job.error is None]
             try:
-                self._after_commit(self)
+                if answered:
+                    self._after_commit(self)
             except Exception as error:
                 self._fail(answered, error)
+
+    def _run(self, jobs: list[_Job], carried: Carried | None) -> Batch:
+        """Do the jobs in turn and write what they changed. A refusal is the answer of its job alone."""
+        batch = Batch(self._store, carried)
+        wanted = jobs[0].wanted if len(jobs) == 1 else [one for job in jobs for one in job.wanted]
+        if len(wanted) > 1:
+            batch.prefetch(wanted)
+        for job in jobs:
+            job.error = None
+            before = batch.changes
+            try:
+                job.answer = job.work(batch)
+            except LedgerDamaged:
+                raise
+            except ReticentError as refusal:
+                if batch.changes != before:
+                    raise _HalfDone from refusal
+                job.error = refusal
+        batch.flush()
+        return batch
 
     def _open(self, terms: Terms) -> Balance:
         balance: Balance = self._write(_Job(lambda batch: batch.open(terms)))

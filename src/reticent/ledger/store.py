@@ -19,26 +19,31 @@ import stat
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from threading import get_ident
+from typing import Any, ParamSpec, TypeVar
 
 from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
 from reticent.ledger.lockfile import LockFile
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 BUSY_TIMEOUT_S = 60.0
 _PAGE_BYTES = 1024  # a commit writes whole pages, and a charge changes a row in each of six
 _LOG_BYTES = 4 << 20  # of SQLite's write-ahead log, before it is copied into the database
 _ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
-_NOTHING = nullcontext()
 _MADE = b"A Reticent ledger was made here.\n"
 _MOUNTS = Path("/proc/self/mountinfo")
 _MAKING = (
     threading.Lock()
 )  # closing a new file would drop the locks of another thread that opened it meanwhile
+
+Rows = tuple[str, Sequence[Sequence[Any]]]  # a statement, and the parameters of each time that it is run
 
 
 class TryAgain(LedgerError):
@@ -102,8 +107,8 @@ class Store(ABC):
         """Every row of a query."""
 
     @abstractmethod
-    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once per row."""
+    def send(self, *statements: Rows) -> None:
+        """Run statements that need no answer from one another, in order, each once per row."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -117,6 +122,10 @@ class Store(ABC):
     def close(self) -> None:
         """Close the connections."""
 
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row."""
+        self.send((sql, rows))
+
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
         rows = self.all(sql, parameters)
@@ -127,10 +136,6 @@ class Store(ABC):
         self.same_process()
         with self._read_guard, self._explained():
             return self.one(sql, parameters)
-
-    def sending(self) -> AbstractContextManager[Any]:
-        """Statements in the block need no answer from one another: they may travel together."""
-        return _NOTHING
 
     def make_schema(self, table: str = "") -> None:
         """Create the tables, or one of them, in a transaction begun with `alone`."""
@@ -143,32 +148,56 @@ class Store(ABC):
         if os.getpid() != self._process:
             raise LedgerError("a ledger is not carried over a fork: close it before, open it in the child")
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """A write transaction, durable when the block ends, rolled back if it raises.
+    def transact(self, work: Callable[_Given, _Made], *given: _Given.args, **named: _Given.kwargs) -> _Made:
+        """Do `work` in a write transaction, durable when this returns, rolled back if it raises.
 
         Its first query must be that of the head row with `locking`.
         """
         self.same_process()
         with self._write_guard:
-            self._writing_thread = threading.get_ident()
-            self.commit_begun = False
-            self._writes += 1
             try:
-                self._wait()
-                self._begin(write=True)
+                self._enter()
+                made = work(*given, **named)
+                self.commit_begun = True
+                self._commit()
+                return made
+            except BaseException as error:
+                self._fail(error)
+                raise
+            finally:
+                self._writing_thread = 0
+                self._let_next()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What `transact` does, around a block."""
+        self.same_process()
+        with self._write_guard:
+            try:
+                self._enter()
                 yield
                 self.commit_begun = True
                 self._commit()
             except BaseException as error:
-                ours = self._explanation(error) if isinstance(error, Exception) else None
-                self._undo(write=True)
-                if ours is None:
-                    raise
-                raise ours from error
+                self._fail(error)
+                raise
             finally:
                 self._writing_thread = 0
                 self._let_next()
+
+    def _enter(self) -> None:
+        self._writing_thread = get_ident()
+        self.commit_begun = False
+        self._writes += 1
+        self._wait()
+        self._begin(write=True)
+
+    def _fail(self, error: BaseException) -> None:
+        """Roll back; raise our error for one of the engine's."""
+        ours = self._explanation(error) if isinstance(error, Exception) else None
+        self._undo(write=True)
+        if ours is not None:
+            raise ours from error
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -207,7 +236,7 @@ class Store(ABC):
 
     @property
     def _in_writing(self) -> bool:
-        return self._writing_thread == threading.get_ident()
+        return self._writing_thread == get_ident()
 
 
 _UNAVAILABLE = {
@@ -385,13 +414,16 @@ class SqliteStore(Store):
         row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
         return row
 
-    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def send(self, *statements: Rows) -> None:
+        """Run each statement once per row."""
+        for sql, rows in statements:
+            if len(rows) == 1:
+                self._writer.execute(sql, rows[0])
+            elif rows:
+                self._send_several(sql, rows)
+
+    def _send_several(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once per row; an INSERT takes many rows at a time, which costs less."""
-        if not rows:
-            return
-        if len(rows) == 1:
-            self._writer.execute(sql, rows[0])
-            return
         whole = 0
         if sql.startswith("INSERT") and len(rows) >= _ROWS:
             head, values, marks = sql.partition(" VALUES ")
@@ -571,10 +603,16 @@ class PostgresStore(Store):
     def _connection(self) -> Any:
         return self._connections[True] if self._in_writing else self._connected(write=False)
 
-    def sending(self) -> AbstractContextManager[Any]:
-        """Statements in the block travel together."""
-        pipeline: AbstractContextManager[Any] = self._connections[True].pipeline()
-        return pipeline
+    def send(self, *statements: Rows) -> None:
+        """Run each statement once per row; they travel together."""
+        connection = self._connections[True]
+        with connection.pipeline():
+            for sql, rows in statements:
+                if len(rows) == 1:
+                    connection.execute(self._sql(sql), rows[0])
+                elif rows:
+                    with connection.cursor() as cursor:
+                        cursor.executemany(self._sql(sql), rows)
 
     def _cursor(self, sql: str, parameters: Sequence[Any]) -> Any:
         return self._connection().execute(self._sql(sql), parameters or None)
@@ -587,14 +625,6 @@ class PostgresStore(Store):
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Every row of a query."""
         return list(self._cursor(sql, parameters).fetchall())
-
-    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once per row."""
-        if len(rows) == 1:
-            self._connections[True].execute(self._sql(sql), rows[0])
-        elif rows:
-            with self._connections[True].cursor() as cursor:
-                cursor.executemany(self._sql(sql), rows)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement."""

@@ -5,21 +5,26 @@ Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them when som
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query.estimates import Cell, widest
-from reticent.query.tree import Query, to_json
+from reticent.query.estimates import Cell, Estimate, widest
+from reticent.query.tree import Query, from_json, to_json
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+
+@lru_cache(maxsize=4096)  # many look at the same account
+def _epsilon(units: int, delta: float) -> float:
+    return spent_epsilon(units, delta) if units else 0.0
 
 
 class Case(Enum):
@@ -81,7 +86,36 @@ class Price:
     @cached_property
     def epsilon(self) -> float:
         """The cost alone as epsilon at the budget's delta."""
-        return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
+        return _epsilon(self.cost, self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with amounts as decimal strings of units."""
+        return {
+            "query": to_json(self.query),
+            "case": self.case.value,
+            "information": str(self.information),
+            "bought": str(self.bought),
+            "cost": str(self.cost),
+            "cost_epsilon": self.epsilon,
+            "remaining": str(self.remaining),
+            "delta": self.delta,
+            "error": self.error,
+            "affordable": self.affordable,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Price:
+        """What `to_json` told."""
+        return cls(
+            from_json(given["query"]),
+            information=int(given["information"]),
+            bought=int(given["bought"]),
+            cost=int(given["cost"]),
+            remaining=int(given["remaining"]),
+            delta=given["delta"],
+            error=given["error"],
+            case=Case(given["case"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -122,12 +156,12 @@ class Answer:
     @cached_property
     def epsilon(self) -> float:
         """The cost of this answer alone as epsilon at the budget's delta."""
-        return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
+        return _epsilon(self.cost, self.delta)
 
     @cached_property
     def epsilon_spent(self) -> float:
         """Everything spent so far as epsilon at the budget's delta."""
-        return spent_epsilon(self.spent, self.delta) if self.spent else 0.0
+        return _epsilon(self.spent, self.delta)
 
     def _only(self) -> Cell:
         if len(self.cells) != 1:
@@ -212,6 +246,36 @@ class Answer:
                 "log_root": self.receipt.log_root,
             },
         }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Answer:
+        """What `to_json` told."""
+        receipt = given["receipt"]
+        return cls(
+            from_json(given["query"]),
+            tuple(
+                Cell(
+                    tuple(cell["labels"]),
+                    Estimate(cell["value"], cell["standard_error"], cell["low"], cell["high"]),
+                )
+                for cell in given["cells"]
+            ),
+            given["confidence"],
+            Case(given["case"]),
+            information=int(given["information"]),
+            cost=int(given["cost"]),
+            without_reuse=int(given["without_reuse"]),
+            spent=int(given["spent"]),
+            remaining=int(given["remaining"]),
+            delta=given["delta"],
+            receipt=Receipt(
+                receipt["account"],
+                receipt["key"],
+                tuple(receipt["measurements"]),
+                receipt["log_size"],
+                receipt["log_root"],
+            ),
+        )
 
 
 def as_mu2(units: int) -> float:

@@ -28,12 +28,29 @@ from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
 from reticent.query.columns import Column, Kind
-from reticent.query.tree import And, Comparison, In, Not, Or, Predicate, Scalar, check_predicate, shown
+from reticent.query.tree import (
+    DEEPEST,
+    MOST_PARTS,
+    And,
+    Comparison,
+    In,
+    Not,
+    Or,
+    Predicate,
+    Scalar,
+    check_predicate,
+    shown,
+)
 
 if TYPE_CHECKING:
     from reticent.query.datasets import DataSet
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
+
+# What two predicates, each as large and as deep as one may be, become at most when both must hold: their
+# nodes, two ranges for each, and one node above them.
+_MOST_PARTS = 6 * MOST_PARTS + 1
+_DEEPEST = DEEPEST + 1
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,67 @@ def condition_json(condition: Condition) -> Anything:
         return {"column": condition.column, "in": [list(one) for one in condition.ranges]}
     word = "all" if isinstance(condition, All) else "any"
     return {word: [condition_json(part) for part in condition.parts]}
+
+
+def condition_from_json(given: Anything, data: DataSet, name: str = "where") -> Condition:
+    """The condition that a JSON value states: the inverse of `condition_json`. The value may be anybody's.
+
+    Args:
+        given: as parsed.
+        data: whose columns are meant.
+        name: what the value is called in errors.
+
+    Raises:
+        ParameterError: it names an unknown column or codes that the column does not have, is too large or too
+            deep, or is not in the one form that `resolve_condition` gives to what it says.
+    """
+    condition, _ = _from_json(given, data, name, _DEEPEST, _MOST_PARTS)
+    # 1 == True == 1.0 cannot mislead here: every code in it is known to be an int, and no bool stands below.
+    if condition_json(condition) != given:
+        raise ParameterError(f"{name} must be in normal form")
+    return condition
+
+
+def _from_json(given: Anything, data: DataSet, name: str, depth: int, room: int) -> tuple[Condition, int]:
+    """What a JSON value states, in normal form, and how many nodes and ranges may still follow."""
+    if depth == 0:
+        raise ParameterError(f"{name} must be nested at most {_DEEPEST} deep")
+    room -= 1
+    match given:
+        case bool():
+            return given, room
+        case {"column": str(named), "in": list(listed), **others} if not others:
+            room -= len(listed)
+            if room < 0:
+                raise _too_large(name)
+            column = _column(named, data, name)
+            return _among(column, _union([_checked_ranges(column, listed, name)])), room
+        case {"all": list(parts), **others} | {"any": list(parts), **others} if not others:
+            found = []
+            for part in parts:
+                if room <= 0:
+                    raise _too_large(name)
+                one, room = _from_json(part, data, name, depth - 1, room)
+                found.append(one)
+            return _join(All if "all" in given else Any, found, data), room
+    raise ParameterError(
+        f"{name} must be made of objects with column and in, all, or any, got {shown(given)}"
+    )
+
+
+def _checked_ranges(column: Column, given: list[Anything], name: str) -> Ranges:
+    for one in given:
+        match one:
+            case [low, high] if type(low) is int and type(high) is int:
+                if column.first <= low <= high <= column.last:
+                    continue
+        raise ParameterError(f"{name}.in must be ranges of codes of {column.name}, from {column.first} to "
+                             f"{column.last}")  # fmt: skip
+    return tuple((low, high) for low, high in given)
+
+
+def _too_large(name: str) -> ParameterError:
+    return ParameterError(f"{name} must have at most {_MOST_PARTS} parts and ranges")
 
 
 def condition_sql(condition: Condition, names: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 `resolve` checks a query against the declared columns and says what must be measured to answer it. Several
 queries may need the same measurement: a mean over a public number of rows and a sum, a histogram and a
 quantile. Equal text means that the measured vector is the same function of the data, so the key, a hash of
-the text, is what the ledger buys information about (THREATS.md 10). In doubt, the texts differ.
+the text, is what the ledger buys information about (THREATS.md 10). In doubt, the texts differ. `parse` reads
+a text that a stranger wrote, and takes only what `resolve` writes.
 
 Not here: sensitivities and sums (`measure`), and what an answer says (`estimates`).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -21,13 +23,26 @@ from itertools import pairwise
 from typing import Any
 
 from reticent.errors import ParameterError
+from reticent.query import strict_json
 from reticent.query.columns import Column, Kind
-from reticent.query.conditions import Condition, both, columns_of, condition_json, resolve_condition
+from reticent.query.conditions import (
+    Condition,
+    both,
+    columns_of,
+    condition_from_json,
+    condition_json,
+    resolve_condition,
+)
 from reticent.query.datasets import DataSet
-from reticent.query.tree import By, Query
+from reticent.query.tree import KINDS, MOST_GROUPINGS, By, Query, shown
 
 MOST_VALUES = 1 << 16  # of one measurement
+LONGEST_TEXT = 1 << 20  # that `parse` reads
+_DEEPEST = 100  # levels of its JSON; the deepest condition needs 68
 _FORM = 1  # of the text; a new one whenever the same text would mean another vector
+_FIELDS = frozenset(
+    ("by", "column", "columns", "data", "form", "measured", "of", "relation", "unit", "version", "where")
+)
 
 
 class Measured(Enum):
@@ -117,25 +132,65 @@ def resolve(query: Query, data: DataSet) -> Question:
             allow, or asks for more than 65,536 values.
     """
     where = resolve_condition(query.where, data)
-    by = tuple(sorted((_grouping(one, data) for one in query.by), key=lambda one: one.column))
-    for one, other in pairwise(by):
-        if one.column == other.column:
-            raise ParameterError(f"by must name each column once, got {one.column!r} twice")
+    by = _in_order(_grouping(one, data) for one in query.by)
     of: Condition = True
     if query.kind == "proportion":
         of = both(resolve_condition(query.of, data, "of"), where, data)
-    whole = data.rows is not None and where is True and not by  # so that n is public, and is all rows
-    measured = _measured(query.kind, whole=whole)
+    measured = _measured(query.kind, whole=_is_whole(where, by, data))
     if query.kind == "proportion" and measured is Measured.COUNT:
         of, where = True, of
     column = None
     if measured not in (Measured.COUNT, Measured.SHARE):
         assert query.column is not None  # a query sees to it
         column = _summed(query.kind, data.column(query.column)).name
-    question = Question(measured, column, of, where, by, data)
-    if question.cells * measured.values > MOST_VALUES:
-        raise ParameterError(f"by must make at most {MOST_VALUES // measured.values} cells for a "
-                             f"{query.kind}, got {question.cells}")  # fmt: skip
+    return _checked_size(Question(measured, column, of, where, by, data), query.kind)
+
+
+def parse(text: str, data: DataSet) -> Question:
+    """The question that a text states: the inverse of `Question.text`. The text may be anybody's.
+
+    Whoever measures for strangers reads what they wrote with this and nothing else. A text is taken only if
+    it is, letter for letter, that of a question which some query about this data set resolves to; so the
+    sensitivity of its plan is one that was thought about, and no two texts lead to the same question.
+
+    Raises:
+        ParameterError: it is anything else: of another data set, version or declaration, not in normal form,
+            or longer than 2^20 characters.
+    """
+    said = _said(text)
+    where = condition_from_json(said["where"], data)
+    by = _in_order(_stated_grouping(one, data) for one in _short_list(said["by"]))
+    kinds = {_measured(kind, whole=_is_whole(where, by, data)) for kind in KINDS}
+    measured = next((one for one in kinds if one.value == said["measured"]), None)
+    if measured is None:
+        known = ", ".join(sorted(one.value for one in kinds))
+        raise ParameterError(f"measured must be one of {known} here, got {shown(said['measured'])}")
+    of = condition_from_json(said["of"], data, "of")
+    if of != (both(of, where, data) if measured is Measured.SHARE else True):
+        raise ParameterError("of must be rows of where for a share, and true else")
+    column = said["column"]
+    if (column is None) != (measured in (Measured.COUNT, Measured.SHARE)):
+        raise ParameterError(f"column must be given for all but counts and shares, got {shown(column)}")
+    if column is not None:
+        column = _summed(measured.value, data.column(_name("column", column))).name
+    question = _checked_size(Question(measured, column, of, where, by, data), measured.value)
+    if question.text != text:
+        differ = [name for name, right in json.loads(question.text).items() if right != said[name]]
+        raise ParameterError(f"{differ[0]} must be as the data set has it, in normal form" if differ else
+                             "question must be canonical JSON")  # fmt: skip
+    return question
+
+
+def _is_whole(where: Condition, by: tuple[Grouping, ...], data: DataSet) -> bool:
+    """Whether all rows count, in one cell, and their number is public."""
+    return data.rows is not None and where is True and not by
+
+
+def _checked_size(question: Question, kind: str) -> Question:
+    values = question.measured.values
+    if question.cells * values > MOST_VALUES:
+        raise ParameterError(f"by must make at most {MOST_VALUES // values} cells for a {kind}, "
+                             f"got {question.cells}")  # fmt: skip
     return question
 
 
@@ -163,11 +218,16 @@ def _summed(kind: str, column: Column) -> Column:
 # Groupings
 
 
+def _in_order(given: Iterable[Grouping]) -> tuple[Grouping, ...]:
+    by = tuple(sorted(given, key=lambda one: one.column))
+    for one, other in pairwise(by):
+        if one.column == other.column:
+            raise ParameterError(f"by must name each column once, got {one.column!r} twice")
+    return by
+
+
 def _grouping(by: By, data: DataSet) -> Grouping:
-    try:
-        column = data.column(by.column)
-    except ParameterError as err:
-        raise ParameterError(f"by.{err}") from None
+    column = _grouped(by.column, data)
     is_cut = by.edges is not None or by.bins is not None
     if column.kind in (Kind.CATEGORY, Kind.BOOLEAN):
         if is_cut:
@@ -179,6 +239,13 @@ def _grouping(by: By, data: DataSet) -> Grouping:
                              f"which is {column.kind.value}")  # fmt: skip
     cuts = _even_cuts(column, by.bins) if by.bins is not None else _cuts(column, by.edges or ())
     return Grouping(column.name, cuts, len(cuts) + 1)
+
+
+def _grouped(name: str, data: DataSet) -> Column:
+    try:
+        return data.column(name)
+    except ParameterError as err:
+        raise ParameterError(f"by.{err}") from None
 
 
 def _even_cuts(column: Column, bins: int) -> tuple[int, ...]:
@@ -201,6 +268,46 @@ def _cuts(column: Column, edges: tuple[float, ...]) -> tuple[int, ...]:
             raise ParameterError(f"by.edges must be at least a step of {column.name} apart, {column.step!r}, "
                                  f"got one too close to {edge!r}")  # fmt: skip
     return cuts
+
+
+# Reading a text
+
+
+def _said(text: str) -> dict[str, Any]:
+    """The fields of a text, whatever is in them."""
+    said = strict_json.read("question", text, longest=LONGEST_TEXT, deepest=_DEEPEST)
+    if not isinstance(said, dict) or said.keys() != _FIELDS:
+        raise ParameterError(f"question must be an object with {', '.join(sorted(_FIELDS))}")
+    return said
+
+
+def _short_list(given: Any) -> list[Any]:
+    if not isinstance(given, list) or len(given) > MOST_GROUPINGS:
+        raise ParameterError(f"by must be a list of at most {MOST_GROUPINGS}, got {shown(given)}")
+    return given
+
+
+def _name(field: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise ParameterError(f"{field} must be a name, got {shown(given)}")
+    return given
+
+
+def _stated_grouping(given: Any, data: DataSet) -> Grouping:
+    if not isinstance(given, dict) or given.keys() != {"column", "cuts"}:
+        raise ParameterError(f"by must be made of objects with column and cuts, got {shown(given)}")
+    column, cuts = _grouped(_name("by.column", given["column"]), data), given["cuts"]
+    if column.kind in (Kind.CATEGORY, Kind.BOOLEAN):
+        if cuts is not None:
+            raise ParameterError(f"by.cuts must be null for {column.name}, which is {column.kind.value}")
+        return Grouping(column.name, None, column.last - column.first + 1)
+    if not isinstance(cuts, list) or not 0 < len(cuts) < MOST_VALUES or {type(one) for one in cuts} != {int}:
+        raise ParameterError(f"by.cuts must be 1 to {MOST_VALUES - 1} codes for {column.name}, "
+                             f"which is {column.kind.value}")  # fmt: skip
+    if any(a >= b for a, b in pairwise([column.first, *cuts, column.last + 1])):
+        raise ParameterError(f"by.cuts must rise, > {column.first} and <= {column.last}, the codes of "
+                             f"{column.name}")  # fmt: skip
+    return Grouping(column.name, tuple(cuts), len(cuts) + 1)
 
 
 # The text

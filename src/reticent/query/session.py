@@ -4,6 +4,9 @@ Promise, pay, release: the plan and its price are computed from the declaration;
 what is not bought yet, or refuses; only then rows are read, noise is drawn, and `ledger.fulfil` records
 the measurement, once. The answer is arithmetic on what is recorded. A crash in between loses nothing:
 what is paid and not recorded is measured by whoever asks next.
+
+Where somebody else holds the data, this side never sees a row: it says in the ledger what must be measured,
+pays, and waits until it is recorded there.
 """
 
 from __future__ import annotations
@@ -11,12 +14,22 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from reticent.errors import AlreadyFulfilled, BudgetExceeded, ParameterTypeError, QuestionRefused
+from reticent.arguments import real
+from reticent.errors import (
+    AlreadyFulfilled,
+    BudgetExceeded,
+    MeasurementVoid,
+    NotMeasured,
+    ParameterError,
+    ParameterTypeError,
+    QuestionRefused,
+)
 from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
 from reticent.ledger.base import increment
 from reticent.privacy import spent_epsilon
@@ -28,40 +41,53 @@ from reticent.query.estimates import Cell, Estimate, estimates, spread, widest
 from reticent.query.measure import Plan, Rows, plan
 from reticent.query.notebook import Notebook
 from reticent.query.prices import Accuracy, assumed_rows, predicted_error, smallest_group, units_for_error
-from reticent.query.questions import Measured, Question, resolve
+from reticent.query.questions import Measured, Question, parse, resolve
+from reticent.query.shorthands import Shorthands
 from reticent.query.tree import Query
 from reticent.randomness import Stream
 
 _MOST_PLANS = 1000  # kept ready
+_MOST_TEXTS = 500  # of SQL, with the questions that were read from them
 _MARGIN = 1.01  # on an error that depends on a noisy count, so that asking a third time is free
+_PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
 Asked = Query | Mapping[str, Any] | str
 
 
-class Session:
+class Session(Shorthands):
     """A data set that can be asked. Made by `reticent.open`.
+
+    Whoever measures, a question is charged once: a retry under the same idempotency text, a question whose
+    asker crashed after paying, and one that is paid for and not recorded yet, cost nothing again.
 
     Args:
         data: the declaration.
-        rows: the prepared rows, or how to get at them; never looked at before the ledger has charged.
+        rows: the prepared rows, or how to get at them; never looked at before the ledger has charged. None
+            if somebody else holds the data and records what is paid for.
         ledger: holds the data set's account, which is opened if it is new.
         notebook: the engine's own memory; in RAM by default.
         rng: None for secure noise; a SimulationStream in tests and rehearsals.
+        wait_s: how long an answer may take to be recorded by somebody else.
     """
 
     def __init__(
         self,
         data: DataSet,
-        rows: Rows | Callable[[], Rows],
+        rows: Rows | Callable[[], Rows] | None,
         ledger: Ledger,
         notebook: Notebook | None = None,
         *,
         rng: Stream | None = None,
+        wait_s: float = 600.0,
     ) -> None:
+        if ledger.measured_by_oracle:
+            _check_elsewhere(data, rows)
+        self._wait_s = real("wait_s", wait_s, low=0.0)
         self.data = data
         self._rows, self._ledger, self._rng = rows, ledger, rng
         self._connecting = threading.Lock()
         self._notebook = notebook if notebook is not None else Notebook()
         self._plans: OrderedDict[Query, Plan] = OrderedDict()
+        self._texts: OrderedDict[str, Query] = OrderedDict()
         ledger.open(data.terms)
 
     def __enter__(self) -> Session:
@@ -70,11 +96,12 @@ class Session:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close ledger, notebook and rows."""
-        self._ledger.close()
+    def close(self, *, ledger: bool = True) -> None:
+        """Close notebook and rows, and the ledger too unless others use it."""
+        if ledger:
+            self._ledger.close()
         self._notebook.close()
-        if not callable(self._rows):
+        if self._rows is not None and not callable(self._rows):
             self._rows.close()
 
     # Questions
@@ -90,6 +117,7 @@ class Session:
         confidence: float = 0.95,
         rows: int | None = None,
         idempotency: str | None = None,
+        paying: Callable[[int], None] | None = None,
     ) -> Answer:
         """Answer a query as exactly as asked, charging only what is not bought yet.
 
@@ -102,10 +130,14 @@ class Session:
             confidence: of the interval.
             rows: a guess of the size of a group, where it is private: used for the price only.
             idempotency: a retry with the same text is charged once.
+            paying: called before the ledger is, with the most units that it may charge; what this raises
+                refuses the question. Not called if nothing must be bought.
 
         Raises:
             QuestionRefused: the budget does not suffice; nothing was charged. It carries what was asked,
                 what is left, and the best answer that is free.
+            NotMeasured: whoever holds the data has not recorded it in time. It is paid for: asking again
+                is free.
         """
         asked = self._query(query)
         accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
@@ -118,17 +150,21 @@ class Session:
             wanted = self._notebook.first_wanted(idempotency, f"{prepared.question.key} {accuracy}", wanted)
         if wanted <= before.information:
             return self._answer(asked, prepared, before, before, wanted, confidence, None)
-        held = self._opened()  # before paying: a source that is out of reach costs nothing
+        # Before paying: a source that is out of reach costs nothing.
+        held = None if self._rows is None else self._opened()
+        if paying is not None:  # the charge may be less: what is bought only grows
+            paying(increment(self.data.terms, before.information + before.pending, wanted))
         try:
             grant = self._ledger.request(
                 self.data.name, prepared.question.key, self._amount(wanted), idempotency=idempotency
             )
         except BudgetExceeded as refusal:
             raise self._refusal(asked, prepared, before, refusal, accuracy) from refusal
-        self._measure(prepared, grant, held)
+        if held is not None:
+            self._measure(prepared, grant, held)
         if grant.charged:
             self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
-        after = self._reading(prepared)
+        after = self._reading(prepared) if held is not None else self._awaited(prepared, grant)
         return self._answer(asked, prepared, before, after, wanted, confidence, grant)
 
     def price(
@@ -187,47 +223,7 @@ class Session:
         with rehearsal(self.data, seed) as session:
             return session.ask(query, **accuracy)
 
-    # Shorthands
-
-    def count(self, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
-        """How many rows. Accuracy as for `ask`."""
-        return self.ask(tree.count(where=where, by=by), **accuracy)
-
-    def sum(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
-        """The sum of a column. Accuracy as for `ask`."""
-        return self.ask(tree.total(column, where=where, by=by), **accuracy)
-
-    def mean(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
-        """The mean of a column. Accuracy as for `ask`."""
-        return self.ask(tree.mean(column, where=where, by=by), **accuracy)
-
-    def proportion(self, of: Any, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
-        """The share of the rows `of` among the rows `where`. Accuracy as for `ask`."""
-        return self.ask(tree.proportion(of, where=where, by=by), **accuracy)
-
-    def variance(self, column: str, *, where: Any = None, by: Any = (), **accuracy: Any) -> Answer:
-        """The variance of a column. Accuracy as for `ask`."""
-        return self.ask(tree.variance(column, where=where, by=by), **accuracy)
-
-    def histogram(self, by: Any, *, where: Any = None, **accuracy: Any) -> Answer:
-        """How many rows in each category or bin. Accuracy as for `ask`."""
-        return self.ask(tree.histogram(by, where=where), **accuracy)
-
-    def quantile(
-        self,
-        column: str,
-        levels: float | Sequence[float],
-        *,
-        where: Any = None,
-        bins: Any = 256,
-        **accuracy: Any,
-    ) -> Answer:
-        """Quantiles of a column, read off a histogram. Accuracy as for `ask`; `error` is of the rank."""
-        return self.ask(tree.quantile(column, levels, where=where, bins=bins), **accuracy)
-
-    def median(self, column: str, *, where: Any = None, bins: Any = 256, **accuracy: Any) -> Answer:
-        """The median of a column, read off a histogram. Accuracy as for `ask`; `error` is of the rank."""
-        return self.ask(tree.median(column, where=where, bins=bins), **accuracy)
+    # What is there
 
     def balance(self) -> Balance:
         """The data set's account: its cap and what is spent."""
@@ -243,9 +239,13 @@ class Session:
         if isinstance(given, Query):
             return given
         if isinstance(given, str):
-            from reticent.query.sql import read
+            found = self._texts.get(given)
+            if found is None:
+                from reticent.query.sql import read
 
-            return read(given, self.data.name)
+                found = read(given, self.data.name)
+                _kept(self._texts, given, found, _MOST_TEXTS)
+            return found
         if isinstance(given, Mapping):
             return tree.from_json(given)
         raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(given).__name__}")
@@ -253,12 +253,23 @@ class Session:
     def _plan(self, query: Query) -> Plan:
         found = self._plans.get(query)
         if found is None:
-            found = plan(resolve(query, self.data))
-            self._plans[query] = found
-            while len(self._plans) > _MOST_PLANS:
-                with contextlib.suppress(KeyError):
-                    self._plans.popitem(last=False)
+            found = self._planned(resolve(query, self.data))
+            _kept(self._plans, query, found, _MOST_PLANS)
         return found
+
+    def _planned(self, question: Question) -> Plan:
+        """The plan of a question, which the ledger is told of before anything is asked of it."""
+        made = plan(question)
+        if self._ledger.measured_by_oracle:
+            parse(question.text, self.data)  # as the oracle will: nobody pays for what it would refuse
+        self._ledger.declare(
+            self.data.name,
+            question.key,
+            question=question.text,
+            grid=made.shift,
+            dimension=question.cells * made.coordinates,
+        )
+        return made
 
     def _amount(self, units: int) -> Amount:
         return Amount(units, Unit.MU2, self.data.relation)
@@ -266,10 +277,16 @@ class Session:
     def _reading(self, prepared: Plan) -> Reading:
         return self._ledger.reading(self.data.name, prepared.question.key)
 
+    def warm(self) -> None:
+        """Open the rows now, so that the first question need not wait for them. Nothing is read."""
+        if self._rows is not None:
+            self._opened()
+
     def _opened(self) -> Rows:
         with self._connecting:
             if callable(self._rows):
                 self._rows = self._rows()
+            assert self._rows is not None
             return self._rows
 
     def _measure(self, prepared: Plan, grant: Grant, rows: Rows) -> None:
@@ -281,6 +298,25 @@ class Session:
             values = prepared.measure(exact, measurement.information, self._rng)
             with contextlib.suppress(AlreadyFulfilled):
                 self._ledger.fulfil(measurement.number, values)
+
+    def _awaited(self, prepared: Plan, grant: Grant) -> Reading:
+        """What is recorded once somebody else has made every measurement that is paid for."""
+        until = time.monotonic() + self._wait_s
+        pause, longest = _PAUSES_S
+        while True:
+            reading = self._reading(prepared)
+            if reading.information >= grant.information:
+                return reading
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, longest)
+        if not reading.pending:  # not a read that is behind: there was time to catch up
+            raise MeasurementVoid("what was bought is not waiting any more: a recovery closed it, ask anew")
+        raise NotMeasured(
+            f"{self.data.name}: paid for, and not recorded within {self._wait_s:g} s; asking again is free"
+        )
 
     def _wanted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
         """The units that must be bought in all. What is recorded may be used: it is released already."""
@@ -314,7 +350,9 @@ class Session:
         """How large the smallest group is taken to be: as bought here or by its count, or as guessed."""
         question, known = prepared.question, None
         if prepared.weight and self.data.policy is Policy.SHARE:
-            counting = plan(Question(Measured.COUNT, None, True, question.where, question.by, self.data))
+            counting = self._planned(
+                Question(Measured.COUNT, None, True, question.where, question.by, self.data)
+            )
             counted = self._reading(counting)
             if reading.information:
                 known = self._smallest(prepared, reading, prepared.coordinates - 1, 1 / prepared.weight)
@@ -405,6 +443,23 @@ class Session:
             best_error=best.error if best is not None else None,
             reachable_error=reachable,
         )
+
+
+def _kept(held: OrderedDict[Any, Any], name: Any, found: Any, most: int) -> None:
+    """Keep what was found, and no more than so many. Threads may meet here."""
+    held[name] = found
+    while len(held) > most:
+        with contextlib.suppress(KeyError):
+            held.popitem(last=False)
+
+
+def _check_elsewhere(data: DataSet, rows: object) -> None:
+    """Refuse what cannot be had where an oracle measures."""
+    if rows is not None:
+        raise ParameterError("rows must be None with this ledger: an oracle holds the data and records")
+    if data.policy is Policy.DEGRADE:
+        raise ParameterError("policy must be share with this ledger, got degrade: it shows the best answer "
+                             "to everybody")  # fmt: skip
 
 
 def _case(bought: int, wanted: int) -> Case:

@@ -24,6 +24,7 @@ OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 DEEPEST = 32
 MOST_PARTS = 1000  # nodes of one predicate, the values in its lists included
 MOST_BINS = 1 << 16
+MOST_GROUPINGS = 8
 _BINS = 256  # of a quantile
 
 Scalar = str | int | float | bool
@@ -214,8 +215,8 @@ def as_groupings(given: Any) -> tuple[By, ...]:
     if isinstance(given, (str, By, Mapping)):
         given = (given,)
     listed = _list("by", () if given is None else given)
-    if len(listed) > 8:
-        raise ParameterError(f"by must name at most 8 columns, got {len(listed)}")
+    if len(listed) > MOST_GROUPINGS:
+        raise ParameterError(f"by must name at most {MOST_GROUPINGS} columns, got {len(listed)}")
     return tuple(_grouping(one) for one in listed)
 
 

@@ -12,7 +12,8 @@ from reticent.cli import main
 from reticent.errors import ParameterError
 
 COMMANDS = [
-    "ask", "audit", "convert", "dataset", "demo", "ledger", "mechanisms", "price", "reproduce", "version",
+    "ask", "audit", "chain", "convert", "dataset", "demo", "key", "ledger", "mechanisms", "oracle", "price",
+    "reproduce", "serve", "version",
 ]  # fmt: skip
 
 
@@ -83,6 +84,9 @@ def test_a_wrong_command_line_is_one_line(command, is_one_error_line, args, part
         (OSError("disk is full"), 2, "disk is full"),
         (ModuleNotFoundError("no", name="matplotlib"), 2, "pip install 'reticent[plot]'"),
         (ModuleNotFoundError("no", name="ibis"), 2, "pip install 'reticent[query]'"),
+        (ModuleNotFoundError("no", name="web3"), 2, "pip install 'reticent[chain]'"),
+        (ModuleNotFoundError("no", name="eth_abi"), 2, "pip install 'reticent[chain]'"),
+        (ModuleNotFoundError("no", name="fastapi"), 2, "pip install 'reticent[service]'"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (RuntimeError("holds a private 0.73"), 1, "internal fault (RuntimeError)"),
         (ModuleNotFoundError("no", name="reticent.gone"), 1, "internal fault (ModuleNotFoundError)"),
@@ -134,7 +138,10 @@ finally:
     )
 
 
-HEAVY = {"dp_accounting", "duckdb", "ibis", "matplotlib", "numba", "numpy", "opendp", "rich", "scipy", "yaml"}
+HEAVY = {
+    "dp_accounting", "duckdb", "eth_account", "fastapi", "ibis", "matplotlib", "numba", "numpy", "opendp",
+    "pydantic", "rich", "scipy", "uvicorn", "web3", "yaml",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -145,6 +152,10 @@ HEAVY = {"dp_accounting", "duckdb", "ibis", "matplotlib", "numba", "numpy", "ope
         ["demo", "--help"],
         ["dataset", "--help"],
         ["ask", "--help"],
+        ["chain", "--help"],
+        ["oracle", "--help"],
+        ["serve", "--help"],
+        ["key", "--help"],
         ["version"],
     ],
 )

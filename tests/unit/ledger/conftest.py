@@ -14,7 +14,7 @@ import pytest
 from reticent.ledger import Terms
 from reticent.ledger.witness import WitnessedLedger
 
-from .witness_process import KEY, MU2, TERMS, Process, put_back, units
+from .witness_process import KEY, MU2, TERMS, Inside, Process, put_back, units
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +62,25 @@ def path(tmp_path) -> Path:
     return tmp_path / "ledger"
 
 
+@pytest.fixture(scope="session")
+def ethereum(anvil):
+    """A function that deploys a fresh contract and gives a ledger on it; options are the ledger's."""
+    from reticent.chain.node import Node
+    from reticent.chain.sender import Sender
+    from reticent.ledger.chain_contract import artifact
+    from reticent.ledger.ethereum import EthereumLedger
+
+    deployer = Sender(Node(anvil.url), anvil.keys[9])
+
+    def fresh(**options):
+        made = deployer.transact(None, artifact().creation, gas=4_000_000)
+        options = {"first_block": made.block, "key": anvil.keys[0], **options}
+        return EthereumLedger(Node(anvil.url), made.contract, options.pop("key"), **options)
+
+    yield fresh
+    deployer.node.close()
+
+
 @pytest.fixture
 def no_waiting(request, monkeypatch):
     """The disk is not waited for, unless the test asks for `real_disk`: only a loss of power could tell."""
@@ -80,6 +99,14 @@ def running(tmp_path_factory):
     process = Process(tmp_path_factory.mktemp("elsewhere"))
     yield process
     process.kill()
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """A witness in threads of this process, which remembers nothing yet."""
+    made = Inside(tmp_path / "inside")
+    yield made
+    made.close()
 
 
 @pytest.fixture

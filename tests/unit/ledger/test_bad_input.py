@@ -215,7 +215,7 @@ def test_bad_idempotency_keys(ledger, given, error, match):
         (2, None, ParameterTypeError, "values must be a list of whole numbers, got NoneType"),
         (2, iter([1, 2, 3]), ParameterTypeError, "values must be a list of whole numbers"),
     ],
-    ids=lambda given: repr(given)[:30],
+    ids=lambda given: repr(given)[:24].replace("\\", ""),
 )
 def test_bad_values(ledger, number, values, error, match):
     refused(ledger, lambda one: one.fulfil(number, values), error, match)

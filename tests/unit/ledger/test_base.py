@@ -154,6 +154,58 @@ def test_values_name_what_is_wrong(ledger, number, values, error, words):
     assert ledger.reading("a", "k") == Reading("a", "k", 0, (), 10)
 
 
+class Told(MemoryLedger):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def _declare(self, *given):
+        self.told.append(given)
+
+
+DECLARED = {"account": "a", "key": "k", "question": "how many?", "grid": 24, "dimension": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"account": "a b"}, ParameterError, f"account {NAME_RULE}, got 'a b'"),
+        ({"key": ""}, ParameterError, f"{KEY_RULE}, got ''"),
+        ({"question": b"how many?"}, ParameterTypeError, "question must be a text, got bytes"),
+        ({"question": ""}, ParameterError, "question must not be empty"),
+        ({"grid": 1.0}, ParameterTypeError, "grid must be a whole number, got 1.0"),
+        ({"grid": -32768}, ParameterError, "grid must be >= -32767, got -32768"),
+        ({"grid": 32768}, ParameterError, "grid must be <= 32767, got 32768"),
+        ({"dimension": True}, ParameterTypeError, "dimension must be a whole number, got True"),
+        ({"dimension": 0}, ParameterError, "dimension must be >= 1, got 0"),
+        ({"dimension": MOST_VALUES + 1}, ParameterError, "dimension must be <= 65536, got 65537"),
+    ],
+    ids=lambda given: repr(given)[:40],
+)
+def test_what_is_declared_is_checked_by_every_ledger(ledger, given, error, words):
+    listening = Told()
+    for one in (ledger, listening):
+        assert message(lambda one=one: one.declare(**DECLARED | given), error) == words
+    assert listening.told == []
+
+
+def test_a_ledger_beside_the_data_needs_no_words(ledger):
+    assert not ledger.measured_by_oracle
+    assert ledger.declare(**DECLARED) is None
+    assert ledger.reading("a", "k") == Reading("a", "k", 0, (), 0)
+    listening = Told()
+    for edge in ({}, {"grid": np.int64(-32767), "dimension": MOST_VALUES}, {"grid": 32767, "dimension": 1}):
+        listening.declare(**DECLARED | edge)
+    assert listening.told == [
+        ("a", "k", "how many?", 24, 3),
+        ("a", "k", "how many?", -32767, MOST_VALUES),
+        ("a", "k", "how many?", 32767, 1),
+    ]
+    assert type(listening.told[1][3]) is int
+
+
 def test_what_is_opened_is_terms(ledger):
     assert message(lambda: ledger.open("a"), ParameterTypeError) == "terms must be Terms, got str"
     assert ledger.open(Terms(**GOOD)) == Balance(Terms(**GOOD), 0)

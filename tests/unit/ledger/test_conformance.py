@@ -312,6 +312,7 @@ BACK_ENDS = {
     "sqlite": (lambda fresh: SqlLedger(fresh()), 25, 400),
     "postgres": (lambda fresh: SqlLedger(fresh()), 8, 150),
     "device": (lambda fresh: _device(fresh()), 25, 400),
+    "ethereum": (lambda fresh: fresh(), 8, 100),
 }
 
 
@@ -319,8 +320,8 @@ BACK_ENDS = {
 def back_end(request):
     make, quick, full = BACK_ENDS[request.param]
     reference = Told if request.param == "memory" else MemoryLedger
-    if request.param == "postgres":
-        fresh = request.getfixturevalue("postgres")
+    if request.param in ("postgres", "ethereum"):
+        fresh = request.getfixturevalue(request.param)
         yield lambda: make(fresh), reference, quick, full
     else:
         with tempfile.TemporaryDirectory() as folder:

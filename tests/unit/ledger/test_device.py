@@ -395,6 +395,14 @@ def test_a_child_does_not_keep_the_lock(path):
         exit_code(child)
 
 
+def test_a_child_closes_every_file_and_may_fork_again(path, monkeypatch):
+    monkeypatch.setattr(device, "_FILES", {device._opened(f"{path}{i}", os.O_CREAT) for i in range(2)})
+    device._before_fork()
+    device._let_go()
+    assert all(file.closed for file in device._FILES)
+    assert not device._FORKING._is_owned()
+
+
 class Forking:
     """Stands for `os`: at each call that a compaction makes, another thread forks a child that stays.
 

@@ -85,6 +85,8 @@ def test_a_compacted_file_is_as_documented(path):
     tip = sealed(*GOLDEN, ["fulfil", "3", "8"])[-32:].hex()
     assert path.read_bytes() == sealed(["state", tip, "5", accounts])
     assert opened(path) == last
+    with DeviceLedger(path, compact_bytes=0) as ledger:
+        assert ledger._compact_at == 2 * path.stat().st_size, "not again at the next record"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,7 @@ RIGHT = [
     [GOLDEN[0], ["request", "0", "\u0378", "5"]],  # unassigned: a later Python may have called it printable
     [GOLDEN[0], ["pay", "0", "a", "5"], ["request", "0", "a", "5"], ["fulfil", "1", ""]],
     [kept(BOUGHT, ["paid", "30", "", "", []], answered=[ASKED, PAID])],
+    [kept(["b", "2", "4", "2", []], answered=[["i", "b", "1", "2", "2"]], measured="1")],  # at the minimum
     [["state", "00" * 32, "0", []], GOLDEN[0]],
 ]
 # Sealed as they should be, and nothing that a ledger writes. Each is refused by its own check alone.

@@ -30,6 +30,12 @@ from reticent.ledger.witness import WitnessClient, WitnessedLedger
 from .witness_process import KEY, MU2, ORIGIN, OTHER, TERMS, Inside, put_back, units
 
 
+@pytest.fixture
+def witness(inside):
+    """Asked over HTTP as any; in this process, so that `make mutation` sees which tests reach what."""
+    return inside
+
+
 def test_recovery_charges_everything_that_was_seen(restored, witness):
     lost = Terms("late-account", *MU2, "late-subject", 500)
     with closing(SqlLedger(restored, key=KEY)) as ledger:
@@ -358,6 +364,31 @@ def test_a_copy_of_an_abandoned_way_is_in_what_was_seen(database, witness, tmp_p
         done = recover(ledger, witness.client())
         assert (done.common, done.charged) == (4, {0: 20})
     assert len(witness.client().record(ORIGIN)["abandoned"]) == 2
+
+
+def test_a_longer_copy_of_an_abandoned_way_is_a_fork(database, witness, tmp_path):
+    """All that it holds was seen, but the log went on from a shorter head since then."""
+
+    def later(ledger):
+        for i in range(3):
+            released(ledger, f"k{i}", 10)
+        with closing(sqlite3.connect(database)) as now, closing(sqlite3.connect(tmp_path / "l.db")) as kept:
+            now.backup(kept)
+
+    backed_up(database, witness, tmp_path / "b.db", lambda ledger: None, later)
+    witness.allow()
+    with closing(SqlLedger(database, key=KEY)) as ledger:
+        assert recover(ledger, witness.client()).size == 3
+    put_back(database, tmp_path / "l.db")
+    witness.allow()
+    with closing(SqlLedger(database, key=KEY)) as ledger:
+        with pytest.raises(
+            RolledBack, match="of 8 entries is forked from the 3 that the witness saw, after 8"
+        ):
+            recover(ledger, witness.client())
+        done = recover(ledger, witness.client(), accept_fork=True)
+        assert (done.common, done.charged, ledger.totals()) == (8, {0: 0}, {0: 30})
+        verify(ledger, witness=witness.client())
 
 
 # Cut off in the middle

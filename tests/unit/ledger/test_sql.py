@@ -33,7 +33,7 @@ from reticent.ledger.base import Order
 from reticent.ledger.batch import Batch
 from reticent.ledger.export import export
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.store import TryAgain, connect
+from reticent.ledger.store import TryAgain, _first_line, _let_go_of_lock_files, connect
 from reticent.ledger.verify import verify
 from reticent.ledger.witness import WitnessedLedger
 from reticent.ledger.witness_server import WitnessState
@@ -261,7 +261,13 @@ def test_a_caller_who_left_is_not_called_to_lead(ledger):
     assert ledger.request("a", "k", amount(10)).charged == 10
 
 
-QUEUE = {SqlLedger.__dict__[name].__code__ for name in ("_write", "_lead", "_leave", "_commit_all")}
+QUEUE = {"_write", "_lead", "_leave", "_commit_all"}
+
+
+def orders_the_queue(code):
+    """Whether this is one of those methods, also as `make mutation` renames it."""
+    name = code.co_name.partition("__mutmut")[0].rpartition("ǁ")[2]
+    return name in QUEUE and code.co_filename == sql.__file__
 
 
 def interrupted_at(line, work):
@@ -274,7 +280,7 @@ def interrupted_at(line, work):
 
     def trace(frame, event, argument):
         nonlocal seen
-        if frame.f_code not in QUEUE:
+        if not orders_the_queue(frame.f_code):
             return None
         if (
             event != "line"
@@ -799,6 +805,26 @@ def test_a_forked_child_is_told_to_open_its_own(ledger, place):
     assert consistent(ledger)
 
 
+def test_a_child_lets_go_of_what_is_its_parents(database, monkeypatch):
+    """What happens in a forked child, done here."""
+    alone, inherited = [], set()
+    with SqlLedger(database) as ledger, SqlLedger(database.with_name("gone.db")) as gone:
+        ledger.open(terms())
+        monkeypatch.setattr("reticent.ledger.store._LOCK_FILES", {ledger._store, gone._store})
+        monkeypatch.setattr("reticent.ledger.store._LEFT_ALONE", alone)
+        monkeypatch.setattr("reticent.ledger.store._INHERITED", inherited)
+        database.with_name("gone.db").unlink()
+        _let_go_of_lock_files()
+        assert inherited == {(database.stat().st_dev, database.stat().st_ino)}
+        assert {*alone} == {*ledger._store._open, *gone._store._open}
+        assert len(alone) == 4, "a writer and a reader each"
+        for one in (ledger, gone):
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(one._store._lock.file)
+        with pytest.raises(LedgerError, match="was open when this process was forked"):
+            SqlLedger(database)
+
+
 def test_a_closed_ledger_says_so(place):
     ledger = SqlLedger(place)
     ledger.open(terms())
@@ -1101,6 +1127,35 @@ def test_a_ledger_may_be_closed_while_a_thread_still_queues_for_it(database, mon
         assert holder.request("a", "k", amount(1)).charged == 1
 
 
+def test_a_free_lock_is_taken_at_once_by_no_thread(database):
+    with closing(LockFile(f"{database}.lock")) as lock, closing(LockFile(f"{database}.lock")) as other:
+        for _ in range(2):
+            assert lock.acquire(0.0)
+            assert lock._thread is None
+            assert not other.acquire(0.0)
+            lock.release()
+            assert other.acquire(10.0)
+            other.release()
+    for one in (lock, other):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(one.file)
+
+
+def test_a_lock_file_that_was_let_go_is_closed_once(database):
+    """As in a forked child. Whatever gets its number afterwards is left alone."""
+    lock = LockFile(f"{database}.lock")
+    lock.let_go()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lock.file)
+    other = os.open(database.parent, os.O_RDONLY)
+    assert other == lock.file
+    lock.let_go()
+    lock.close()
+    assert lock.acquire(0.0)
+    lock.release()
+    os.close(other)
+
+
 def test_a_read_only_database_is_said_to_be_so(database):
     with SqlLedger(database) as ledger:
         ledger.open(terms())
@@ -1342,6 +1397,11 @@ def test_a_server_that_serialises_everything_is_no_obstacle(postgres):
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER DATABASE postgres RESET default_transaction_isolation")
+
+
+def test_an_error_is_told_in_one_line_even_if_it_says_nothing():
+    assert _first_line(OSError("one\ntwo")) == "one"
+    assert _first_line(TimeoutError()) == "TimeoutError"
 
 
 def test_an_unreachable_server_is_said_to_be_so():

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from io import StringIO
+from unittest import mock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -410,6 +411,85 @@ def test_answers_are_those_of_the_log(copy, change, match):
         verify(ledger)
 
 
+PLACES = [
+    ("DELETE FROM entry WHERE number = 9", "entry 9 is missing"),
+    ("DELETE FROM entry WHERE number = 344", "entry 344 is missing"),
+    ("INSERT INTO entry VALUES (9999, '{}')", "the table entry has rows that no entry speaks of"),
+    ("UPDATE node SET hash = zeroblob(32)", "entries 0 to 255 do not have the hash kept for them"),
+    ("DELETE FROM node", "entries 0 to 255 do not have the hash kept for them"),
+    ("INSERT INTO node VALUES (20, 5, zeroblob(32))", "the table node has rows that no entry speaks of"),
+    ("DELETE FROM account WHERE id = 2", "account 2 is missing"),
+    ("UPDATE account SET nonce = 5 WHERE id = 2", "account 2: its nonce is no byte string"),
+    (
+        "UPDATE account SET nonce = zeroblob(32) WHERE id = 2",
+        "account 2: its name is not the one of entry 3",
+    ),
+    ("DELETE FROM measurement WHERE number = 3", "measurements 0 to 162: a row is missing"),
+    (
+        "UPDATE measurement SET information = information + 1 WHERE number = 3",
+        "measurement 3: its row is not what entry 12 says",
+    ),
+    ("UPDATE bought SET nonce = zeroblob(32) WHERE id = 3", "key 3: its name is not the one of entry 12"),
+    (
+        "UPDATE measurement SET nonce = zeroblob(32) WHERE number = 3",
+        "measurement 3: its values are not those of entry 14",
+    ),
+    (
+        "UPDATE measurement SET recorded = NULL, nonce = NULL WHERE number = 3",
+        "measurement 3: its values are not those of entry 14",
+    ),
+    (
+        "UPDATE measurement SET recorded = '1', nonce = zeroblob(32) WHERE number = 2",
+        "measurement 2: it has values that no entry speaks of, or has none",
+    ),
+    (
+        "UPDATE measurement SET nonce = zeroblob(32) WHERE number = 2",
+        "measurement 2: it has a nonce and no values",
+    ),
+    ("INSERT INTO meta VALUES ('more', 'x')", "the settings kept in the ledger are not those of entry 0"),
+]
+
+
+@pytest.mark.parametrize(("sql", "said"), PLACES, ids=range(len(PLACES)))
+def test_the_first_wrong_place_is_named(copy, sql, said):
+    path = copy()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(sql)
+        db.commit()
+    with closing(SqlLedger(path)) as ledger, pytest.raises(LedgerDamaged) as found:
+        verify(ledger)
+    assert str(found.value) == said
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("UPDATE account SET minimum = 6 WHERE id = 0", "account 0: its terms are not those of entry 1"),
+        ("UPDATE account SET unit = 'mu2' WHERE id = 1", "account 1: its terms are not those of entry 2"),
+        (
+            "UPDATE account SET spent = spent - 1 WHERE id = 0",
+            "account 0: what is spent is not the sum of its entries",
+        ),
+        ("UPDATE bought SET sums = '91' WHERE id = 3", "key 3: its sums are not those of its measurements"),
+        (
+            "UPDATE bought SET waiting = '2:30' WHERE id = 2",
+            "key 2: its sums are not those of its measurements",
+        ),
+    ],
+)
+def test_a_row_that_was_sealed_again_is_named(copy, monkeypatch, sql, said):
+    """Seals are no secret: whoever edits a row can make its seal fit."""
+    path = copy()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(sql)
+        db.commit()
+    for row in (module.Account, module.Bought):
+        monkeypatch.setattr(row, "seal", lambda self, *given: mock.ANY)
+    with closing(SqlLedger(path)) as ledger, pytest.raises(LedgerDamaged) as found:
+        verify(ledger)
+    assert str(found.value) == said
+
+
 def test_a_repeated_call_writes_nothing(database):
     with closing(filled(database, 20)) as ledger:
         head = ledger.head()
@@ -440,6 +520,50 @@ def test_answers_must_fit_the_charges(copy, change):
         db.commit()
     with closing(SqlLedger(path)) as ledger, pytest.raises(LedgerDamaged, match="answer"):
         verify(ledger)
+
+
+def answers_fit(*answers, numbers=(3, 5, 9), charges=(30, 20, 7), void=None):
+    """Whether these answers (verb, asked, information, charged) fit a key with these measurements."""
+    levels = module._Levels(numbers, charges, void or {})
+    try:
+        module._check_answers(8, 7, levels, [(8, *answer) for answer in answers])
+    except LedgerDamaged as error:
+        return str(error) != "key 8: an answer kept for it does not fit its charges"
+    return True
+
+
+def test_what_answers_fit_the_charges():
+    """Below the commitments, which catch whoever cannot make an entry fit as well. The minimum is 7."""
+    first, second, third = ("request", 30, 30, 30), ("request", 50, 50, 20), ("request", 51, 57, 7)
+    nothing = ("request", 50, 50, 0)
+    assert answers_fit(first, second, third, nothing, nothing, ("request", 1, 30, 0))
+    assert answers_fit(("pay", 30, 30, 30))
+    for wrong in (
+        [("refund", 30, 30, 30)],
+        [("pay", 50, 50, 20)],
+        [("request", 0, 30, 0)],
+        [("request", 31, 30, 0)],
+        [("request", 40, 40, 0)],  # never bought
+        [("request", 20, 20, 20)],
+        [first, first],  # one charge, told twice
+        [first, ("pay", 30, 30, 30)],
+        [("request", 30, 50, 20)],  # charged for what was there
+        [("request", 31, 50, 20)],  # too much
+        [("request", 49, 50, 20)],
+    ):
+        assert not answers_fit(*wrong), wrong
+
+
+def test_answers_fit_what_a_recovery_closed():
+    """The second is closed when seven had been asked for, the third when all had: 30, 50, 30, 37, 30."""
+    closed = {"void": {5: 7, 9: 10}}
+    for information in (30, 50, 37):
+        assert answers_fit(("request", information, information, 0), **closed)
+    for information in (57, 7, 20, 0):
+        assert not answers_fit(("request", information, information, 0), **closed)
+    assert answers_fit(("request", 37, 37, 7), **closed)
+    assert not answers_fit(("request", 57, 57, 7), **closed)
+    assert answers_fit(("request", 20, 20, 0), numbers=(3, 5), charges=(30, 20), void={3: 6})
 
 
 @pytest.mark.parametrize(
@@ -767,7 +891,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: repr(size)[:8])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: ascii(size)[:8].replace("\\", ""))
 def test_an_export_of_impossible_size_is_damage(opened_export, size):
     header = json.loads(opened_export[0])
     header["size"] = size
@@ -802,6 +926,77 @@ def test_control_such_an_opening_has_no_bytes(opened_export, monkeypatch):
     text = json.dumps({**told, "opens": ["\ud800"]}) + "\n"
     with pytest.raises(UnicodeEncodeError):
         verify_export([*opened_export[:i], text, *opened_export[i + 1 :]])
+
+
+def changed_line(place, **fields):
+    """A function that changes fields of one line."""
+
+    def change(lines):
+        line = json.dumps({**json.loads(lines[place]), **fields}) + "\n"
+        return [line if i == place else other for i, other in enumerate(lines)]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[:5], "line 6 is missing, cut off, too long or no text"),
+        (lambda lines: [*lines, "\n"], "the file goes on after its head"),
+        (lambda lines: ["[]\n", *lines[1:]], "line 1 is no JSON object"),
+        (lambda lines: ["[" * 100_000 + "\n", *lines[1:]], "line 1 is no JSON object"),
+        (changed_line(0, origin="x"), "the header names another log than entry 0"),
+        (changed_line(0, origin=5), "the file names no log"),
+        (changed_line(0, openings=1), "the file does not begin as an exported ledger"),
+        (changed_line(0, export="2"), "the file does not begin as an exported ledger"),
+        (changed_line(0, openings=False), "entry 2: an entry is not in canonical form"),
+        (changed_line(3, more=1), "a line that should open an entry does not"),
+        (changed_line(3, nonce="x"), "a line that should open an entry does not"),
+        (changed_line(3, opens=[5]), "a line that should open an entry does not"),
+        (lambda lines: [*lines[:3], lines[5], *lines[4:]], "entry 1: what opens it does not fit"),
+        (lambda lines: [*lines[:-1], '{"head":""}\n'], "the head of the file is not that of its entries"),
+        (lambda lines: [*lines[:-1], '{"checkpoint":5}\n'], "the head of the file is not signed"),
+    ],
+)
+def test_the_wrong_line_of_an_export_is_named(opened_export, change, said):
+    with pytest.raises(LedgerDamaged) as found:
+        verify_export(change(opened_export))
+    assert str(found.value) == said
+
+
+def test_an_earlier_head_is_not_that_of_an_export(database):
+    with closing(filled(database, 3)) as ledger:
+        early = json.dumps({"checkpoint": ledger.checkpoint()}) + "\n"
+        ledger.request("census", "later", amount(TERMS[0], 50))
+        lines = exported(ledger)
+    with pytest.raises(LedgerDamaged, match="the signed head is not that of the entries"):
+        verify_export([*lines[:-1], early])
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("DELETE FROM answered", "an answer that an entry speaks of is missing"),
+        ("DELETE FROM account WHERE id = 2", "a row that entry 3 of this part speaks of is missing"),
+        ("UPDATE measurement SET nonce = NULL", "a row that entry 9 of this part speaks of is missing"),
+    ],
+)
+def test_what_is_missing_is_not_exported(copy, sql, said):
+    path = copy()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(sql)
+        db.commit()
+    with closing(SqlLedger(path)) as ledger, pytest.raises(LedgerDamaged, match=said):
+        exported(ledger, openings=True)
+
+
+def test_an_export_tells_how_far_it_is(database, monkeypatch):
+    monkeypatch.setattr("reticent.ledger.export.CHUNK", 10)
+    with closing(filled(database, 3)) as ledger:
+        size, written, read = ledger.head().size, [], []
+        lines = exported(ledger, openings=True, progress=lambda *how_far: written.append(how_far))
+        assert verify_export(lines, progress=lambda *how_far: read.append(how_far)) == verify(ledger)
+    assert written == read == [(done, size) for done in (*range(10, size, 10), size)]
 
 
 def test_an_unsigned_export_is_not_taken_for_a_signed_one(database):

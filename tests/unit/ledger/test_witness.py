@@ -213,7 +213,9 @@ def test_a_fork_is_refused_at_start(restored, witness, more):
             witness.client().push(alone)
         with pytest.raises(RolledBack):
             verify(alone, witness=witness.client())
-    with pytest.raises(RolledBack, match="rolled back" if more < 3 else "forked"):
+    with pytest.raises(
+        RolledBack, match="rolled back$" if more < 3 else "forked from the 6 that the witness saw$"
+    ):
         WitnessedLedger(restored, client=witness.client(), key=KEY)
 
 
@@ -331,10 +333,25 @@ def test_a_ledger_that_is_ahead_brings_the_witness_up_to_date(database, ledger, 
         assert spent(witness, silent) == {0: 100}
 
 
+def test_a_client_that_is_dropped_closes_its_connection(witness):
+    client = witness.client()
+    client.logs()
+    connection = client._connection
+    assert connection.sock is not None
+    del client
+    assert connection.sock is None
+
+
 @pytest.mark.parametrize("url", ["", "x", "ftp://a", "http://", "file:///etc/passwd"])
 def test_a_bad_address_is_refused(url):
     with pytest.raises(ParameterError, match="address of a witness"):
         WitnessClient(url)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1", "https://localhost:1/below/"])
+def test_nobody_at_an_address_is_said_to_be_so(url):
+    with pytest.raises(WitnessUnavailable, match=f"the witness at {url} cannot be reached"):
+        WitnessClient(url).logs()
 
 
 def test_the_key_of_a_log_is_not_one_of_a_witness():

@@ -12,14 +12,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reticent.errors import ParameterError, WitnessRefused
+from reticent.errors import LedgerDamaged, ParameterError, WitnessRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger import witness_server as module
 from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text
 from reticent.ledger.merkle import EMPTY_ROOT
-from reticent.ledger.witness_server import TimedReader, WitnessState, main, serve
+from reticent.ledger.witness_server import Refused, TimedReader, WitnessState, main, serve
 
-from .witness_process import KEY, ORIGIN, OTHER, TERMS, Inside, Process, body, head_of, lines, units
+from .witness_process import KEY, ORIGIN, OTHER, TERMS, Process, body, head_of, lines, units
+
+
+@pytest.fixture
+def witness(inside):
+    """Asked over HTTP as any; in this process, so that `make mutation` sees which tests reach what."""
+    return inside
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,8 @@ def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
         "?origin=x&most=1&skip=-1",
         "?origin=x&most=1e3&skip=0",
     ):
-        assert witness.ask("GET", f"/heads{query}")[0] == 400
+        wrong = (400, {"error": "most and skip must be whole numbers"})
+        assert witness.ask("GET", f"/heads{query}") == wrong
     assert witness.ask("GET", f"/heads?origin=x&most={10**18}&skip=0") == (200, {"heads": []})
 
 
@@ -119,12 +126,21 @@ def test_a_witness_may_serve_chosen_logs_only(tmp_path):
         process.kill()
 
 
-@pytest.fixture
-def inside(tmp_path):
-    """A witness in threads of this process, with nothing remembered."""
-    made = Inside(tmp_path / "inside")
-    yield made
-    made.close()
+def test_who_is_not_chosen_is_told_so(tmp_path):
+    with closing(WitnessState(tmp_path, trusted=[PublicKey("chosen", KEY.public_key())])) as state:
+        with pytest.raises(Refused, match="the witness does not serve this log") as refused:
+            state.add(body())
+        assert refused.value.status == 403
+
+
+def test_a_recovery_from_another_head_is_told_the_last_one(inside):
+    assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
+    inside.allow()
+    for wrong in ({"old_size": 2}, {"old_root": "11" * 32}, {"old_root": None}):
+        asked = body(**{"old_size": 3, "old_root": "00" * 32, **wrong})
+        status, answer = inside.ask("POST", "/recover", asked)
+        assert (status, answer["error"]) == (409, "the witness saw 3 entries")
+        assert parse(answer["checkpoint"])[0].size == 3
 
 
 def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path, monkeypatch, capsys):
@@ -148,6 +164,14 @@ def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path,
         ["--host", "127.0.0.1"],
     ):
         assert main(["--dir", str(tmp_path / "w"), *args]) == 0
+
+
+def test_a_witness_of_which_nothing_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module.WitnessServer, "serve_forever", lambda self: None)
+    for options, name in (([], module.NAME), (["--name", "mine"], "mine")):
+        assert main(["--dir", str(tmp_path / name), *options]) == 0
+        kind, url, key = capsys.readouterr().out.split()
+        assert (kind, urlsplit(url).hostname, PublicKey.parse(key).name) == ("witness", "127.0.0.1", name)
 
 
 # To whom it tells what was spent
@@ -242,6 +266,25 @@ def test_a_known_log_may_send_more_with_a_new_head_only(inside):
     assert inside.state.most_totals(shown) == module.MOST_STRANGER_BYTES
     inside.allow()
     assert inside.state.most_totals(shown) == module.MOST_BYTES, "a recovery may make the log shorter"
+
+
+def test_a_known_log_is_held_to_its_key_before_the_totals_are_read(inside):
+    """Another key under its name, sent along with a new head that it signed."""
+    assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
+    other = str(PublicKey(ORIGIN, OTHER.public_key(), LOG))
+    forged = body(totals=None, old_size=3, checkpoint=head_of(4, {0: 5}, key=OTHER), key=other)
+    with pytest.raises(LedgerDamaged, match="not signed"):
+        inside.state.most_totals(forged)
+
+
+def test_a_witness_that_is_full_goes_on_with_the_logs_it_has(inside, monkeypatch):
+    monkeypatch.setattr(module, "MOST_LOGS", 1)
+    assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
+    key = str(PublicKey("other", KEY.public_key(), LOG))
+    other = body(checkpoint=head_of(3, {0: 5}, origin="other"), key=key)
+    refused = (403, {"error": "the witness serves no more logs"})
+    assert inside.ask("POST", "/add-checkpoint", other) == refused
+    assert inside.ask("POST", "/add-checkpoint", body(old_size=3))[0] == 200
 
 
 def test_a_trusted_log_may_begin_with_many_accounts(tmp_path):

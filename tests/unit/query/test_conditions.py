@@ -19,6 +19,7 @@ from reticent.query.conditions import (
     Any,
     both,
     columns_of,
+    condition_from_json,
     condition_json,
     condition_sql,
     holds,
@@ -237,6 +238,19 @@ def test_json_and_text():
     assert condition_json(True) is True
     assert columns_of(condition) == {"age", "sex", "citizen"}
     assert columns_of(True) == frozenset()
+
+
+def test_json_is_read_as_it_is_written():
+    rng = random.Random(3)
+    for _ in range(20):
+        declared = random_schema(rng)
+        data = declared.data()
+        for _ in range(40):
+            condition = resolve_condition(predicate(rng, declared, 4), data)
+            assert condition_from_json(condition_json(condition), data) == condition
+    turned = {"all": [{"column": "sex", "in": [[0, 0]]}, {"column": "age", "in": [[40, 120]]}]}
+    with pytest.raises(ParameterError, match=r"^of must be in normal form$"):
+        condition_from_json(turned, DATA, "of")
 
 
 @pytest.mark.parametrize(

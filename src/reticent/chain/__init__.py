@@ -1,0 +1,7 @@
+"""Any Ethereum chain through a JSON-RPC node: keys, transactions, confirmations, compiled contracts.
+
+Nothing here knows what a contract is for. The modules import web3's parts, which are slow to load: import
+them where they are used.
+"""
+
+__all__: list[str] = []

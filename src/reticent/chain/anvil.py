@@ -1,0 +1,106 @@
+"""A chain of one's own on this machine, for demonstrations, tests and measurements: Foundry's anvil.
+
+It comes from the npm package `@foundry-rs/anvil`; `make` puts it beside the virtual environment. Its keys are
+known to everybody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from reticent.chain.keys import Key
+from reticent.chain.node import Node
+from reticent.errors import ChainError, NodeUnavailable
+
+_START_S = 20.0
+
+
+def find_anvil() -> str | None:
+    """The anvil of RETICENT_ANVIL, beside the interpreter, or on the PATH; None if there is none."""
+    if given := os.environ.get("RETICENT_ANVIL"):
+        return given
+    beside = sorted(Path(sys.prefix).glob("node_modules/@foundry-rs/anvil-*/bin/anvil*"))
+    return str(beside[0]) if beside else shutil.which("anvil")
+
+
+class Anvil:
+    """A running anvil, until the `with` block ends.
+
+    Args:
+        block_time_s: seconds between blocks; without, every transaction gets a block at once.
+        arguments: more of anvil's own.
+
+    Raises:
+        ChainError: there is no anvil on this machine, or it does not start.
+    """
+
+    def __init__(self, *arguments: str, block_time_s: float | None = None) -> None:
+        program = find_anvil()
+        if program is None:
+            raise ChainError("there is no anvil on this machine: npm install @foundry-rs/anvil")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._folder = tempfile.TemporaryDirectory(prefix="anvil-")
+        self._process: subprocess.Popen[bytes] | None = None
+        config, said = Path(self._folder.name) / "config.json", Path(self._folder.name) / "errors.txt"
+        options = ["--port", str(port), "--config-out", str(config), "--silent", *arguments]
+        if block_time_s is not None:
+            options += ["--block-time", str(block_time_s)]
+        try:
+            with said.open("wb") as errors:
+                self._process = subprocess.Popen(  # noqa: S603
+                    [program, *options], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
+                )
+            self._await(self._process)
+            self.keys = [Key(one) for one in json.loads(config.read_text())["private_keys"]]
+        except BaseException as error:
+            reason = said.read_text(errors="replace") or str(error)
+            self.close()
+            if isinstance(error, (OSError, NodeUnavailable)):
+                raise ChainError(f"anvil does not start: {' '.join(reason.split())[:200]}") from None
+            raise
+
+    def _await(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until it answers. If it ended, whoever answers at its port is another."""
+        end = time.monotonic() + _START_S
+        while process.poll() is None and time.monotonic() < end:
+            try:
+                Node(self.url).close()
+            except NodeUnavailable:
+                time.sleep(0.02)
+            else:
+                if process.poll() is None:
+                    return
+        raise NodeUnavailable(f"it does not answer after {_START_S:g} s")
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def close(self) -> None:
+        """Stop it. Nothing of its chain is kept."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Anvil:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,165 @@
+"""Compiled contracts: what to call them with, what they answer, and whether one is at an address."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from eth_abi.codec import ABICodec
+from eth_abi.decoding import StringDecoder
+from eth_abi.exceptions import DecodingError, EncodingError
+from eth_abi.registry import registry
+from eth_utils.abi import collapse_if_tuple
+from eth_utils.crypto import keccak
+
+from reticent.chain.node import Log, Node
+from reticent.errors import ChainError, ParameterError, WrongChain
+
+# A contract keeps the bytes of a text unread: whoever writes one that is not UTF-8 must not stop the readers.
+_REGISTRY = registry.copy()  # type: ignore[no-untyped-call]
+_REGISTRY.unregister_decoder("string")
+_REGISTRY.register_decoder("string", StringDecoder("backslashreplace"), label="string")  # type: ignore[no-untyped-call]
+_ABI = ABICodec(_REGISTRY)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A log that a contract is known to write."""
+
+    name: str
+    fields: dict[str, Any]
+    log: Log
+
+
+@dataclass(frozen=True)
+class _Call:
+    selector: bytes
+    inputs: list[str]
+    outputs: list[str]
+
+
+@dataclass(frozen=True)
+class _Written:
+    name: str
+    indexed: list[tuple[str, str]]
+    data: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A contract as its compiler left it. See `Artifact.read`."""
+
+    name: str
+    abi: list[dict[str, Any]]
+    creation: bytes
+    runtime: bytes
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Artifact:
+        """The contract of a JSON file that `reticent.ledger.contracts.compile` wrote."""
+        found = json.loads(Path(path).read_text())
+        creation, runtime = (bytes.fromhex(found[part][2:]) for part in ("bytecode", "runtime"))
+        return cls(found["name"], found["abi"], creation, runtime)
+
+    def encode(self, function: str, *arguments: Any) -> bytes:
+        """The data of a call.
+
+        Raises:
+            ParameterError: the arguments are not what the function takes.
+        """
+        call = self._calls[function]
+        try:
+            return call.selector + bytes(_ABI.encode(call.inputs, arguments))
+        except (EncodingError, TypeError, ValueError, OverflowError):  # they quote the values
+            raise ParameterError(f"{function} takes ({', '.join(call.inputs)}), got something else") from None
+
+    def decode(self, function: str, data: bytes) -> tuple[Any, ...]:
+        """What a function answered.
+
+        Raises:
+            ChainError: the answer is not this function's.
+        """
+        return self._decoded(self._calls[function].outputs, data, function)
+
+    def _decoded(self, kinds: list[str], data: bytes, what: str) -> tuple[Any, ...]:
+        try:
+            return tuple(_ABI.decode(kinds, data))
+        except (DecodingError, TypeError, ValueError, OverflowError):
+            raise ChainError(f"what the chain holds is no {what} of {self.name}") from None
+
+    def topic(self, event: str) -> str:
+        """The first topic of an event's logs."""
+        return next("0x" + topic.hex() for topic, held in self._events.items() if held.name == event)
+
+    def event(self, log: Log) -> Event | None:
+        """A log with its fields by name; None if this contract writes no such log.
+
+        Raises:
+            ChainError: the log has the event's topic and not its fields.
+        """
+        held = self._events.get(log.topics[0]) if log.topics else None
+        if held is None:
+            return None
+        if len(log.topics) != 1 + len(held.indexed):
+            raise ChainError(f"what the chain holds is no {held.name} of {self.name}")
+        fields = {
+            name: self._decoded([kind], topic, held.name)[0]
+            for (name, kind), topic in zip(held.indexed, log.topics[1:], strict=True)
+        }
+        names, kinds = [name for name, _ in held.data], [kind for _, kind in held.data]
+        fields |= dict(zip(names, self._decoded(kinds, log.data, held.name), strict=True))
+        return Event(held.name, fields, log)
+
+    def check(self, node: Node, address: str) -> None:
+        """Refuse an address where another contract is, or none.
+
+        Raises:
+            WrongChain: with what is wrong.
+        """
+        code = node.code(address)
+        if not code:
+            raise WrongChain(f"there is no contract at {address} on chain {node.chain_id}")
+        if code != self.runtime:
+            raise WrongChain(f"the contract at {address} is not this version of {self.name}")
+
+    @cached_property
+    def _calls(self) -> dict[str, _Call]:
+        return {
+            part["name"]: _Call(
+                keccak(text=f"{part['name']}({','.join(_types(part['inputs']))})")[:4],
+                _types(part["inputs"]),
+                _types(part["outputs"]),
+            )
+            for part in self.abi
+            if part["type"] == "function"
+        }
+
+    @cached_property
+    def _events(self) -> dict[bytes, _Written]:
+        found = {}
+        for part in self.abi:
+            if part["type"] != "event":
+                continue
+            kinds = _types(part["inputs"])
+            named = [
+                (one["name"], kind, one["indexed"]) for one, kind in zip(part["inputs"], kinds, strict=True)
+            ]
+            found[keccak(text=f"{part['name']}({','.join(kinds)})")] = _Written(
+                part["name"],
+                [(name, _as_topic(kind)) for name, kind, indexed in named if indexed],
+                [(name, kind) for name, kind, indexed in named if not indexed],
+            )
+        return found
+
+
+def _types(parameters: list[dict[str, Any]]) -> list[str]:
+    return [collapse_if_tuple(one) for one in parameters]
+
+
+def _as_topic(kind: str) -> str:
+    """What a topic holds of an indexed field: of all that is not one word, its hash."""
+    return "bytes32" if kind in ("string", "bytes") or kind[0] == "(" or kind[-1] == "]" else kind

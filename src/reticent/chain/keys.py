@@ -1,0 +1,108 @@
+"""Keys that sign transactions: a file that only its owner can read, encrypted (keystore version 3) or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import ChainError, ParameterError
+
+_RECURSION = sys.getrecursionlimit()
+from eth_account import Account  # noqa: E402
+from eth_account.signers.local import LocalAccount  # noqa: E402
+
+# eth_account's py_ecc raises it to 100,000, with which a deeply nested text ends the process.
+sys.setrecursionlimit(_RECURSION)
+
+_LARGEST_FILE = 1 << 16
+
+
+class Key:
+    """A private key and the address that it signs for."""
+
+    def __init__(self, secret: bytes | str) -> None:
+        try:
+            if isinstance(secret, str):  # strictly: a lost digit must not make another key
+                secret = bytes.fromhex(re.fullmatch("(?:0x)?([0-9a-fA-F]{64})", secret)[1])  # type: ignore[index]
+            self._account: LocalAccount = Account.from_key(secret)
+        except Exception:  # a dozen classes, some of which quote the key
+            raise ParameterError("a private key must be 32 bytes in hexadecimal digits") from None
+        self.address: str = self._account.address
+
+    def __repr__(self) -> str:
+        return f"Key({self.address})"
+
+    def sign(self, transaction: dict[str, Any]) -> tuple[bytes, str]:
+        """The signed bytes of a transaction and its hash. The same transaction gives the same bytes."""
+        signed = self._account.sign_transaction(transaction)
+        return bytes(signed.raw_transaction), "0x" + bytes(signed.hash).hex()
+
+    def encrypted(self, password: str) -> dict[str, Any]:
+        """The key as a keystore of version 3."""
+        found: dict[str, Any] = self._account.encrypt(password)
+        return found
+
+
+def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
+    """A new key in a new file, encrypted if there is a password. An existing file is never overwritten.
+
+    Raises:
+        ChainError: the file exists, or cannot be written.
+    """
+    key = Key(os.urandom(32))
+    text = (
+        "0x" + bytes(key._account.key).hex()
+        if password is None
+        else json.dumps(key.encrypted(password), default=str)
+    )
+    with _explained(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return key
+
+
+def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
+    """The key of a file.
+
+    Raises:
+        ChainError: it cannot be read, or is locked: encrypted, and the password is missing or wrong.
+        ParameterError: it holds no key.
+    """
+    file = Path(path)
+    with _explained(path), file.open("rb") as opened:
+        found = opened.read(_LARGEST_FILE + 1)
+    if len(found) > _LARGEST_FILE:
+        raise ParameterError(f"{file} is too large for a key")
+    text = found.decode(errors="replace").strip()
+    if not text.startswith("{"):
+        try:
+            return Key(text)
+        except ParameterError as error:
+            raise ParameterError(f"{file}: {error}") from None
+    try:
+        keystore = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ParameterError(f"{file} holds neither a key nor a keystore") from None
+    if password is None:
+        raise ChainError(f"the key in {file} is locked: give its password")
+    try:
+        return Key(bytes(Account.decrypt(keystore, password)))
+    except Exception:  # a wrong password, or no keystore
+        raise ChainError(f"the key in {file} is locked: the password does not open it") from None
+
+
+@contextmanager
+def _explained(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ChainError(f"the key file cannot be used: {error.strerror}: {path}") from error

@@ -1,0 +1,352 @@
+"""A JSON-RPC node of any Ethereum chain: calls, blocks, receipts and logs, as plain values.
+
+Requests go over plain HTTP and not through web3's provider, which hides the identifiers of answers, drops
+what a refusing node says and writes the address, with its secret, to a log. Blocks are read as JSON, so a
+proof-of-authority chain, whose blocks carry longer extra data, reads like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
+from eth_utils.address import to_checksum_address
+
+from reticent.arguments import real, whole
+from reticent.errors import ChainError, NodeUnavailable, ParameterError, TransactionRefused, WrongChain
+
+_TOGETHER = 100  # calls in one message
+_HERE = ("127.0.0.1", "::1", "localhost")
+_MOST_BLOCKS = 10_000  # of one request for logs; many nodes allow no more
+_ERROR = bytes.fromhex("08c379a0")  # selector of Error(string), which carries the reason of a revert
+_REVERTED = 3  # code of a JSON-RPC error for a call that a contract refused
+
+
+@dataclass(frozen=True)
+class Block:
+    """The head of a block; `base_fee` is None before EIP-1559."""
+
+    number: int
+    hash: str
+    parent: str
+    timestamp: int
+    base_fee: int | None
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a contract wrote to the log of the chain."""
+
+    address: str
+    topics: tuple[bytes, ...]
+    data: bytes
+    block: int
+    block_hash: str
+    transaction: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a transaction that is in a block."""
+
+    transaction: str
+    block: int
+    block_hash: str
+    succeeded: bool
+    gas: int
+    contract: str | None
+    logs: tuple[Log, ...]
+
+
+class _Refused(NodeUnavailable):
+    """Somebody answers, and not as asked."""
+
+
+class Node:
+    """A node at an http(s) address.
+
+    Args:
+        url: of its JSON-RPC interface. It may hold a secret: errors show the host only.
+        chain_id: the chain that is meant; a node of another is refused.
+        timeout_s: of one call.
+
+    Raises:
+        NodeUnavailable: nobody answers there.
+        WrongChain: the node serves another chain.
+    """
+
+    def __init__(self, url: str, *, chain_id: int | None = None, timeout_s: float = 30.0) -> None:
+        self._where = _host(url)
+        self._timeout_s = real("timeout_s", timeout_s, low=0, open_low=True)
+        self._session = requests.Session()
+        self._session.trust_env = urlsplit(url).hostname not in _HERE  # no proxy to this machine
+        self._identities = count(1)
+        self._together = True  # until the node refuses several calls in one message
+        self.url = url
+        try:
+            self.chain_id = as_number(self.rpc("eth_chainId"))
+            if chain_id is not None and self.chain_id != chain_id:
+                raise WrongChain(
+                    f"the node at {self._where} serves chain {self.chain_id}, asked for {chain_id}"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def __repr__(self) -> str:
+        return f"Node({self._where})"
+
+    def rpc(self, method: str, *parameters: Any) -> Any:
+        """The result of one call.
+
+        Raises:
+            TransactionRefused: a contract reverted; the reason is its own.
+            ChainError: the node refused.
+            NodeUnavailable: no answer.
+        """
+        asked = self._asked(method, parameters)
+        return self._result(self._post(asked), asked["id"])
+
+    def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """The results of several calls, sent together; where the node refused one, its error stands.
+
+        Raises:
+            NodeUnavailable: no answer.
+        """
+        results: list[Any] = []
+        for start in range(0, len(calls), _TOGETHER):
+            part = [
+                self._asked(method, parameters) for method, parameters in calls[start : start + _TOGETHER]
+            ]
+            together = self._together and len(part) > 1
+            answers = self._answers(part) if together else None
+            for asked in part:
+                answer = answers[asked["id"]] if answers is not None else self._post(asked)
+                try:
+                    results.append(self._result(answer, asked["id"]))
+                except NodeUnavailable:
+                    raise
+                except ChainError as error:
+                    results.append(error)
+            self._together &= not together or answers is not None
+        return results
+
+    def _asked(self, method: str, parameters: Sequence[Any]) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": next(self._identities), "method": method, "params": list(parameters)}
+
+    def _answers(self, part: list[dict[str, Any]]) -> dict[int, Any] | None:
+        """The answers to calls in one message, in whatever order; None if they must be made one by one.
+
+        Nothing is done twice by that: to broadcast the same bytes again is the same as once.
+        """
+        try:
+            answers = self._post(part)
+            found = {one["id"]: one for one in answers}
+            if len(answers) == len(part) and set(found) == {one["id"] for one in part}:
+                return found
+        except (_Refused, TypeError, KeyError):
+            pass
+        return None
+
+    def _post(self, body: Any) -> Any:
+        """What the node answers, as JSON."""
+        for last in (False, True):
+            try:
+                response = self._session.post(self.url, json=body, timeout=self._timeout_s)
+                break
+            except requests.Timeout:
+                raise NodeUnavailable(
+                    f"the node at {self._where} does not answer within {self._timeout_s:g} s"
+                ) from None
+            except (requests.RequestException, ValueError, OSError) as error:
+                if last or not isinstance(error, requests.ConnectionError):
+                    name = type(error).__name__
+                    raise NodeUnavailable(f"the node at {self._where} does not answer ({name})") from None
+                # else the node may have closed an idle connection: once more, over a new one
+        try:
+            answer = json.loads(response.content)
+        except (ValueError, RecursionError):
+            answer = None
+        if response.ok or (isinstance(answer, dict) and "error" in answer):  # some refuse with a status, too
+            return answer
+        raise _Refused(f"the node at {self._where} answers with HTTP status {response.status_code}")
+
+    def _result(self, answer: Any, identity: int) -> Any:
+        known = isinstance(answer, dict) and (
+            answer.get("error") is not None or ("result" in answer and answer.get("id") == identity)
+        )
+        if not known:
+            raise NodeUnavailable(f"what answers at {self._where} is no JSON-RPC node")
+        error = answer.get("error")
+        if error is None:
+            return answer["result"]
+        message = _one_line(error.get("message", "no reason") if isinstance(error, dict) else error)
+        if isinstance(error, dict) and (error.get("code") == _REVERTED or "revert" in message):
+            raise TransactionRefused(_reason(error.get("data"), message))
+        raise ChainError(f"the node at {self._where} refused: {message}")
+
+    # Reading
+
+    def block(self, which: int | str = "latest") -> Block:
+        """The head of a block, by number or tag."""
+        found = self.rpc("eth_getBlockByNumber", block_tag(which), False)
+        if found is None:
+            raise ChainError(f"the node at {self._where} has no block {which}")
+        with _understood("block"):
+            fee = found.get("baseFeePerGas")
+            return Block(
+                int(found["number"], 16),
+                _text(found["hash"]),
+                _text(found["parentHash"]),
+                int(found["timestamp"], 16),
+                None if fee is None else int(fee, 16),
+            )
+
+    def number(self) -> int:
+        """The number of the latest block."""
+        return as_number(self.rpc("eth_blockNumber"))
+
+    def call(self, to: str, data: bytes, *, sender: str | None = None, block: int | str = "latest") -> bytes:
+        """What a contract answers to a call that changes nothing. Raises TransactionRefused if it reverts."""
+        asked = {"to": to, "data": "0x" + data.hex()}
+        if sender is not None:
+            asked["from"] = sender
+        return _as_bytes(self.rpc("eth_call", asked, block_tag(block)))
+
+    def code(self, address: str, block: int | str = "latest") -> bytes:
+        """The code of a contract; empty if there is none."""
+        return _as_bytes(self.rpc("eth_getCode", address, block_tag(block)))
+
+    def receipt(self, transaction: str) -> Receipt | None:
+        """What became of a transaction; None while it is in no block."""
+        return as_receipt(self.rpc("eth_getTransactionReceipt", transaction))
+
+    def logs(
+        self, address: str, first: int, last: int, topics: Sequence[str | None] = ()
+    ) -> Iterator[list[Log]]:
+        """The logs of a contract from block to block, both included, range by range.
+
+        A node that refuses a range for its size is asked for half of it, and then for slowly more again.
+        """
+        whole("first", first, low=0)
+        size = _MOST_BLOCKS
+        while first <= last:
+            end = min(last, first + size - 1)
+            asked = {"address": address, "fromBlock": hex(first), "toBlock": hex(end), "topics": list(topics)}
+            try:
+                found = self.rpc("eth_getLogs", asked)
+            except NodeUnavailable:
+                raise
+            except ChainError:
+                if size == 1:
+                    raise
+                size = max(1, min(size, end - first + 1) // 2)
+                continue
+            with _understood("list of logs"):
+                kept = [one for one in found if not one.get("removed", False)]
+            yield [as_log(one) for one in kept]
+            first = end + 1
+            size = min(_MOST_BLOCKS, size + size // 4 + 1)  # a crowded place must not slow down all the rest
+
+
+def block_tag(which: int | str) -> str:
+    """A block as JSON-RPC names it."""
+    return hex(which) if isinstance(which, int) else which
+
+
+def as_number(found: Any) -> int:
+    """A number from its JSON."""
+    with _understood("number"):
+        return int(found, 16)
+
+
+def as_log(found: dict[str, Any]) -> Log:
+    """A log from its JSON."""
+    with _understood("log"):
+        return Log(
+            _text(found["address"]),
+            tuple(_as_bytes(topic) for topic in found["topics"]),
+            _as_bytes(found["data"]),
+            int(found["blockNumber"], 16),
+            _text(found["blockHash"]),
+            _text(found["transactionHash"]),
+            int(found["logIndex"], 16),
+        )
+
+
+def as_receipt(found: dict[str, Any] | None) -> Receipt | None:
+    """A receipt from its JSON; None while a node knows none, or knows it without a block."""
+    with _understood("receipt"):
+        if found is None or found.get("blockNumber") is None:
+            return None
+        made = found.get("contractAddress")
+        return Receipt(
+            _text(found["transactionHash"]),
+            int(found["blockNumber"], 16),
+            _text(found["blockHash"]),
+            int(found["status"], 16) == 1,
+            int(found["gasUsed"], 16),
+            to_checksum_address(made) if made else None,
+            tuple(as_log(one) for one in found["logs"]),
+        )
+
+
+@contextmanager
+def _understood(what: str) -> Iterator[None]:
+    """Whatever a wrong shape makes of the lines inside becomes one error."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NodeUnavailable(f"the node gave no {what} as JSON-RPC has it") from None
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError
+    return found
+
+
+def _as_bytes(found: Any) -> bytes:
+    with _understood("bytes"):
+        return bytes.fromhex(_text(found).removeprefix("0x"))
+
+
+def _host(url: str) -> str:
+    """Host and port of an address, which is all that may be shown of it."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+    except (AttributeError, TypeError, ValueError):
+        pass
+    raise ParameterError("rpc must be an http:// or https:// address of a node") from None
+
+
+def _one_line(message: Any) -> str:
+    """Words of a stranger, safe to show."""
+    return "".join(sign if sign.isprintable() else " " for sign in str(message)[:200])
+
+
+def _reason(data: Any, message: str) -> str:
+    """Why a contract reverted, in its own words if it gave any."""
+    if isinstance(data, str):
+        try:
+            raw = bytes.fromhex(data.removeprefix("0x"))
+            if raw[:4] == _ERROR:
+                return _one_line(decode(["string"], raw[4:])[0])
+        except (ValueError, OverflowError, DecodingError):
+            pass
+    return message.removeprefix("execution reverted: ")

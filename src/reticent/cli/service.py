@@ -1,0 +1,68 @@
+"""`reticent serve` and `reticent key`: what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from reticent.errors import ParameterError
+from reticent.service.keys import Role
+from reticent.service.settings import Settings
+from reticent.service.state import State
+
+
+def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) -> None:
+    """Serve until interrupted."""
+    from reticent.service.serve import serve as run
+
+    Console(highlight=False).print(f"Reticent serves {folder} at http://{host}:{port} (Ctrl-C ends it)")
+    run(Settings(folder, **settings), host=host, port=port, workers=workers)
+
+
+@contextmanager
+def _state(folder: Path) -> Iterator[State]:
+    if not folder.is_dir():
+        raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
+    state = State.of(folder)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def make_key(folder: Path, name: str, role: str) -> None:
+    """Make a key and print it, alone on standard output."""
+    with _state(folder) as state:
+        _, secret = state.make_key(name, Role(role))
+    Console(stderr=True, highlight=False).print(f"the key of {name} ({role}), shown once:")
+    print(secret)
+
+
+def list_keys(folder: Path) -> None:
+    """Print every key without its secret."""
+    with _state(folder) as state:
+        records = state.all_keys()
+    table = Table()
+    for heading in ("name", "role", "made", "revoked"):
+        table.add_column(heading)
+    for one in records:
+        table.add_row(one.person.name, one.person.role.value, _day(one.made), _day(one.revoked))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _day(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def revoke_key(folder: Path, name: str) -> None:
+    """Take a key back."""
+    with _state(folder) as state:
+        if not state.revoke(name):
+            raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
+    Console(highlight=False, markup=False).print(f"the key of {name} is taken back")

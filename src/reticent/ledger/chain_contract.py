@@ -1,0 +1,231 @@
+"""PrivacyLedger.vy as Python sees it: identifiers, limits, and calls that change nothing.
+
+Identifiers are hashes that anybody computes alike: a data set is its registering address and name, a key all
+that is said of it, a measurement its data set, key, start and information.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eth_abi.abi import decode, encode
+from eth_utils.address import is_address, to_checksum_address
+from eth_utils.crypto import keccak
+
+from reticent.chain.contracts import Artifact
+from reticent.chain.node import Node, block_tag
+from reticent.errors import ChainError, LedgerError, ParameterError, ReticentError, TransactionRefused
+from reticent.ledger.base import Terms, Unit
+from reticent.privacy import Neighbours
+
+MOST_VALUES = 512  # values of one record on a chain
+MOST_QUESTION = 8192  # bytes of what is measured
+NOBODY = "0x" + "00" * 20
+NO_MARK = bytes(32)  # of a request without an idempotency key
+TOGETHER = 100  # calls in one message to the node
+
+_LOW = (1 << 64) - 1
+
+
+@cache
+def artifact() -> Artifact:
+    """The compiled contract."""
+    return Artifact.read(Path(__file__).parent / "contracts" / "PrivacyLedger.json")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is said of a key before it is asked for; nothing, for a key of a ledger that needs no words."""
+
+    question: str = ""
+    grid: int = 0
+    dimension: int = 0
+
+
+class Look(NamedTuple):
+    """All that decides a request, of one moment. See the contract."""
+
+    paused: bool
+    declared: bool
+    sized: bool
+    size: int
+    cap: int
+    minimum: int
+    spent: int
+    quota: int
+    used: int
+    requested: int
+    recorded: int
+    answer: int
+
+    @property
+    def answered(self) -> tuple[int, int, int] | None:
+        """What an earlier request under the idempotency key was, bought and was charged."""
+        return (self.answer >> 128, self.answer >> 64 & _LOW, self.answer & _LOW) if self.answer else None
+
+
+NOTHING = Look(False, False, False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Held(NamedTuple):
+    """A data set as it is stored."""
+
+    owner: str
+    candidate: str
+    oracle: str
+    paused: bool
+    cap: int
+    minimum: int
+    spent: int
+    registered: int
+
+
+class Contract:
+    """The contract at an address, as a node shows it. It must be this version of it."""
+
+    def __init__(self, node: Node, address: str, compiled: Artifact | None = None) -> None:
+        self.node, self.address = node, checked_address("contract", address)
+        self.artifact = compiled or artifact()
+        self.artifact.check(node, self.address)
+
+    def call(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[Any, ...] | None:
+        """What a view answers; None where the contract was not there yet."""
+        data = self.node.call(self.address, self.artifact.encode(function, *arguments), block=block)
+        return self._answer(function, data)
+
+    def call_many(
+        self, calls: Sequence[tuple[str, tuple[Any, ...]]], *, block: int | str = "latest"
+    ) -> list[tuple[Any, ...] | None]:
+        """What several views answer, in few messages."""
+        if len(calls) == 1:
+            return [self.call(calls[0][0], *calls[0][1], block=block)]
+        found: list[tuple[Any, ...] | None] = []
+        for start in range(0, len(calls), TOGETHER):
+            part = calls[start : start + TOGETHER]
+            asked = [
+                (
+                    "eth_call",
+                    [
+                        {"to": self.address, "data": "0x" + self.artifact.encode(function, *given).hex()},
+                        block_tag(block),
+                    ],
+                )
+                for function, given in part
+            ]
+            for (function, _), answer in zip(part, self.node.rpc_many(asked), strict=True):
+                if isinstance(answer, ChainError):
+                    raise answer
+                found.append(self._answer(function, bytes.fromhex(answer[2:])))
+        return found
+
+    def _answer(self, function: str, data: bytes) -> tuple[Any, ...] | None:
+        return self.artifact.decode(function, data) if data else None
+
+    def looks(
+        self, asked: Sequence[tuple[bytes, bytes, str, bytes]], *, block: int | str = "latest"
+    ) -> list[Look]:
+        """`look` for each of (data set, key, analyst, idempotency mark)."""
+        answers = self.call_many([("look", one) for one in asked], block=block)
+        return [NOTHING if answer is None else Look(*answer[0]) for answer in answers]
+
+    def held(self, dataset: bytes, *, block: int | str = "latest") -> Held | None:
+        """A data set; None if it is not registered."""
+        answer = self.call("datasets", dataset, block=block)
+        if answer is None or answer[0][0] == NOBODY:
+            return None
+        stored = Held(*answer[0])
+        owner, candidate, oracle = (to_checksum_address(one) for one in stored[:3])
+        return stored._replace(owner=owner, candidate=candidate, oracle=oracle)
+
+    def terms(self, dataset: bytes, registered: int) -> Terms:
+        """What a data set was registered with, from the event in its block."""
+        topics = [self.artifact.topic("Registered"), "0x" + dataset.hex()]
+        for part in self.node.logs(self.address, registered, registered, topics):
+            for log in part:
+                event = self.artifact.event(log)
+                if event is not None:
+                    terms = terms_of(event.fields)
+                    if terms is None:
+                        raise LedgerError(
+                            "the data set is registered with terms that this version cannot read"
+                        )
+                    return terms
+        raise ChainError(f"the node has no logs of block {registered}")
+
+
+def cause(refusal: TransactionRefused) -> str:
+    """Why the contract refused, without the name that it puts before its reasons."""
+    return refusal.reason.removeprefix("ledger: ")
+
+
+def checked_address(field: str, given: Any) -> str:
+    """An address with its check digits."""
+    rule = f"{field} must be an address: 0x and 40 hexadecimal digits"
+    if not isinstance(given, str) or not is_address(given):
+        raise ParameterError(rule)
+    checked = str(to_checksum_address(given))
+    if given.removeprefix("0x") not in (checked[2:], checked[2:].lower(), checked[2:].upper()):
+        raise ParameterError(f"{rule}; the capitals of {given} do not fit its digits")
+    return checked
+
+
+def dataset_id(owner: str, name: str | bytes) -> bytes:
+    """The identifier of the data set that `owner` registers under a name."""
+    raw = name.encode() if isinstance(name, str) else name
+    return keccak(encode(["address", "bytes"], [owner, raw]))
+
+
+def key_id(name: bytes, question: bytes, grid: int, dimension: int) -> bytes:
+    """The identifier of a key: all that is said of it."""
+    kinds = ["bytes32", "bytes32", "int16", "uint16"]
+    return keccak(encode(kinds, [keccak(name), keccak(question), grid, dimension]))
+
+
+def identity(dataset: bytes, key: bytes, start: int, information: int) -> bytes:
+    """What a measurement is: a record must name all of it."""
+    return keccak(encode(["bytes32", "bytes32", "uint64", "uint64"], [dataset, key, start, information]))
+
+
+def mark_of(idempotency: str | None) -> bytes:
+    """An idempotency key as the contract takes it."""
+    return NO_MARK if idempotency is None else hashlib.sha256(idempotency.encode()).digest()
+
+
+def body_of(verb: str, key: bytes, information: int) -> int:
+    """What the contract remembers of a request beside its idempotency key."""
+    raw = encode(["bytes32", "bytes32", "uint64"], [keccak(verb.encode()), key, information])
+    return int.from_bytes(keccak(raw)) >> 128
+
+
+def terms_of(fields: dict[str, Any]) -> Terms | None:
+    """The terms of a Registered event; None if they are not words of this version (anybody may register)."""
+    try:
+        return Terms(
+            fields["name"],
+            Unit(fields["unit"]),
+            Neighbours[fields["neighbours"]],
+            fields["subject"].decode(),
+            fields["cap"],
+            fields["minimum"],
+        )
+    except (ReticentError, ValueError, KeyError):
+        return None
+
+
+def registered_name(data: bytes) -> bytes:
+    """The name in the data of a Registered event, byte for byte: it need not be UTF-8."""
+    name: bytes = decode(["address", "bytes"], data)[1]
+    return name
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes that ought to be UTF-8; in hexadecimal digits if they are not."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "0x" + raw.hex()

@@ -1,0 +1,224 @@
+"""The ledger in a contract on an Ethereum chain: nobody can talk it round, the operator included.
+
+The verbs, their errors and their words are those of every ledger. Whoever holds the data, the oracle, records
+what is paid for here; owners allow analysts, and may stop spending. Everything on a chain is public but the
+data: the names, the questions, who asked, and the noisy values.
+
+What is read has the chosen number of confirmations; what is written is waited for until it has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from reticent.chain.keys import Key
+from reticent.chain.node import Node, Receipt
+from reticent.chain.outbox import Outbox, Sent
+from reticent.chain.sender import Sender
+from reticent.errors import (
+    AlreadyFulfilled,
+    KeyUsed,
+    LedgerError,
+    ParameterError,
+    UnknownAccount,
+    UnknownMeasurement,
+)
+from reticent.ledger.base import Grant, Order, Reading, Terms
+from reticent.ledger.chain_accounts import AnalystStatus, ChainAccounts, Status, as_reading, waiting_of
+from reticent.ledger.chain_contract import (
+    MOST_QUESTION,
+    MOST_VALUES,
+    Words,
+    body_of,
+    key_id,
+    mark_of,
+)
+from reticent.ledger.chain_orders import ATTEMPTS, Ask, Orders, Waiting
+from reticent.ledger.chain_records import Records, check_size, not_the_oracle
+
+__all__ = ["AnalystStatus", "EthereumLedger", "Status", "Waiting"]
+
+_REMEMBERED = 10_000  # measurements of our own requests
+
+
+class EthereumLedger(ChainAccounts):
+    """Accounts in the contract PrivacyLedger. Threads may share it.
+
+    Args:
+        node: of the chain.
+        address: of the contract.
+        key: signs what is written.
+        owner: who registered the accounts that are meant; the key's own address without.
+        oracle: who records the values of accounts that `open` registers; the key's own address without.
+        confirmations: how many blocks must lie on top of whatever is read, or written, before it counts.
+        first_block: nothing of the contract is older. Lists are read from there.
+        outbox: keeps signed records before they are broadcast.
+        timeout_s: how long to wait for confirmations.
+
+    Raises:
+        WrongChain: there is another contract, or none, at the address.
+    """
+
+    measured_by_oracle = True
+
+    def __init__(
+        self,
+        node: Node,
+        address: str,
+        key: Key,
+        *,
+        owner: str | None = None,
+        oracle: str | None = None,
+        confirmations: int = 0,
+        first_block: int = 0,
+        outbox: Outbox | None = None,
+        timeout_s: float = 600.0,
+    ) -> None:
+        sender = Sender(node, key, confirmations=confirmations, outbox=outbox, timeout_s=timeout_s)
+        super().__init__(
+            node, address, sender, owner=owner, oracle=oracle, first_block=first_block, timeout_s=timeout_s
+        )
+        self._records = Records(self._contract, sender, outbox)
+        self._sizes: dict[tuple[bytes, bytes], int] = {}
+        self._own: dict[int, Waiting] = {}
+        self._guard = threading.Lock()  # of what is remembered
+
+    # Asking
+
+    def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
+        """Remember what is measured under a key: it is written down with the first request."""
+        try:
+            size = len(question.encode())
+        except UnicodeEncodeError:
+            raise ParameterError("question must be a text that UTF-8 can hold") from None
+        if size > MOST_QUESTION:
+            raise ParameterError(f"question must be at most {MOST_QUESTION} bytes on a chain, got {size}")
+        if dimension > MOST_VALUES:
+            raise ParameterError(f"dimension must be <= {MOST_VALUES} on a chain, got {dimension}")
+        self._words[account, key] = Words(question, grid, dimension)
+
+    def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
+        return self._granted([self._ask("request", terms, key, information, idempotency)])
+
+    def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
+        return self._decide(
+            [
+                self._ask("request", terms, order.key, order.information.units, order.idempotency)
+                for terms, order in orders
+            ]
+        )
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        ask = self._ask("pay", terms, key, units, idempotency)
+        if (terms.name, key) in self._words:  # the payment's own key on the chain is another one
+            asked = [
+                (ask.dataset, name, self.address, ask.mark)
+                for name in (ask.id, self._key_id(terms.name, key)[0])
+            ]
+            plain, measured = self._contract.looks(asked)
+            if plain.answered is None and measured.requested:
+                raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+        return self._granted([ask])
+
+    def _ask(self, verb: str, terms: Terms, key: str, information: int, idempotency: str | None) -> Ask:
+        measured = verb == "request"
+        name, words = (
+            self._key_id(terms.name, key) if measured else (key_id(key.encode(), b"", 0, 0), Words())
+        )
+        body = body_of(verb, name, information)
+        dataset = self._dataset(terms.name)
+        return Ask(
+            verb, terms, key, information, idempotency, dataset, words, name, mark_of(idempotency), body
+        )
+
+    def _granted(self, asks: list[Ask]) -> Grant:
+        answer = self._decide(asks)[0]
+        if isinstance(answer, LedgerError):
+            raise answer
+        return answer
+
+    def _decide(self, asks: list[Ask]) -> list[Grant | LedgerError]:
+        orders = Orders(self._contract, self._sender, self.log, self._learn, self._timeout_s)
+        answers = orders.grants(asks)
+        for ask, answer in zip(asks, answers, strict=True):
+            if isinstance(answer, UnknownAccount):  # the chain was reorganised
+                self._opened.pop(ask.terms.name, None)
+        return answers
+
+    def _learn(self, waiting: Waiting) -> None:
+        with self._guard:
+            self._own[waiting.number] = waiting
+            if len(self._own) > _REMEMBERED:
+                del self._own[next(iter(self._own))]
+
+    # Recording
+
+    def record(self, waiting: Waiting, values: Sequence[int]) -> Sent:
+        """Sign and broadcast the values of a measurement; `settle` waits for it.
+
+        With an outbox, one measurement has the same values for ever: what was signed is kept before it is
+        broadcast, and whatever else comes later is refused.
+
+        Raises:
+            ChainError: other values were signed for this measurement.
+            CommitUnknown: the node was lost. Record the same again.
+        """
+        return self._records.send([(waiting, values)])[0]
+
+    def record_many(self, records: Sequence[tuple[Waiting, Sequence[int]]]) -> list[Sent]:
+        """`record` for several measurements, in few messages to the node."""
+        return self._records.send(records)
+
+    def settle(self, sent: Sent) -> Receipt:
+        """Wait until a record has enough confirmations.
+
+        Raises:
+            AlreadyFulfilled: the measurement had its values.
+            UnknownMeasurement: a reorganisation took it back, or gave it another number.
+        """
+        receipt = self._records.settle([sent])[0]
+        if isinstance(receipt, Receipt):
+            return receipt
+        raise receipt
+
+    def settle_many(self, sent: Sequence[Sent]) -> list[Receipt | LedgerError | ParameterError]:
+        """`settle` for several records: what each would return or raise."""
+        return self._records.settle(sent)
+
+    def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
+        with self._guard:
+            own = self._own.pop(number, None)
+        check_size(len(values))
+        for _ in range(ATTEMPTS):
+            waiting = own or self._waiting_for(number, len(values))
+            size = self._sizes.get((waiting.dataset, waiting.key))
+            if own is not None and size is not None and size != len(values):
+                own = None
+                continue  # the slow way finds out what is wrong
+            try:
+                self.settle(self.record(waiting, values))
+            except (AlreadyFulfilled, UnknownMeasurement, ParameterError):
+                if own is None:
+                    raise
+                own = None
+                continue
+            self._sizes[waiting.dataset, waiting.key] = len(values)
+            answer = self._contract.call("recorded", waiting.dataset, waiting.key, block=self._depth())
+            return as_reading(waiting.account, waiting.name, answer)
+        raise LedgerError(f"measurement {number}: the chain is reorganised again and again")
+
+    def _waiting_for(self, number: int, size: int) -> Waiting:
+        """The measurement of a number, if it may be recorded with so many values."""
+        with self.log.reading() as state:
+            if number >= len(state.measurements):
+                raise UnknownMeasurement(f"measurement {number} was never asked for")
+            found = state.measurements[number]
+            if found.fulfilled:
+                raise AlreadyFulfilled(f"measurement {number} has its values")
+            if state.datasets[found.dataset].oracle != self.address:
+                raise not_the_oracle(number, self.address)
+            fixed = state.keys[found.dataset, found.key].size
+            if fixed is not None and fixed != size:
+                raise ParameterError(f"values must be {fixed} under this key, got {size}")
+            return waiting_of(state, number)

@@ -1,0 +1,356 @@
+"""A data set behind a service: the same questions, the same answers and errors, over HTTP.
+
+    with reticent.open("https://host/census", key="rk_...") as session:
+        session.mean("income", error=500)
+
+Nothing here is needed for a guarantee: the service charges and refuses. Every `ask` carries a key of its
+own against double charges, so a request that was lost on the way is sent again. What goes wrong on the way
+is a `SourceError`; what the service refuses is the error that a session beside the data would raise.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from reticent import errors
+from reticent.arguments import real
+from reticent.errors import ParameterError, ParameterTypeError, SourceError
+from reticent.ledger import Balance, Terms, Unit
+from reticent.privacy import Neighbours, spent_epsilon
+from reticent.query import tree
+from reticent.query.answers import Answer, Price
+from reticent.query.shorthands import Shorthands
+from reticent.query.tree import Query
+
+Asked = Query | Mapping[str, Any] | str
+_TRIES = 4
+_PAUSES_S = (0.1, 2.0)  # before the second try, at most before any
+_MOST_IDLE = 8  # connections that are kept
+_LONGEST_REPLY = 1 << 26
+_AGAIN = (429, 502, 503, 504)
+_BY_TYPE: dict[str, type[errors.ReticentError]] = {
+    "account_conflict": errors.AccountConflict,
+    "bad_request": ParameterError,
+    "chain_unavailable": errors.ChainError,
+    "commit_unknown": errors.CommitUnknown,
+    "idempotency_conflict": errors.IdempotencyConflict,
+    "invalid": ParameterError,
+    "ledger_damaged": errors.LedgerDamaged,
+    "not_allowed": ParameterError,
+    "not_found": ParameterError,
+    "not_measured": errors.NotMeasured,
+    "not_signed_in": ParameterError,
+    "refused": errors.LedgerError,
+    "source_unavailable": SourceError,
+    "too_large": ParameterError,
+    "witness_unavailable": errors.WitnessUnavailable,
+}
+
+
+class RemoteSession(Shorthands):
+    """A data set of a service. Made by `reticent.open`; threads may share it.
+
+    Args:
+        url: http(s)://host:port, or that and the name of a data set.
+        key: the API key.
+        dataset: the name, if the URL does not say it and the service has several.
+        timeout_s: how long one reply may take to come.
+        wait_s: how long an answer may take in all.
+
+    Raises:
+        ParameterError: the URL, the key or the name is not one.
+        SourceError: the service cannot be reached.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        dataset: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        wait_s: float = 600.0,
+    ) -> None:
+        self._timeout_s = real("timeout_s", timeout_s, low=0.0, open_low=True)
+        self._wait_s = real("wait_s", wait_s, low=0.0)
+        place = _place(url)
+        named = unquote(place.path.strip("/")) or None
+        if named is not None and dataset is not None and named != dataset:
+            raise ParameterError("dataset must be left out where the URL names one")
+        if not isinstance(key, str) or not key.isascii() or not key.isprintable():
+            raise ParameterError("key must be an API key: rk_ and 43 letters")
+        self._secure, self._host, self._port = place.scheme == "https", str(place.hostname), place.port
+        self._headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+        self._guard = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        try:
+            self.name = named or dataset or self._only()
+            self.described: dict[str, Any] = self._call("GET", self._at(""))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> RemoteSession:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # Questions
+
+    def ask(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+        idempotency: str | None = None,
+    ) -> Answer:
+        """As `Session.ask`. Without `idempotency` a fresh text is used, for this call and its retries.
+
+        Raises:
+            QuestionRefused: the budget does not suffice; nothing was charged.
+            BudgetExceeded: the analyst's quota does not suffice; nothing was charged.
+            SourceError: the service cannot be reached. What was charged, if anything, is not lost: asking the
+                same again is free.
+        """
+        body = _body(query, error, epsilon, delta, information, confidence, rows)
+        headers = {"Idempotency-Key": idempotency or secrets.token_urlsafe(24)}
+        until = time.monotonic() + self._wait_s
+        reply = self._call("POST", self._at("/ask"), body, headers)
+        if "job" in reply:
+            reply = self._finished(reply["job"], until)
+        return Answer.from_json(reply)
+
+    def price(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+    ) -> Price:
+        """As `Session.price`."""
+        body = _body(query, error, epsilon, delta, information, confidence, rows)
+        return Price.from_json(self._call("POST", self._at("/price"), body))
+
+    def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
+        """As `Session.known`."""
+        body = {"query": _query(query), "confidence": confidence}
+        found = self._call("POST", self._at("/known"), body)["answer"]
+        return None if found is None else Answer.from_json(found)
+
+    def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
+        """As `Session.rehearse`."""
+        given = {name: value for name, value in accuracy.items() if value is not None}
+        body = {"query": _query(query), "seed": seed, **given}
+        return Answer.from_json(self._call("POST", self._at("/rehearse"), body))
+
+    def budget(self) -> dict[str, Any]:
+        """The account in units and as epsilon, with the caller's own quota if there is one."""
+        return self._call("GET", self._at("/budget"))
+
+    def balance(self) -> Balance:
+        """As `Session.balance`."""
+        found, told = self.budget(), self.described
+        terms = Terms(
+            self.name,
+            Unit.MU2,
+            Neighbours(told["neighbours"]),
+            told["protects"],
+            int(found["cap"]),
+            int(found["minimum"]),
+        )
+        return Balance(terms, int(found["spent"]))
+
+    def questions(self) -> dict[str, Query]:
+        """As `Session.questions`."""
+        found: dict[str, Query] = {}
+        while True:
+            reply = self._call("GET", self._at(f"/answers?first={len(found)}&count=1000"))
+            found |= {one["key"]: tree.from_json(one["query"]) for one in reply["answers"]}
+            if not reply["answers"] or len(found) >= reply["size"]:
+                return found
+
+    # The way there and back
+
+    def _only(self) -> str:
+        """The one data set of the service."""
+        names = [str(one["name"]) for one in self._call("GET", "/api/v1/datasets")["datasets"]]
+        if len(names) != 1:
+            raise ParameterError(f"dataset must be one of {', '.join(names) or 'none'}")
+        return names[0]
+
+    def _at(self, rest: str) -> str:
+        return f"/api/v1/datasets/{quote(self.name, safe='')}{rest}"
+
+    def _finished(self, job: str, until: float) -> dict[str, Any]:
+        """The result of a job, once it has one."""
+        pause, longest = _PAUSES_S
+        while True:
+            told = self._call("GET", f"/api/v1/jobs/{quote(job, safe='')}")
+            if told["state"] == "done":
+                result: dict[str, Any] = told["result"]
+                return result
+            if told["state"] == "refused":
+                raise self._error(told["result"]["error"])
+            if time.monotonic() >= until:
+                raise errors.NotMeasured(
+                    f"{self.name}: not answered within {self._wait_s:g} s; asking again is charged once"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """One call, sent again where that is safe and may help: every call here may be repeated."""
+        sent = None if body is None else json.dumps(body).encode()
+        told = self._headers | ({"Content-Type": "application/json"} if sent else {}) | dict(headers or {})
+        pause, longest = _PAUSES_S
+        for left in reversed(range(_TRIES)):
+            try:
+                status, again_s, reply = self._exchange(method, path, sent, told)
+            except (OSError, http.client.HTTPException) as error:
+                if not left:
+                    raise SourceError(
+                        f"the service at {self._host} cannot be reached ({type(error).__name__})"
+                    ) from error
+            else:
+                if 200 <= status < 300:
+                    return reply
+                error_told = reply.get("error")
+                if not isinstance(error_told, dict):
+                    raise SourceError(
+                        f"the service at {self._host} answered {status}, and not as Reticent does"
+                    )
+                if not left or status not in _AGAIN or again_s is None:
+                    raise self._error(error_told)
+                pause = max(pause, min(again_s, longest))
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+        raise AssertionError
+
+    def _exchange(
+        self, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, float | None, dict[str, Any]]:
+        """Status, when to come again if that was said, and the reply."""
+        with self._guard:
+            connection = self._idle.pop() if self._idle else self._connected()
+        try:
+            connection.request(method, path, sent, dict(headers))
+            reply = connection.getresponse()
+            text = reply.read(_LONGEST_REPLY + 1)
+        except BaseException:
+            connection.close()
+            raise
+        again = reply.headers.get("Retry-After", "")
+        with self._guard:
+            if reply.will_close or not reply.isclosed() or len(self._idle) >= _MOST_IDLE:
+                connection.close()
+            else:
+                self._idle.append(connection)
+        try:
+            found = json.loads(text) if len(text) <= _LONGEST_REPLY else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise http.client.HTTPException("not JSON")
+        return reply.status, float(again) if again.isdigit() else None, found
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._secure:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_s, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+
+    def _error(self, told: Mapping[str, Any]) -> errors.ReticentError:
+        """The error that the service told of, as a session beside the data would raise it."""
+        kind, message = str(told.get("type")), str(told.get("message"))
+        if kind in ("budget_exceeded", "quota_exceeded") and "asked" in told:
+            asked, left = int(told["asked"]), int(told["left"])
+            if "reachable_error" not in told:
+                return errors.BudgetExceeded(self.name, asked, left)
+            best = None if told.get("best") is None else Answer.from_json(told["best"])
+            delta = float(self.described["budget"]["delta"])
+            return errors.QuestionRefused(
+                self.name,
+                asked,
+                left,
+                asked_epsilon=spent_epsilon(asked, delta),
+                left_epsilon=spent_epsilon(left, delta) if left else 0.0,
+                best=best,
+                best_error=None if best is None else best.error,
+                reachable_error=told["reachable_error"],
+            )
+        if kind in ("too_many_requests", "busy", "fault"):
+            return SourceError(f"the service at {self._host} says: {message}")
+        return _BY_TYPE.get(kind, errors.LedgerError)(message)
+
+
+def _place(url: Any) -> Any:
+    if not isinstance(url, str):
+        raise ParameterTypeError(f"url must be a text, got {type(url).__name__}")
+    try:
+        place = urlsplit(url)
+        is_one = place.scheme in ("http", "https") and place.hostname and place.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or place.query or place.fragment or "@" in place.netloc or "/" in place.path.strip("/"):
+        raise ParameterError("url must be http(s)://host:port or http(s)://host:port/DATASET")
+    return place
+
+
+def _query(query: Asked) -> Any:
+    if isinstance(query, Query):
+        return tree.to_json(query)
+    if isinstance(query, (str, Mapping)):
+        return query if isinstance(query, str) else dict(query)
+    raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(query).__name__}")
+
+
+def _body(
+    query: Asked,
+    error: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    information: float | None,
+    confidence: float,
+    rows: int | None,
+) -> dict[str, Any]:
+    given = {
+        "error": error,
+        "epsilon": epsilon,
+        "delta": delta,
+        "information": information,
+        "confidence": confidence,
+        "rows": rows,
+    }
+    return {"query": _query(query), **{name: one for name, one in given.items() if one is not None}}

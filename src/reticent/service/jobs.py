@@ -1,0 +1,209 @@
+"""Questions that take long: worked on in their turn, remembered in the state, taken up again after a crash.
+
+A job is asked under its own id, so whoever asks it again is told the same answer and pays nothing. Two
+processes may work on one job, if the first was only slow: the first result stands.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from reticent.errors import ReticentError
+from reticent.query import Answer
+from reticent.service.desk import Desk
+from reticent.service.keys import Person
+from reticent.service.limits import leaves_after_s
+from reticent.service.refusals import Refused, explained, not_signed_in, shape
+from reticent.service.schemas import Priced
+from reticent.service.state import Job
+
+log = logging.getLogger("reticent.service")
+_LOOK_S = 1.0  # how often jobs of other processes are looked for
+_QUICKEST_BEAT_S = 0.02
+
+
+class Jobs:
+    """The threads of one process that answer questions: at once, or as jobs.
+
+    Args:
+        desk: who answers.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._settings = desk, desk.settings
+        self._asks = ThreadPoolExecutor(self._settings.threads, "ask")
+        self._closing, self._news = threading.Event(), threading.Condition()
+        self._running: set[str] = set()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"job-{i}", daemon=True)
+            for i in range(self._settings.job_threads)
+        ]
+        self._threads.append(threading.Thread(target=self._keep, name="beat", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End, once what is being answered is; what waits stays in the state."""
+        self._closing.set()
+        with self._news:
+            self._news.notify_all()
+        self._asks.shutdown(wait=True, cancel_futures=True)
+        for thread in self._threads:
+            thread.join()
+
+    def ask(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Future[Answer]:
+        """Ask at once, in a thread."""
+        return self._asks.submit(
+            self._desk.ask, person, name, body.query, idempotency=idempotency, **body.accuracy()
+        )
+
+    def adopt(
+        self,
+        answer: Future[Answer],
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        passed_s: float,
+    ) -> Job:
+        """Make a job of a question that is being asked, and takes long."""
+        made = time.time() - passed_s
+        job = self._queued(person, name, body, idempotency, made=made, is_running=True)
+        with self._news:
+            self._running.add(job.id)
+        answer.add_done_callback(lambda done: self._end(job, done))
+        return job
+
+    def queue(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Job:
+        """A new job, or the one that came before under the same idempotency text and body."""
+        job = self._queued(person, name, body, idempotency, made=time.time(), is_running=False)
+        with self._news:
+            self._news.notify()
+        return job
+
+    def _queued(
+        self,
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        *,
+        made: float,
+        is_running: bool,
+    ) -> Job:
+        attempt = self._desk.attempt(person, name, body.query, body.accuracy(), idempotency)
+        job = self._desk.state.queue(
+            attempt.id,
+            person,
+            name,
+            idempotency,
+            body.model_dump_json(),
+            made=made,
+            is_running=is_running,
+            most=self._settings.most_jobs,
+        )
+        if job is None:
+            raise Refused(
+                429,
+                "too_many_jobs",
+                f"at most {self._settings.most_jobs} jobs may be unfinished",
+                retry_s=self._settings.longest_s,
+            )
+        return job
+
+    def told(self, job: Job) -> dict[str, Any]:
+        """What its owner may know of a job. Progress is made of public numbers and the clock only."""
+        now = time.time()
+        is_shown = job.result is not None and now >= job.shown
+        state = "running" if job.result is not None and not is_shown else job.state
+        progress = 1.0 if is_shown else 0.0
+        if state == "running":
+            expected_s = max(self._deadline_s(job.dataset), self._settings.longest_s, 1.0)
+            progress = round(min(0.99, max(0.0, now - job.made) / expected_s), 2)
+        return {
+            "job": job.id,
+            "dataset": job.dataset,
+            "state": state,
+            "progress": progress,
+            "result": json.loads(job.result) if is_shown and job.result is not None else None,
+        }
+
+    def _deadline_s(self, name: str) -> float:
+        try:
+            return self._settings.deadline_s(self._desk.data(name).rows)
+        except ReticentError:
+            return self._settings.deadline_s(None)
+
+    # The threads
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            job = None
+            try:
+                job = self._desk.state.claim(self._settings.job_lapse_s)
+            except Exception as error:
+                _fault(error)
+            if job is None:
+                with self._news:
+                    if not self._closing.is_set():
+                        self._news.wait(min(_LOOK_S, self._settings.job_lapse_s))
+                continue
+            with self._news:
+                self._running.add(job.id)
+            done: Future[Answer] = Future()
+            try:
+                done.set_result(self._answer(job))
+            except BaseException as error:
+                done.set_exception(error)
+            self._end(job, done)
+
+    def _answer(self, job: Job) -> Answer:
+        person = self._desk.state.numbered(job.person)
+        if person is None:  # the key was taken back meanwhile
+            raise not_signed_in()
+        body = Priced.model_validate_json(job.body)
+        return self._desk.ask(person, job.dataset, body.query, idempotency=job.idempotency, **body.accuracy())
+
+    def _end(self, job: Job, done: Future[Answer]) -> None:
+        """Keep the result, to be seen from the next point of the time grid on."""
+        state = "refused"
+        try:
+            result, state = done.result().to_json(), "done"
+        except ReticentError as error:
+            result = explained(error)[1]
+        except BaseException as error:  # a fault of ours, or the process ends before it began
+            if self._closing.is_set():
+                return
+            _fault(error)
+            result = shape("fault", "internal fault")
+        passed_s = time.time() - job.made
+        leaves_s = leaves_after_s(passed_s, self._deadline_s(job.dataset), self._settings.grid_s)
+        try:
+            self._desk.state.finish(job.id, state, json.dumps(result), job.made + leaves_s)
+        except Exception as error:  # it is taken up again
+            _fault(error)
+        with self._news:
+            self._running.discard(job.id)
+
+    def _keep(self) -> None:
+        """Say what is being worked on, and write the notes that wait."""
+        pause_s = max(_QUICKEST_BEAT_S, min(0.5, self._settings.job_lapse_s / 5))
+        while not self._closing.wait(pause_s):
+            try:
+                with self._news:
+                    running = list(self._running)
+                if running:
+                    self._desk.state.beat(running)
+                self._desk.state.flush()
+            except Exception as error:
+                _fault(error)
+
+
+def _fault(error: BaseException) -> None:
+    """Only the type is logged: the text could hold data."""
+    log.error(json.dumps({"event": "fault", "type": type(error).__name__}))

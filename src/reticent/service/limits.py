@@ -1,0 +1,83 @@
+"""What keeps one caller from taking the service from the others: rate, depth, and when replies leave."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import threading
+import time
+from collections import OrderedDict
+
+DEEPEST_BODY = 80  # lists and objects within each other; a question takes less than 70
+_MOST_CALLERS = 10_000
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class Rate:
+    """A token bucket for each caller, in one process: `burst` at once, `rate` a second in the long run."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, burst
+        self._guard = threading.Lock()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, caller: str) -> float:
+        """0 if the caller may go on; else after how many seconds it may."""
+        now = time.monotonic()
+        with self._guard:
+            left, since = self._buckets.pop(caller, (float(self._burst), now))
+            left = min(float(self._burst), left + (now - since) * self._rate)
+            allowed = left >= 1
+            self._buckets[caller] = (left - 1 if allowed else left, now)
+            if len(self._buckets) > _MOST_CALLERS:
+                self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._rate
+
+    def full_s(self, caller: str) -> float:
+        """As `wait_s`, for a caller who does not go on yet: nothing is counted."""
+        now = time.monotonic()
+        left, since = self._buckets.get(caller, (float(self._burst), now))
+        left = min(float(self._burst), left + (now - since) * self._rate)
+        return 0.0 if left >= 1 else (1 - left) / self._rate
+
+
+def is_deeper(body: bytes, levels: int = DEEPEST_BODY) -> bool:
+    """Whether brackets stand within each other more than so many times in a JSON text.
+
+    `json` leaves that to the interpreter's limit on recursion, which anybody may have lifted (py_ecc makes it
+    100,000): then a body of brackets ends the process. What is no JSON may be called deeper than it is.
+    """
+    if body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    depth = 0
+    for sign in _TEXT.sub(b"", body).translate(None, _OTHERS):
+        depth += 1 if sign in b"[{" else -1
+        if depth > levels:
+            return True
+    return False
+
+
+def leaves_after_s(passed_s: float, deadline_s: float, grid_s: float) -> float:
+    """How long after a request its reply leaves, if it is ready after `passed_s` (MATH.md 7.8).
+
+    At the deadline, which is made of public numbers, or at the first later multiple of the grid.
+    """
+    if not grid_s:
+        return passed_s
+    return grid_s * max(round(deadline_s / grid_s), math.ceil(passed_s / grid_s))
+
+
+async def until_deadline(start: float, deadline_s: float, grid_s: float) -> None:
+    """Wait until a reply may leave.
+
+    Args:
+        start: when the request came, on the monotonic clock.
+        deadline_s: how long after it the reply leaves at the earliest.
+        grid_s: 0 for no waiting.
+    """
+    if not grid_s:
+        return
+    leaves = start + leaves_after_s(time.monotonic() - start, deadline_s, grid_s)
+    await asyncio.sleep(max(0.0, leaves - time.monotonic()))

@@ -1,0 +1,40 @@
+"""What was answered, counted by route and status, as Prometheus reads it. No data, no names, no times."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+
+
+class Metrics:
+    """The counts of one process. `worker` tells the processes of a service apart."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self.at_once = 0
+
+    def count(self, method: str, route: str | None, status: int) -> None:
+        """One reply. What is under no route is counted together."""
+        known = method if method in _METHODS else "other"
+        with self._guard:
+            self._counts[known, route or "none", status] += 1
+
+    def text(self, jobs: Mapping[str, int]) -> str:
+        """All counts; `jobs` by their state, those of all processes."""
+        with self._guard:
+            counts = sorted(self._counts.items())
+        worker = f'worker="{os.getpid()}"'
+        lines = ["# TYPE reticent_requests_total counter"]
+        for (method, route, status), number in counts:
+            labels = f'{worker},method="{method}",route="{route}",status="{status}"'
+            lines.append(f"reticent_requests_total{{{labels}}} {number}")
+        lines.append("# TYPE reticent_requests_at_once gauge")
+        lines.append(f"reticent_requests_at_once{{{worker}}} {self.at_once}")
+        lines.append("# TYPE reticent_jobs gauge")
+        lines += [f'reticent_jobs{{state="{state}"}} {number}' for state, number in sorted(jobs.items())]
+        return "\n".join(lines) + "\n"

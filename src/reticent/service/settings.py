@@ -1,0 +1,66 @@
+"""What an operator sets, and its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reticent.arguments import real, whole
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service runs. Limits on rates and numbers are those of one process.
+
+    Args:
+        folder: holds the declarations (`*.yaml`), the service's own state, and the ledger by default.
+        ledger: a path or postgresql:// address; by default a file in the folder.
+        grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
+            and measurements only.
+        rows_per_step: a question about this many public rows is given one more step of the grid.
+        rate: requests a second that one key may make, in the long run; and one host without a valid key.
+        burst: requests that it may make at once.
+        largest_body: bytes of a request.
+        body_s: how long the headers of a request, and then its body, may take to come.
+        most_at_once: requests that are worked on or wait; more are told to come again.
+        longest_s: a question that takes longer is answered through a job.
+        threads: those that answer questions, and as many for everything else.
+        job_threads: those that work on jobs.
+        job_lapse_s: a job whose process has not been heard of for so long is taken up by another.
+        most_jobs: unfinished ones that one person may have.
+        secure_cookie: whether browsers may send the cookie over https only.
+    """
+
+    folder: Path
+    ledger: str | None = None
+    grid_s: float = 0.1
+    rows_per_step: int = 1_000_000
+    rate: float = 50.0
+    burst: int = 100
+    largest_body: int = 1 << 18
+    body_s: float = 10.0
+    most_at_once: int = 512
+    longest_s: float = 30.0
+    threads: int = 8
+    job_threads: int = 2
+    job_lapse_s: float = 10.0
+    most_jobs: int = 100
+    secure_cookie: bool = False
+
+    def __post_init__(self) -> None:
+        real("grid_s", self.grid_s, low=0.0, high=60.0)
+        whole("rows_per_step", self.rows_per_step, low=1)
+        real("rate", self.rate, low=0.001, high=1e6)
+        whole("burst", self.burst, low=1, high=10**6)
+        whole("largest_body", self.largest_body, low=1024, high=1 << 26)
+        real("body_s", self.body_s, low=0.01, high=3600.0)
+        whole("most_at_once", self.most_at_once, low=1, high=10**6)
+        real("longest_s", self.longest_s, low=0.0, high=3600.0)
+        whole("threads", self.threads, low=1, high=256)
+        whole("job_threads", self.job_threads, low=1, high=256)
+        real("job_lapse_s", self.job_lapse_s, low=0.1, high=3600.0)
+        whole("most_jobs", self.most_jobs, low=1, high=10**6)
+
+    def deadline_s(self, rows: int | None) -> float:
+        """When a reply to a question leaves at the earliest: from public numbers only (MATH.md 7.8)."""
+        return self.grid_s * (1 + (rows or 0) // self.rows_per_step)

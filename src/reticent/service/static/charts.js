@@ -1,0 +1,83 @@
+// Charts from data attributes, drawn again when htmx swaps a part in. No inline styles, no evaluated text.
+"use strict";
+(() => {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const tooltip = () => ({
+    trigger: "axis", renderMode: "richText", confine: true, backgroundColor: colour("--paper"), borderColor: colour("--line"),
+    textStyle: { color: colour("--ink"), fontFamily: "system-ui, sans-serif" },
+  });
+  const base = () => ({
+    animation: false,
+    grid: { left: 4, right: 12, top: 14, bottom: 4, containLabel: true },
+    tooltip: tooltip(),
+    textStyle: { fontFamily: "system-ui, sans-serif" },
+  });
+  const axis = (more = {}) => ({
+    axisLabel: { color: colour("--soft"), ...more },
+    splitLine: { lineStyle: { color: colour("--line") } }, axisLine: { lineStyle: { color: colour("--line") } },
+  });
+  const percent = (value) => `${Number(value.toPrecision(3))} %`;
+  const told = (name, unit) => (found) => [name(found[0].axisValue), ...found.map((one) => `${one.seriesName}: ${unit(one.value)}`)].join("\n");
+  const held = (data) => [...data, data.at(-1)];  // until now
+  const line = (name, data, ink, more = {}) => ({
+    name, type: "line", step: "end", symbol: "none", data, itemStyle: { color: colour(ink) }, ...more,
+    lineStyle: { color: colour(ink), ...(more.lineStyle || {}) },
+  });
+  const kinds = {
+    burn: (left) => ({
+      ...base(),
+      tooltip: { ...tooltip(), formatter: told((at) => (at === "" ? "now" : at === "0" ? "at the beginning" : `after ${at}`), percent) },
+      xAxis: { type: "category", boundaryGap: false, data: [...left.map((_, i) => String(i)), ""], show: false },
+      yAxis: { type: "value", min: 0, max: 100, interval: 50, ...axis({ formatter: "{value} %" }) },
+      series: [line("left", held(left), "--accent", { areaStyle: { opacity: 0.15 } })],
+    }),
+    reuse: (lines) => ({
+      ...base(),
+      tooltip: { ...tooltip(), formatter: told((at) => (at === "" ? "now" : `after ${at}`), percent) },
+      xAxis: { type: "category", boundaryGap: false, data: ["0", ...lines.map((_, i) => String(i + 1)), ""], ...axis() },
+      yAxis: { type: "value", min: 0, ...axis({ formatter: "{value} %" }) },
+      series: [
+        line("with reuse", held([0, ...lines.map((one) => one[0])]), "--accent", { lineStyle: { width: 3 } }),
+        line("without", held([0, ...lines.map((one) => one[1])]), "--bad", { lineStyle: { type: "dashed" } }),
+      ],
+    }),
+    cells: (cells) => ({
+      ...base(),
+      tooltip: {
+        ...tooltip(),
+        formatter: (found) => {
+          const one = cells[found[0].dataIndex];
+          return `${one.labels.join(", ")}\n${one.shown.value}\nfrom ${one.shown.low} to ${one.shown.high}`;
+        },
+      },
+      xAxis: { type: "category", data: cells.map((one) => one.labels.join(", ")), ...axis({ hideOverlap: true, width: 90, overflow: "truncate" }) },
+      yAxis: { type: "value", ...axis() },
+      series: [
+        { name: "estimate", type: "bar", barMaxWidth: 48, itemStyle: { color: colour("--accent"), opacity: 0.55 }, data: cells.map((one) => one.value) },
+        { // a vertical stroke for each interval: two points, then a gap
+          name: "interval", type: "line", symbol: "rect", symbolSize: [12, 2], lineStyle: { color: colour("--ink"), width: 2 },
+          itemStyle: { color: colour("--ink") }, tooltip: { show: false }, silent: true, z: 3,
+          data: cells.flatMap((one, i) => [[i, one.low], [i, one.high], [i, null]]),
+        },
+      ],
+    }),
+  };
+  const draw = (root) => {
+    const places = [...root.querySelectorAll("[data-chart]")];
+    if (root.matches?.("[data-chart]")) places.push(root);
+    for (const place of places) {
+      const chart = echarts.getInstanceByDom(place) || echarts.init(place);
+      chart.setOption(kinds[place.dataset.chart](JSON.parse(place.dataset.values)), true);
+    }
+  };
+  const resize = () => {
+    for (const place of document.querySelectorAll("[data-chart]")) echarts.getInstanceByDom(place)?.resize();
+  };
+  document.addEventListener("DOMContentLoaded", () => draw(document));
+  document.addEventListener("htmx:load", (event) => draw(event.detail.elt));
+  document.addEventListener("htmx:beforeCleanupElement", (event) => {
+    if (event.target.dataset?.chart) echarts.getInstanceByDom(event.target)?.dispose();
+  });
+  window.addEventListener("resize", resize);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(document));
+})();

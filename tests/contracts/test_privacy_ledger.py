@@ -1,0 +1,636 @@
+"""Every function of PrivacyLedger.vy, every reason, every role, every event, every branch."""
+
+import re
+from itertools import product
+
+import pytest
+from vyper.compiler import compile_code
+
+from .revm import (
+    ANNA,
+    BRUNO,
+    NEXT,
+    NO_KEY,
+    NOBODY,
+    ORACLE,
+    OWNER,
+    STRANGER,
+    Artifact,
+    Contract,
+    Halted,
+    Refused,
+    artifact,
+    dataset_of,
+    identity_of,
+    key_of,
+    once,
+    register,
+    source,
+)
+
+MAX_UNITS = 2**62 - 1
+TERMS = ("census", "mu2", "replace_one", b"one person", 1000, 5, ORACLE, b"\x5a" * 32)
+DATASET = dataset_of(OWNER, "census")
+OTHER = dataset_of(OWNER, "another")
+PARTS = (b"ages", b"how many?", -3, 2)  # of a declared key
+KEY = key_of(*PARTS)
+OPEN = (b"open", b"", 0, 0)  # a key whose number of values is left to the first record
+OPEN_KEY = key_of(*OPEN)
+SCENARIOS = []
+
+
+def scenario(test):
+    """A test that also counts towards the branches."""
+    SCENARIOS.append(test)
+    return test
+
+
+def ready(ledger, **terms):
+    """A data set with two keys and an analyst."""
+    register(ledger, **terms)
+    ledger.call(OWNER, "allow", DATASET, ANNA, 500)
+    ledger.call(ANNA, "declare", DATASET, *PARTS)
+    ledger.call(OWNER, "declare", DATASET, *OPEN)
+    return ledger
+
+
+def reason(ledger, sender, function, *arguments):
+    """Why a call is refused."""
+    with pytest.raises(Refused) as refusal:
+        ledger.call(sender, function, *arguments)
+    return refusal.value.reason
+
+
+def state(ledger):
+    """All that can be read of the data set and its keys."""
+    people, numbers = (OWNER, ANNA, BRUNO, ORACLE), range(ledger.read("measurements") + 1)
+    return (
+        ledger.read("datasets", DATASET),
+        [ledger.read("analysts", DATASET, person) for person in people],
+        [ledger.read("keys", DATASET, key) for key in (KEY, OPEN_KEY)],
+        [ledger.read("recorded", DATASET, key) for key in (KEY, OPEN_KEY)],
+        [ledger.read("waiting", number) for number in numbers],
+        [ledger.read("look", DATASET, KEY, person, once("i")) for person in people],
+    )
+
+
+@pytest.fixture
+def ledger():
+    return Contract()
+
+
+# What makes each refusal, on `ready` after Anna requested 20 under KEY (measurement 0, waiting). More than
+# one per reason where the source has it more than once, or where a range has two ends.
+FULFIL = (0, DATASET, KEY, 0, 20)
+REFUSALS = [
+    ("registered already", OWNER, "register", *TERMS),
+    ("name is empty", OWNER, "register", "", *TERMS[1:]),
+    ("cap out of range", NEXT, "register", *TERMS[:4], 0, *TERMS[5:]),
+    ("cap out of range", NEXT, "register", *TERMS[:4], MAX_UNITS + 1, *TERMS[5:]),
+    ("minimum out of range", NEXT, "register", *TERMS[:5], 0, *TERMS[6:]),
+    ("minimum out of range", NEXT, "register", *TERMS[:5], 1001, *TERMS[6:]),
+    ("oracle is empty", NEXT, "register", *TERMS[:6], NOBODY, TERMS[7]),
+    ("not allowed", STRANGER, "declare", DATASET, *PARTS),
+    ("not allowed", ANNA, "declare", OTHER, *PARTS),
+    ("name is empty", ANNA, "declare", DATASET, b"", *PARTS[1:]),
+    ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 513),
+    ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 65535),
+    ("declared already", OWNER, "declare", DATASET, *PARTS),
+    ("not allowed", STRANGER, "request", DATASET, KEY, 20, NO_KEY),
+    ("not allowed", ANNA, "request", OTHER, KEY, 20, NO_KEY),
+    ("unknown key", ANNA, "request", DATASET, key_of(b"never declared"), 20, NO_KEY),
+    ("information out of range", ANNA, "request", DATASET, KEY, 0, NO_KEY),
+    ("information out of range", ANNA, "request", DATASET, KEY, MAX_UNITS + 1, NO_KEY),
+    ("past the quota", ANNA, "request", DATASET, KEY, 501, NO_KEY),
+    ("past the cap", OWNER, "request", DATASET, KEY, 1001, NO_KEY),
+    ("idempotency key used", ANNA, "request", DATASET, KEY, 21, once("i")),
+    ("idempotency key used", ANNA, "request", DATASET, OPEN_KEY, 20, once("i")),
+    ("idempotency key used", ANNA, "pay", DATASET, PARTS[0], 20, once("i")),
+    ("not the oracle", OWNER, "fulfil", *FULFIL, [1, 2]),
+    ("not the oracle", ORACLE, "fulfil", 0, OTHER, KEY, 0, 20, [1, 2]),
+    ("unknown measurement", ORACLE, "fulfil", 1, *FULFIL[1:], [1, 2]),
+    ("another measurement", ORACLE, "fulfil", 0, DATASET, OPEN_KEY, 0, 20, [1, 2]),
+    ("another measurement", ORACLE, "fulfil", 0, DATASET, KEY, 1, 20, [1, 2]),
+    ("another measurement", ORACLE, "fulfil", 0, DATASET, KEY, 0, 21, [1, 2]),
+    ("wrong number of values", ORACLE, "fulfil", *FULFIL, [1]),
+    ("wrong number of values", ORACLE, "fulfil", *FULFIL, [1, 2, 3]),
+    ("wrong number of values", ORACLE, "fulfil", *FULFIL, []),
+    ("not allowed", ANNA, "pay", DATASET, b"fresh", 20, NO_KEY),
+    ("information out of range", OWNER, "pay", DATASET, b"fresh", 0, NO_KEY),
+    ("information out of range", OWNER, "pay", DATASET, b"fresh", MAX_UNITS + 1, NO_KEY),
+    ("name is empty", OWNER, "pay", DATASET, b"", 20, NO_KEY),
+    ("past the cap", OWNER, "pay", DATASET, b"fresh", 981, NO_KEY),
+    ("not the owner", ANNA, "allow", DATASET, ANNA, 600),
+    ("quota out of range", OWNER, "allow", DATASET, ANNA, MAX_UNITS + 1),
+    ("not the owner", ORACLE, "pause", DATASET, True),
+    ("nothing to change", OWNER, "pause", DATASET, False),
+    ("not the owner", ORACLE, "appoint", DATASET, ORACLE),
+    ("oracle is empty", OWNER, "appoint", DATASET, NOBODY),
+    ("not the owner", NEXT, "offer", DATASET, NEXT),
+    ("not offered", OWNER, "take", DATASET),
+    # compilers' checks of what a call may hold
+    ("", OWNER, "register", "x" * 121, *TERMS[1:]),
+    ("", OWNER, "register", "x", "u" * 17, *TERMS[2:]),
+    ("", OWNER, "register", "x", "u", "n" * 17, *TERMS[3:]),
+    ("", OWNER, "register", *TERMS[:3], b"s" * 801, *TERMS[4:]),
+    ("", ANNA, "declare", DATASET, b"n" * 4001, *PARTS[1:]),
+    ("", ANNA, "declare", DATASET, b"n", b"q" * 8193, 0, 1),
+    ("", OWNER, "pay", DATASET, b"n" * 4001, 20, NO_KEY),
+    ("", ORACLE, "fulfil", *FULFIL, [0] * 513),
+]
+
+
+def asked(ledger, **terms):
+    ready(ledger, **terms).call(ANNA, "request", DATASET, KEY, 20, once("i"))
+    return ledger
+
+
+@scenario
+def test_every_refusal_names_its_reason(ledger):
+    asked(ledger)
+    for expected, *call in REFUSALS:
+        assert reason(ledger, *call) == expected, call[1:]
+    ledger.call(ORACLE, "fulfil", *FULFIL, [1, 2])
+    assert reason(ledger, ORACLE, "fulfil", *FULFIL, [1, 2]) == "fulfilled already"
+    assert reason(ledger, ORACLE, "fulfil", *FULFIL, [3, 4]) == "fulfilled already"
+    ledger.call(OWNER, "pause", DATASET, True)
+    assert reason(ledger, OWNER, "pause", DATASET, True) == "nothing to change"
+    assert reason(ledger, ANNA, "request", DATASET, KEY, 30, NO_KEY) == "paused"
+    assert reason(ledger, OWNER, "pay", DATASET, b"fresh", 30, NO_KEY) == "paused"
+    ledger.call(OWNER, "pause", DATASET, False)
+    ledger.call(OWNER, "pay", DATASET, b"paid", 10, NO_KEY)
+    assert reason(ledger, OWNER, "pay", DATASET, b"paid", 10, NO_KEY) == "key used"
+    assert reason(ledger, ORACLE, "fulfil", 1, DATASET, key_of(b"paid"), 0, 10, []) == "fulfilled already"
+
+
+def test_a_refused_call_changes_nothing(ledger):
+    before = state(asked(ledger))
+    for _, *call in REFUSALS:
+        reason(ledger, *call)
+        assert state(ledger) == before
+
+
+def test_no_reason_is_left_out():
+    tried = {expected for expected, *_ in REFUSALS} - {""}
+    assert set(re.findall(r'assert .*"ledger: (.+)"', source())) == tried | {
+        "fulfilled already",
+        "paused",
+        "key used",
+    }
+    assert source().count("assert ") == len(
+        re.findall(r'assert .*, "ledger: (.+)"', source())
+    )  # each has a reason
+
+
+ROLES = {"owner": OWNER, "oracle": ORACLE, "analyst": ANNA, "candidate": NEXT, "stranger": STRANGER}
+LEAVE = {  # arguments, who may, why others may not
+    "register": (("mine", *TERMS[1:]), set(ROLES), None),
+    "declare": ((DATASET, b"new", b"q", 0, 1), {"owner", "oracle", "analyst"}, "not allowed"),
+    "request": ((DATASET, KEY, 60, NO_KEY), {"owner", "analyst"}, "not allowed"),
+    "fulfil": ((*FULFIL, [1, 2]), {"oracle"}, "not the oracle"),
+    "pay": ((DATASET, b"paid", 60, NO_KEY), {"owner", "oracle"}, "not allowed"),
+    "allow": ((DATASET, BRUNO, 1), {"owner"}, "not the owner"),
+    "pause": ((DATASET, True), {"owner"}, "not the owner"),
+    "appoint": ((DATASET, NEXT), {"owner"}, "not the owner"),
+    "offer": ((DATASET, BRUNO), {"owner"}, "not the owner"),
+    "take": ((DATASET,), {"candidate"}, "not offered"),
+}
+
+
+@pytest.mark.parametrize(("function", "role"), product(LEAVE, ROLES))
+def test_roles(ledger, function, role):
+    asked(ledger).call(OWNER, "offer", DATASET, NEXT)
+    arguments, may, otherwise = LEAVE[function]
+    if role in may:
+        assert ledger.call(ROLES[role], function, *arguments).events
+    else:
+        assert reason(ledger, ROLES[role], function, *arguments) == otherwise
+
+
+def test_every_function_is_in_the_table_of_roles():
+    changing = {
+        part["name"]
+        for part in artifact().abi
+        if part["type"] == "function" and part["stateMutability"] != "view"
+    }
+    assert changing == set(LEAVE)
+    assert all(part.get("stateMutability") != "payable" for part in artifact().abi)
+
+
+@scenario
+def test_register(ledger):
+    answer = ledger.call(OWNER, "register", *TERMS)
+    assert answer.value == DATASET
+    fields = {
+        "dataset": DATASET, "owner": OWNER, "oracle": ORACLE, "name": "census", "unit": "mu2", "cap": 1000,
+        "neighbours": "replace_one", "subject": b"one person", "minimum": 5, "commitment": TERMS[7],
+    }  # fmt: skip
+    assert answer.events == [("Registered", fields)]
+    assert ledger.read("datasets", DATASET) == (OWNER, NOBODY, ORACLE, False, 1000, 5, 0, ledger.block)
+    assert ledger.call(NEXT, "register", *TERMS).value == dataset_of(NEXT, "census")  # each has own names
+    assert ledger.call(OWNER, "register", "another", *TERMS[1:]).value == OTHER
+    longest = ("n" * 120, "u" * 16, "n" * 16, b"s" * 800, MAX_UNITS, MAX_UNITS, ORACLE, NO_KEY)
+    answer = ledger.call(OWNER, "register", *longest)
+    assert answer.value == dataset_of(OWNER, "n" * 120)
+    assert (
+        tuple(answer.events[0][1][field] for field in ("name", "unit", "neighbours", "subject"))
+        == longest[:4]
+    )
+
+
+def test_what_stands_behind_a_name_in_the_call_does_not_matter(ledger):
+    """Padding is not checked by the compiler; were it hashed, one name would have many identifiers."""
+    data = ledger.data("register", *TERMS)
+    place = data.rindex(b"census") + len(b"census")
+    assert ledger.raw(OWNER, data[:place] + b"\xff" * 26 + data[place + 26 :], ["bytes32"]).value == DATASET
+    data = ledger.data("declare", DATASET, b"ages", b"how many?", -3, 2)
+    place = data.rindex(b"ages") + len(b"ages")
+    assert ledger.raw(OWNER, data[:place] + b"\xff" * 28 + data[place + 28 :], ["bytes32"]).value == KEY
+
+
+@scenario
+def test_declare(ledger):
+    register(ledger)
+    answer = ledger.call(OWNER, "declare", DATASET, *PARTS)
+    assert answer.value == KEY
+    fields = {
+        "dataset": DATASET, "key": KEY, "declarer": OWNER, "name": b"ages", "question": b"how many?",
+        "grid": -3, "dimension": 2,
+    }  # fmt: skip
+    assert answer.events == [("Declared", fields)]
+    assert ledger.read("keys", DATASET, KEY) == (True, True, 2, 0, 0)
+    assert ledger.call(ORACLE, "declare", DATASET, *OPEN).value == OPEN_KEY
+    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, False, 0, 0, 0)
+    others = [(b"age", *PARTS[1:]), (b"ages", b"how many", -3, 2), (*PARTS[:2], 3, 2), (*PARTS[:3], 1)]
+    others += [(b"agesh", b"ow many?", -3, 2), (b"n" * 4000, b"q" * 8192, -(2**15), 512)]
+    identifiers = {ledger.call(OWNER, "declare", DATASET, *parts).value for parts in others}
+    assert identifiers == {key_of(*parts) for parts in others}
+    assert len(identifiers | {KEY, OPEN_KEY}) == 8
+    assert ledger.read("keys", OTHER, KEY) == (False, False, 0, 0, 0)
+
+
+@scenario
+def test_request_charges_the_increment(ledger):
+    ready(ledger)
+    answer = ledger.call(ANNA, "request", DATASET, KEY, 20, NO_KEY)
+    fields = {
+        "number": 0, "dataset": DATASET, "key": KEY, "analyst": ANNA, "start": 0, "information": 20,
+        "spent": 20, "idempotency": NO_KEY,
+    }  # fmt: skip
+    assert (answer.value, answer.events) == (20, [("MeasurementRequested", fields)])
+    assert ledger.read("waiting", 0) == identity_of(DATASET, KEY, 0, 20)
+    for information in (20, 1):  # bought before
+        answer = ledger.call(ANNA, "request", DATASET, KEY, information, NO_KEY)
+        fields = {
+            "dataset": DATASET, "key": KEY, "analyst": ANNA, "information": information, "requested": 20,
+            "idempotency": NO_KEY,
+        }  # fmt: skip
+        assert (answer.value, answer.events) == (0, [("Reused", fields)])
+    answer = ledger.call(OWNER, "request", DATASET, KEY, 21, once("o"))  # the least is 5
+    fields = {
+        "number": 1, "dataset": DATASET, "key": KEY, "analyst": OWNER, "start": 20, "information": 5,
+        "spent": 25, "idempotency": once("o"),
+    }  # fmt: skip
+    assert (answer.value, answer.events) == (5, [("MeasurementRequested", fields)])
+    assert ledger.read("keys", DATASET, KEY) == (True, True, 2, 25, 0)
+    assert ledger.read("datasets", DATASET)[6] == 25
+    assert ledger.read("analysts", DATASET, ANNA) == (500, 20)
+    assert ledger.read("analysts", DATASET, OWNER) == (0, 0)
+    assert ledger.read("measurements") == 2
+
+
+@scenario
+def test_fulfil_keeps_exact_sums(ledger):
+    ready(ledger)
+    weights = {0: 20, 20: 5, 25: 300}
+    ends = [(2**63 - 1, -(2**63)), (-1, 2**62), (-(2**62), 0)]
+    for start, weight in weights.items():
+        ledger.call(ANNA, "request", DATASET, KEY, start + weight, NO_KEY)
+    for number, (start, weight) in reversed(list(enumerate(weights.items()))):  # in any order
+        answer = ledger.call(ORACLE, "fulfil", number, DATASET, KEY, start, weight, ends[number])
+        fields = {
+            "number": number, "dataset": DATASET, "key": KEY, "start": start, "information": weight,
+            "grid_values": ends[number],
+        }  # fmt: skip
+        assert (answer.value, answer.events) == (None, [("Fulfilled", fields)])
+        assert ledger.read("waiting", number) == NO_KEY
+    sums = tuple(sum(w * v[i] for w, v in zip(weights.values(), ends, strict=True)) for i in range(2))
+    assert ledger.read("recorded", DATASET, KEY) == (325, 325, sums)
+    assert [ledger.read("sums", DATASET, KEY, i) for i in range(3)] == [*sums, 0]
+
+
+@scenario
+def test_the_largest_amounts_and_values(ledger):
+    ready(ledger, cap=MAX_UNITS, minimum=1)
+    parts = (b"most", b"", 0, 0)
+    key = ledger.call(OWNER, "declare", DATASET, *parts).value
+    assert ledger.call(OWNER, "request", DATASET, key, MAX_UNITS, once("all")).value == MAX_UNITS
+    assert reason(ledger, OWNER, "request", DATASET, KEY, 1, NO_KEY) == "past the cap"
+    values = [2**63 - 1, -(2**63)] * 256
+    ledger.call(ORACLE, "fulfil", 0, DATASET, key, 0, MAX_UNITS, values)
+    sums = tuple(MAX_UNITS * value for value in values)
+    assert ledger.read("recorded", DATASET, key) == (MAX_UNITS, MAX_UNITS, sums)
+    assert ledger.read("keys", DATASET, key) == (True, True, 512, MAX_UNITS, MAX_UNITS)
+    look = ledger.read("look", DATASET, key, OWNER, once("all"))
+    assert look[-1] % 2**128 == MAX_UNITS << 64 | MAX_UNITS
+
+
+@scenario
+def test_the_last_unit_of_a_cap_can_be_spent(ledger):
+    ready(ledger, cap=100, minimum=100)
+    assert ledger.call(OWNER, "request", DATASET, KEY, 1, NO_KEY).value == 100
+    assert reason(ledger, OWNER, "request", DATASET, OPEN_KEY, 1, NO_KEY) == "past the cap"
+    assert ledger.call(OWNER, "request", DATASET, KEY, 100, NO_KEY).value == 0
+
+
+@scenario
+def test_the_first_record_fixes_what_was_left_open(ledger):
+    ready(ledger)
+    for information in (10, 20, 30):
+        ledger.call(ANNA, "request", DATASET, OPEN_KEY, information, NO_KEY)
+    ledger.call(ORACLE, "fulfil", 1, DATASET, OPEN_KEY, 10, 10, [7, -7, 0])
+    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, True, 3, 30, 10)
+    late = (0, DATASET, OPEN_KEY, 0, 10)
+    assert reason(ledger, ORACLE, "fulfil", *late, []) == "wrong number of values"
+    ledger.call(ORACLE, "fulfil", *late, [1, 1, 1])
+    assert ledger.read("recorded", DATASET, OPEN_KEY) == (30, 20, (80, -60, 10))
+    empty = ledger.call(OWNER, "declare", DATASET, b"empty", b"", 0, 0).value
+    ledger.call(OWNER, "request", DATASET, empty, 10, NO_KEY)
+    ledger.call(ORACLE, "fulfil", 3, DATASET, empty, 0, 10, [])
+    ledger.call(OWNER, "request", DATASET, empty, 20, NO_KEY)
+    assert reason(ledger, ORACLE, "fulfil", 4, DATASET, empty, 10, 10, [1]) == "wrong number of values"
+
+
+@scenario
+def test_pay_is_charged_in_full_and_recorded(ledger):
+    ready(ledger)
+    paid = key_of(b"elsewhere")
+    answer = ledger.call(ORACLE, "pay", DATASET, b"elsewhere", 2, once("p"))
+    declared = {
+        "dataset": DATASET, "key": paid, "declarer": ORACLE, "name": b"elsewhere", "question": b"", "grid": 0,
+        "dimension": 0,
+    }  # fmt: skip
+    fields = {
+        "number": 0, "dataset": DATASET, "key": paid, "payer": ORACLE, "information": 5, "spent": 5,
+        "idempotency": once("p"),
+    }  # fmt: skip
+    assert (answer.value, answer.events) == (5, [("Declared", declared), ("Paid", fields)])
+    assert ledger.read("keys", DATASET, paid) == (True, True, 0, 5, 5)
+    assert ledger.read("waiting", 0) == NO_KEY
+    answer = ledger.call(OWNER, "pay", DATASET, b"open", 30, NO_KEY)  # declared before
+    assert [name for name, _ in answer.events] == ["Paid"]
+    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, True, 0, 30, 30)
+    assert ledger.read("datasets", DATASET)[6] == 35
+    assert ledger.call(ORACLE, "pay", DATASET, b"elsewhere", 2, once("p")).events == []
+    ledger.call(OWNER, "request", DATASET, paid, 9, NO_KEY)  # more under it has no values either
+    ledger.call(ORACLE, "fulfil", 2, DATASET, paid, 5, 5, [])
+    assert ledger.read("recorded", DATASET, paid) == (10, 10, ())
+
+
+@scenario
+def test_an_idempotency_key_is_answered_as_at_first(ledger):
+    ready(ledger)
+    first = ledger.call(ANNA, "request", DATASET, KEY, 20, once("i"))
+    free = ledger.call(ANNA, "request", DATASET, KEY, 10, once("free"))
+    paid = ledger.call(OWNER, "pay", DATASET, b"paid", 7, once("i"))  # Anna's "i" is not the owner's
+    ledger.call(OWNER, "request", DATASET, KEY, 90, NO_KEY)
+    before = state(ledger)
+    for sender, call, answer in [
+        (ANNA, ("request", DATASET, KEY, 20, once("i")), first),
+        (ANNA, ("request", DATASET, KEY, 10, once("free")), free),
+        (OWNER, ("pay", DATASET, b"paid", 7, once("i")), paid),
+    ]:
+        again = ledger.call(sender, *call)
+        assert (again.value, again.events) == (answer.value, [])
+    assert [first.value, free.value, paid.value] == [20, 0, 7]
+    for sender, *call in [
+        (ANNA, "request", DATASET, KEY, 21, once("i")),
+        (ANNA, "request", DATASET, KEY, 0, once("free")),
+        (ANNA, "request", DATASET, OPEN_KEY, 10, once("free")),
+        (OWNER, "request", DATASET, key_of(b"paid"), 7, once("i")),
+        (OWNER, "pay", DATASET, b"paid", 8, once("i")),
+        (OWNER, "pay", DATASET, b"paid too", 7, once("i")),
+    ]:
+        assert reason(ledger, sender, *call) == "idempotency key used"
+    assert state(ledger) == before
+    look = ledger.read("look", DATASET, KEY, ANNA, once("i"))[-1]
+    assert (look >> 64 & 2**64 - 1, look & 2**64 - 1) == (20, 20)
+    look = ledger.read("look", DATASET, KEY, ANNA, once("free"))[-1]
+    assert (look >> 64 & 2**64 - 1, look & 2**64 - 1) == (20, 0)
+    assert ledger.read("look", DATASET, KEY, ANNA, NO_KEY)[-1] == 0
+    register(ledger, name="another")
+    ledger.call(OWNER, "declare", OTHER, *PARTS)
+    assert ledger.call(OWNER, "request", OTHER, KEY, 7, once("i")).value == 7  # nor that of another data set
+
+
+@scenario
+def test_a_refused_request_uses_no_idempotency_key(ledger):
+    ready(ledger)
+    assert reason(ledger, ANNA, "request", DATASET, KEY, 501, once("i")) == "past the quota"
+    assert ledger.call(ANNA, "request", DATASET, KEY, 10, once("i")).value == 10
+
+
+@scenario
+def test_quotas(ledger):
+    ready(ledger)
+    answer = ledger.call(OWNER, "allow", DATASET, BRUNO, 30)
+    assert answer.events == [("Allowed", {"dataset": DATASET, "analyst": BRUNO, "quota": 30})]
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 30, NO_KEY).value == 30  # all of it
+    assert reason(ledger, BRUNO, "request", DATASET, KEY, 31, NO_KEY) == "past the quota"
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 30, NO_KEY).value == 0  # reuse needs none
+    ledger.call(OWNER, "allow", DATASET, BRUNO, 40)
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 31, NO_KEY).value == 5
+    ledger.call(OWNER, "allow", DATASET, BRUNO, 10)  # below what is used
+    assert reason(ledger, BRUNO, "request", DATASET, KEY, 36, NO_KEY) == "past the quota"
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 35, NO_KEY).value == 0
+    assert ledger.read("analysts", DATASET, BRUNO) == (10, 35)
+    ledger.call(OWNER, "allow", DATASET, BRUNO, 0)
+    assert reason(ledger, BRUNO, "request", DATASET, KEY, 30, NO_KEY) == "not allowed"
+    assert reason(ledger, BRUNO, "declare", DATASET, b"mine", b"", 0, 1) == "not allowed"
+    ledger.call(OWNER, "allow", DATASET, BRUNO, MAX_UNITS)
+    assert reason(ledger, BRUNO, "request", DATASET, KEY, MAX_UNITS, NO_KEY) == "past the cap"
+    assert ledger.read("analysts", DATASET, BRUNO) == (MAX_UNITS, 35)  # what is used stays
+
+
+@scenario
+def test_a_pause_stops_spending_and_rewrites_nothing(ledger):
+    asked(ledger)
+    before = state(ledger)
+    answer = ledger.call(OWNER, "pause", DATASET, True)
+    assert answer.events == [("Paused", {"dataset": DATASET, "paused": True})]
+    paused = state(ledger)
+    assert paused[0][3] is True
+    assert paused[0][:3] + paused[0][4:] == before[0][:3] + before[0][4:]
+    assert paused[1:5] == before[1:5]
+    assert reason(ledger, OWNER, "request", DATASET, KEY, 21, NO_KEY) == "paused"
+    assert ledger.call(ANNA, "request", DATASET, KEY, 20, NO_KEY).value == 0
+    assert ledger.call(ANNA, "request", DATASET, KEY, 20, once("i")).value == 20
+    ledger.call(ORACLE, "fulfil", *FULFIL, [4, 5])
+    assert ledger.read("recorded", DATASET, KEY) == (20, 20, (80, 100))
+    answer = ledger.call(OWNER, "pause", DATASET, False)
+    assert answer.events == [("Paused", {"dataset": DATASET, "paused": False})]
+    assert ledger.call(ANNA, "request", DATASET, KEY, 40, NO_KEY).value == 20
+
+
+@scenario
+def test_ownership_moves_in_two_steps(ledger):
+    ready(ledger)
+    answer = ledger.call(OWNER, "offer", DATASET, NEXT)
+    assert answer.events == [("OwnershipOffered", {"dataset": DATASET, "candidate": NEXT})]
+    assert ledger.read("datasets", DATASET)[:2] == (OWNER, NEXT)
+    assert reason(ledger, NEXT, "pause", DATASET, True) == "not the owner"
+    ledger.call(OWNER, "offer", DATASET, NOBODY)  # taken back
+    assert reason(ledger, NEXT, "take", DATASET) == "not offered"
+    ledger.call(OWNER, "offer", DATASET, NEXT)
+    assert reason(ledger, STRANGER, "take", DATASET) == "not offered"
+    answer = ledger.call(NEXT, "take", DATASET)
+    assert answer.events == [("OwnershipTaken", {"dataset": DATASET, "owner": NEXT})]
+    assert ledger.read("datasets", DATASET)[:2] == (NEXT, NOBODY)
+    assert reason(ledger, NEXT, "take", DATASET) == "not offered"
+    assert reason(ledger, OWNER, "allow", DATASET, BRUNO, 1) == "not the owner"
+    assert reason(ledger, OWNER, "request", DATASET, KEY, 20, NO_KEY) == "not allowed"
+    assert reason(ledger, OWNER, "register", *TERMS) == "registered already"  # no second budget
+    assert ledger.call(NEXT, "request", DATASET, KEY, 20, NO_KEY).value == 20
+
+
+@scenario
+def test_another_oracle(ledger):
+    asked(ledger)
+    answer = ledger.call(OWNER, "appoint", DATASET, NEXT)
+    assert answer.events == [("OracleAppointed", {"dataset": DATASET, "oracle": NEXT})]
+    assert reason(ledger, ORACLE, "fulfil", *FULFIL, [1, 2]) == "not the oracle"
+    ledger.call(NEXT, "fulfil", *FULFIL, [1, 2])
+
+
+def test_the_oracle_of_one_data_set_records_for_no_other(ledger):
+    asked(ledger)
+    ledger.call(STRANGER, "register", "mine", *TERMS[1:6], STRANGER, TERMS[7])
+    mine = dataset_of(STRANGER, "mine")
+    assert reason(ledger, STRANGER, "fulfil", *FULFIL, [1, 2]) == "not the oracle"
+    assert reason(ledger, STRANGER, "fulfil", 0, mine, KEY, 0, 20, [1, 2]) == "another measurement"
+
+
+@scenario
+def test_look(ledger):
+    asked(ledger)
+    both = (False, True, True, 2, 1000, 5, 20)
+    assert ledger.read("look", DATASET, KEY, ANNA, NO_KEY) == (*both, 500, 20, 20, 0, 0)
+    assert ledger.read("look", DATASET, KEY, OWNER, NO_KEY) == (*both, 1000, 0, 20, 0, 0)
+    assert ledger.read("look", DATASET, KEY, STRANGER, NO_KEY) == (*both, 0, 0, 20, 0, 0)
+    assert ledger.read("look", OTHER, KEY, ANNA, NO_KEY) == (False, False, False, *[0] * 9)
+    assert ledger.read("recorded", OTHER, KEY) == (0, 0, ())
+
+
+@scenario
+def test_calls_that_are_none_are_refused(ledger):
+    """No money, no unknown function, no call cut short, no argument past its type."""
+    asked(ledger)
+    for call in artifact().calls.values():
+        number = int.from_bytes(call.selector)  # the compiler sorts functions by its remainders
+        strange = [(number + i).to_bytes(4) for i in (1, 15)]
+        for data in [call.selector, *strange] if call.inputs else strange:
+            with pytest.raises(Refused) as refusal:
+                ledger.raw(OWNER, data)
+            assert refusal.value.reason == ""
+        with pytest.raises(Refused):
+            ledger.raw(OWNER, call.selector + b"\xff" * 32 * len(call.inputs), worth=1)
+    for data in (b"", b"\0\0\0"):
+        with pytest.raises(Refused):
+            ledger.raw(OWNER, data)
+    for function, arguments in PLAIN.items():
+        data = ledger.data(function, *arguments)
+        for i, kind in enumerate(artifact().calls[function].inputs):
+            if kind in ("address", "bool", "int16", "uint16", "uint64"):  # narrower than what the call holds
+                place = 4 + 32 * i
+                with pytest.raises(Refused) as refusal:
+                    ledger.raw(OWNER, data[:place] + b"\x7f" * 32 + data[place + 32 :])
+                assert refusal.value.reason == "", (function, kind)
+    data = ledger.data("fulfil", *FULFIL, [1, 2])
+    with pytest.raises(Refused) as refusal:
+        ledger.raw(ORACLE, data[:-32] + b"\x7f" * 32)  # a value past int64
+    assert refusal.value.reason == ""
+
+
+PLAIN = {function: arguments for function, (arguments, *_) in LEAVE.items()} | {
+    "look": (DATASET, KEY, ANNA, NO_KEY),
+    "analysts": (DATASET, ANNA),
+}
+
+
+class Branches:
+    """Traps in the code: a branch is reached if some scenario falls into the trap at its end.
+
+    The compiler writes each branch as PUSH2 target, JUMPI. That it is taken shows when the target is replaced
+    with a trap; that it is not, when the instruction behind is.
+    """
+
+    def __init__(self, what):
+        self.what, self.code = what, what.runtime
+        self.places = []
+        place, pushed = 0, None
+        end = len(self.code)
+        while place < end:
+            operation = self.code[place]
+            width = operation - 0x5F if 0x60 <= operation <= 0x7F else 0
+            if operation == 0x57:
+                assert pushed == 0x61, "a branch whose target is not pushed beside it"
+                self.places.append(place)
+            pushed, place = operation, place + 1 + width
+
+    def trapped(self, place, taken):
+        code = bytearray(self.code)
+        if taken:
+            code[place - 2 : place] = len(code).to_bytes(2)
+            code += b"\x5b\xfe"
+        else:
+            code[place + 1] = 0xFE
+        setup = b"\x61" + len(code).to_bytes(2) + b"\x80\x60\x0a\x5f\x39\x5f\xf3"
+        found = Artifact.__new__(Artifact)
+        found.__dict__ |= self.what.__dict__ | {"runtime": bytes(code), "creation": setup + bytes(code)}
+        return found
+
+    def unreached(self, scenarios):
+        left, order = [], list(scenarios)
+        for place, taken in product(self.places, (True, False)):
+            trapped = self.trapped(place, taken)
+            for one in order:
+                try:
+                    one(Contract(trapped))
+                except Halted:
+                    order.remove(one)
+                    order.insert(0, one)  # its neighbours are likely reached by the same
+                    break
+            else:
+                left.append((place, taken))
+        return left
+
+
+# What the compiler adds and no call can fail: amounts are below 2**62 and values fit int64, so sums stay
+# below 2**125; loops and lists end at the 512 that calls are cut to; copying memory needs a few gas.
+CANNOT_FAIL = {
+    "DynArray[int256, 512] bounds check",
+    "DynArray[int64, 512] bounds check",
+    "range() bounds check",
+    "safeadd",
+    "safemul",
+    "uint255 bounds check",
+    "uint64 bounds check",
+}
+COPY_FAILED = b"\xfa\x15\x61"  # STATICCALL, ISZERO, PUSH2: copies go through the identity precompile
+TOO_LONG = b"\x61\x02\x00\x81\x11\x61"  # of a list that was found to have at most 512 values before
+
+
+def test_every_branch_is_reached():
+    branches = Branches(artifact())
+    labels = compile_code(source(), output_formats=["source_map_runtime"])["source_map_runtime"]["error_map"]
+    left = branches.unreached(SCENARIOS)
+    assert [(place, taken) for place, taken in left if not taken] == []
+    other = [place for place, _ in left if not branches.code[: place - 2].endswith((COPY_FAILED, TOO_LONG))]
+    assert {labels.get(place) for place in other} <= CANNOT_FAIL
+    assert len(branches.places) > 120
+    assert len(left) < 40
+
+
+def test_the_search_for_branches_finds_one_that_is_not_reached():
+    left = Branches(artifact()).unreached([test_register])
+    assert len(left) > 150

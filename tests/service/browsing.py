@@ -1,0 +1,82 @@
+"""A real browser on a real service, for the tests of the pages."""
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import uvicorn
+
+from reticent.query import census
+from reticent.service.app import create_app
+from reticent.service.settings import Settings
+
+from .running import ROWS, free_port, make_keys, until
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
+
+# FastAPI hides this warning while it builds a route at the first request; threads of the service undo that.
+LAZY = "ignore::pydantic.warnings.UnsupportedFieldAttributeWarning"
+
+# What an owner could write to do harm: names and labels are theirs to choose.
+SCRIPT = "<script>window.hit=1</script>"
+IMAGE = "\"'><img src=x onerror=window.hit=1>"
+HOSTILE = f"""
+name: hostile
+version: 1
+source: hostile.csv
+unit: row
+relation: replace one
+rows: 3
+budget: {{epsilon: 8, delta: 1e-4}}
+columns:
+  '{SCRIPT}': {{type: integer, low: 0, high: 9}}
+  '{{{{7*7}}}}': {{type: category, values: ['{SCRIPT}', '{IMAGE.replace("'", "''")}', '{{{{7*7}}}}']}}
+"""
+
+
+def declare(folder, name, **changes):
+    """Another data set on the rows of the census, with a budget of its own."""
+    text = (folder / "census.yaml").read_text().replace("name: census", f"name: {name}")
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / f"{name}.yaml").write_text(text)
+
+
+def furnish(folder):
+    """Data sets, a hostile one among them, and a file that nobody declared; the keys of people."""
+    census.write(folder, rows=ROWS)
+    text = (folder / "census.yaml").read_text()
+    for name in ("story", "priced", "live", "limited"):
+        declare(folder, name)
+    private = text.replace("name: census", "name: private").replace("replace one", "add or remove one")
+    (folder / "private.yaml").write_text(
+        "".join(line for line in private.splitlines(keepends=True) if not line.startswith("rows:"))
+    )
+    (folder / "hostile.yaml").write_text(HOSTILE)
+    (folder / "hostile.csv").write_text(f'"{SCRIPT}","{{{{7*7}}}}"\n1,a\n2,b\n3,c\n')
+    (folder / "survey.csv").write_text("age,kind,vote\n30,a,true\n40,b,false\n")
+    return make_keys(folder)
+
+
+@contextlib.contextmanager
+def served(folder, keys, **settings):
+    """The service of a folder on a port of its own, in a thread."""
+    options = {"grid_s": 0.02, "rate": 1e5, "burst": 10**5, **settings}
+    app = create_app(Settings(folder, **options))
+    config = uvicorn.Config(app, port=free_port(), ws="none", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield SimpleNamespace(
+            url=f"http://127.0.0.1:{config.port}", app=app, desk=app.state.desk, keys=keys, folder=folder
+        )
+    finally:
+        server.should_exit = True
+        thread.join()

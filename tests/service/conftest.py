@@ -1,0 +1,128 @@
+"""A service on a small census: in this process, on a port, or as a process of its own."""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import uvicorn
+
+from reticent.query import census
+from reticent.service.app import create_app
+from reticent.service.desk import Desk
+from reticent.service.protocol import BoundedProtocol
+from reticent.service.settings import Settings
+
+from .running import ROWS, Process, Service, free_port, make_keys, until
+
+
+@pytest.fixture(scope="session")
+def made_census(tmp_path_factory):
+    """The rows and the declaration, made once."""
+    return census.write(tmp_path_factory.mktemp("census"), rows=ROWS).parent
+
+
+@pytest.fixture
+def folder(made_census, tmp_path):
+    """A fresh folder with a census in it."""
+    place = tmp_path / "desk"
+    shutil.copytree(made_census, place)
+    return place
+
+
+@pytest.fixture
+def keys(folder):
+    """The secret of each person."""
+    return make_keys(folder)
+
+
+@pytest.fixture
+def desk(folder, keys):
+    """The desk of the folder, with nothing around it."""
+    with contextlib.closing(Desk(Settings(folder, grid_s=0.0))) as found:
+        yield found
+
+
+@pytest.fixture
+def serving(folder, keys):
+    """A function that starts a service in this process with other settings."""
+    with contextlib.ExitStack() as held:
+
+        def start(**settings):
+            service = Service(folder, keys, **settings)
+            held.enter_context(service.client)
+            return service
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def shared(made_census, tmp_path_factory):
+    """A service for tests that change nothing but keys: it is started once."""
+    place = tmp_path_factory.mktemp("shared") / "desk"
+    shutil.copytree(made_census, place)
+    service = Service(place, make_keys(place))
+    with service.client:
+        yield service
+
+
+@pytest.fixture
+def service(serving):
+    """A service in this process, without a time grid or a tight rate."""
+    return serving()
+
+
+@pytest.fixture
+def listening(folder, keys):
+    """A function that starts a service on a port, in a thread of this process."""
+    with contextlib.ExitStack() as held:
+
+        def start(**settings):
+            options = {"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings}
+            app = create_app(Settings(folder, **options))
+            config = uvicorn.Config(app, port=free_port(), http=BoundedProtocol, ws="none", log_config=None)
+            server = uvicorn.Server(config)
+            thread = threading.Thread(target=server.run)
+            thread.start()
+
+            def end():
+                server.should_exit = True
+                thread.join()
+
+            held.callback(end)
+            until(lambda: server.started)
+            server.app = app
+            return server, f"http://127.0.0.1:{config.port}"
+
+        yield start
+
+
+@pytest.fixture
+def process(folder, keys):
+    """A function that starts a service as a process."""
+    with contextlib.ExitStack() as held:
+
+        def start(**settings):
+            found = Process(folder, **settings)
+            held.callback(found.end, signal.SIGKILL)
+            return found
+
+        yield start
+
+
+@pytest.fixture
+def command_line():
+    """Run `reticent ARGS` in a process."""
+
+    def run(*args):
+        return subprocess.run(
+            [sys.executable, "-c", "from reticent.cli import main; main()", *args],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run

@@ -1,0 +1,142 @@
+"""People with keys, and a service for them: in this process, or in one of its own."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import httpx
+
+from reticent.service.app import create_app
+from reticent.service.desk import Desk
+from reticent.service.keys import Role
+from reticent.service.settings import Settings
+from reticent.service.state import State
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette would rather have httpx2, which nobody else here needs
+    from starlette.testclient import TestClient
+
+ROWS = 200
+PEOPLE = {
+    "alice": Role.ANALYST,
+    "bob": Role.ANALYST,
+    "olga": Role.OWNER,
+    "otto": Role.OWNER,
+    "vera": Role.AUDITOR,
+    "rita": Role.OWNER,  # her key is taken back
+}
+MEAN = {"query": "SELECT AVG(income) FROM census", "error": 40000.0}
+BASE = "/api/v1/datasets/census"
+
+
+def make_keys(folder: Path) -> dict[str, str]:
+    state = State.of(folder)
+    try:
+        found = {name: state.make_key(name, role)[1] for name, role in PEOPLE.items()}
+        state.revoke("rita")
+    finally:
+        state.close()
+    return found
+
+
+class Service:
+    """An application in this process, and how to call it as somebody."""
+
+    def __init__(self, folder, keys, **settings):
+        self.folder, self.keys = folder, keys
+        self.settings = Settings(folder, **{"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings})
+        self.app = create_app(self.settings)
+        self.client = TestClient(self.app, raise_server_exceptions=False)
+
+    @property
+    def desk(self) -> Desk:
+        return self.app.state.desk
+
+    def call(self, who, method, path, **options):
+        headers = dict(options.pop("headers", {}))
+        if who is not None:
+            headers["Authorization"] = f"Bearer {self.keys[who]}"
+        return self.client.request(method, path, headers=headers, **options)
+
+    def get(self, who, path, **options):
+        return self.call(who, "GET", path, **options)
+
+    def ask(self, who, body=None, key=None, path=f"{BASE}/ask"):
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self.call(who, "POST", path, json=MEAN if body is None else body, headers=headers)
+
+    def spent(self):
+        return int(self.get("vera", f"{BASE}/budget").json()["spent"])
+
+    def used(self, who):
+        return int(self.get(who, f"{BASE}/budget").json()["used"])
+
+
+def refused(reply, status, kind):
+    """Whether a reply is a refusal in the one shape."""
+    error = reply.json()["error"]
+    assert (reply.status_code, error["type"]) == (status, kind), reply.text
+    assert isinstance(error["message"], str)
+    assert set(reply.json()) == {"error"}
+    return error
+
+
+def free_port():
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return place.getsockname()[1]
+
+
+def until(look, seconds=60.0):
+    """Wait until `look` finds something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"nothing after {seconds} s")
+
+
+class Process:
+    """`serve` in a process of its own."""
+
+    def __init__(self, folder, **settings):
+        self.port = free_port()
+        told = json.dumps({"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings})
+        workers = json.loads(told).pop("workers", 1)
+        program = (
+            "import json, pathlib, sys\n"
+            "from reticent.service.serve import serve\n"
+            "from reticent.service.settings import Settings\n"
+            "told = json.loads(sys.argv[2]); told.pop('workers', None)\n"
+            "settings = Settings(pathlib.Path(sys.argv[1]), **told)\n"
+            "serve(settings, port=int(sys.argv[3]), workers=int(sys.argv[4]))\n"
+        )
+        self.log = (folder / "service.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(folder), told, str(self.port), str(workers)],
+            stdout=self.log,
+            stderr=self.log,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            start_new_session=True,
+        )
+        self.url = f"http://127.0.0.1:{self.port}"
+        until(self._is_up, 120)
+
+    def _is_up(self):
+        assert self.process.poll() is None, Path(self.log.name).read_text()
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+
+    def end(self, signal):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal)
+        self.process.wait(60)
+        self.log.close()

@@ -1,0 +1,574 @@
+"""The pages in a real chromium: an analyst's minute, an owner's afternoon, and what must not happen."""
+
+import json
+import re
+from urllib.parse import parse_qsl
+
+import pytest
+
+from reticent.query import tree
+
+from .browsing import ARGUMENTS, AXE, CHROMIUM, IMAGE, LAZY, SCRIPT, furnish, served
+from .running import until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright in this environment")
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no chromium on this machine"),
+    pytest.mark.filterwarnings(LAZY),
+]
+PLAIN = ("/", "/ledger", *(f"/datasets/story{path}" for path in ("", "/ask", "/answers", "/reuse")))
+OWNED = ("/owner/keys", "/owner/register", "/owner/register?file=survey.csv", "/datasets/story")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    with served(folder, furnish(folder)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        found = running.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+class Person:
+    """Somebody at a browser. What the console says is kept in `said`."""
+
+    def __init__(self, service, browser, who, **context):
+        self.service, self.url = service, service.url
+        self.context = browser.new_context(
+            **({"viewport": {"width": 1100, "height": 800}, "base_url": service.url} | context)
+        )
+        self.said = []
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.on("console", self._spoke)
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.priced = None
+        self.page.on("requestfinished", self._finished)
+        if who is not None:
+            self.sign_in(service.keys[who])
+
+    def _spoke(self, message):
+        if message.type in ("error", "warning"):
+            self.said.append(message.text)
+
+    def _finished(self, request):
+        if request.url.endswith("/price"):
+            self.priced = fields(request.post_data)
+
+    def sign_in(self, key):
+        self.page.goto("/signin")
+        self.page.fill("#key", key)
+        self.page.click("main button")
+
+    def price(self):
+        """What the price says, once it is that of the form as it stands."""
+
+        def is_still():
+            form = "new URLSearchParams(new FormData(document.getElementById('builder'))).toString()"
+            busy = self.page.locator("#price.htmx-request").count()
+            return not busy and self.priced == fields(self.page.evaluate(form))
+
+        until(is_still)
+        return self.page.inner_text("#price")
+
+    def ask(self):
+        with self.page.expect_response(re.compile(r".*/ask$")):
+            self.page.click("#send")
+        until(lambda: self.page.is_enabled("#send") and not self.page.is_visible("#busy"))
+        return self.page.inner_text("#answer")
+
+    def build(self, dataset, kind, column=None):
+        self.priced = None
+        self.page.goto(f"/datasets/{dataset}/ask")
+        self.page.select_option("#kind", kind)
+        if column:
+            self.page.select_option("#column", column)
+
+
+def fields(body):
+    return sorted(parse_qsl(body, keep_blank_values=True))
+
+
+@pytest.fixture
+def visiting(service, browser):
+    """A function that opens a browser for somebody; nothing may be said on its console."""
+    people = []
+
+    def visit(who="alice", **context):
+        people.append(Person(service, browser, who, **context))
+        return people[-1]
+
+    yield visit
+    for person in people:
+        person.context.close()
+    assert [text for person in people for text in person.said] == []
+
+
+def spent(service, name):
+    return service.desk.balance(name).spent
+
+
+# An analyst's minute
+
+
+def test_ask_repeat_refine_exhaust_and_look_back(service, visiting):
+    alice = visiting()
+    alice.build("story", "mean", "income")
+    assert "of the budget" in alice.price()
+    first = alice.ask()
+    assert re.search(r"± [\d,]+: between [-\d,]+ and [\d,]+, 19 times out of 20", first)
+    paid = spent(service, "story")
+    assert paid > 0
+    number = alice.page.inner_text("#answer .number")
+
+    assert "Free" in alice.price()
+    assert re.search(r"Paid now\s+nothing", alice.ask())
+    assert spent(service, "story") == paid
+    assert alice.page.inner_text("#answer .number") == number
+
+    alice.page.locator("#exactness").fill("70")
+    assert "only the missing part is bought" in alice.price()
+    finer = alice.ask()
+    assert "Refined: only the missing part" in finer
+    assert re.search(
+        r"Earlier purchases that it rests on\s+mean of income, by alice: 1 % of the budget", finer
+    )
+    wanted = int(10 ** (-4 * 0.3) * service.desk.data("story").terms.cap)
+    assert abs(spent(service, "story") - wanted) <= 1  # what was paid before counts
+    assert "6.31 % spent" in alice.page.inner_text("#left")
+
+    before, number = spent(service, "story"), alice.page.inner_text("#answer .number")
+    alice.page.fill("#error", "500")
+    assert "More than is left" in alice.price()
+    refused = alice.ask()
+    assert "Refused, and nothing was charged" in refused
+    assert "The best that is free" in refused.replace("\n", " ")
+    assert alice.page.inner_text("#answer .number") == number
+    assert spent(service, "story") == before
+
+    alice.page.goto("/datasets/story/answers")
+    alice.page.click("ul.lines a")
+    assert alice.page.inner_text(".number") == number
+    alice.page.goto("/datasets/story/reuse")
+    assert "3 questions so far, 1 of them free" in alice.page.inner_text("main")
+    assert spent(service, "story") == before
+
+
+def test_a_refusal_without_anything_bought_says_so(service, visiting):
+    alice = visiting()
+    alice.build("priced", "sum", "hours")
+    alice.page.fill("#error", "0.5")
+    assert "there is no free answer" in alice.ask()
+    assert spent(service, "priced") == 0
+
+
+def test_the_price_moves_with_the_slider_and_says_the_error(visiting):
+    alice = visiting()
+    alice.build("priced", "mean", "income")
+    found = []
+    for place in ("10", "40", "80"):
+        alice.page.locator("#exactness").fill(place)
+        said = alice.price()
+        cost, error = re.search(r"Costs ([\d.]+) %.*± ([\d,.]+),", said, re.DOTALL).groups()
+        found.append((float(cost), float(error.replace(",", ""))))
+    costs, errors = zip(*found, strict=True)
+    assert costs == tuple(sorted(costs))
+    assert errors == tuple(sorted(errors, reverse=True))
+    alice.build("private", "mean", "income")
+    assert "say how many you expect" in alice.price()
+    alice.page.fill("#rows", "100")
+    assert "19 times out of 20" in alice.price()
+
+
+KINDS = {
+    "count": ("#by-1", "age"),
+    "sum": ("#column", "hours"),
+    "mean": ("#column", "income"),
+    "proportion": ("[name=of_column]", "race"),
+    "variance": ("#column", "age"),
+    "histogram": ("#by-1", "race"),
+    "median": ("#column", "age"),
+    "quantile": ("#column", "hours"),
+}
+
+
+def test_every_kind_can_be_built_and_shows_only_its_fields(visiting):
+    alice = visiting()
+    for kind, (place, column) in KINDS.items():
+        alice.build("priced", kind)
+        alice.page.select_option(place, column)
+        if kind == "proportion":
+            alice.page.fill("[name=of_value]", "white")
+        alice.page.select_option("[name=where_column]", "sex")
+        alice.page.fill("[name=where_value]", "female")
+        said = alice.price()
+        assert re.search("Costs .* of the budget", said), (kind, said)
+        page = alice.page
+        shown = {name: page.is_visible(name) for name in ("#column", "#levels", "[name=of_column]", "#by-1")}
+        assert shown == {
+            "#column": kind in ("sum", "mean", "variance", "median", "quantile"),
+            "#levels": kind == "quantile",
+            "[name=of_column]": kind == "proportion",
+            "#by-1": kind not in ("median", "quantile"),
+        }, kind
+
+
+def test_groups_conditions_and_sql_give_the_same_question(service, visiting):
+    alice = visiting()
+    alice.build("priced", "count")
+    page = alice.page
+    page.select_option("[name=where_column]", "age")
+    page.select_option("[name=where_op]", ">=")
+    page.fill("[name=where_value]", "40")
+    page.click(".for-build > fieldset [data-add]")
+    page.select_option("[name=where_column] >> nth=1", "race")
+    page.select_option("[name=where_op] >> nth=1", "one of")
+    page.fill("[name=where_value] >> nth=1", "white, black")
+    assert page.get_attribute("[name=where_value] >> nth=1", "list")  # its categories are offered
+    page.select_option("#by-1", "age")
+    page.fill("#bins-1", "50, 60")
+    page.select_option("#by-2", "sex")
+    said = alice.ask()
+    assert "count where age ≥ 40 and race in ('white', 'black') by age cut at 50, 60, sex" in said
+    assert page.locator("#answer tbody tr").count() == 6
+    assert page.locator("#answer canvas").count() == 1
+    page.check("#mode-sql")
+    page.fill("#sql", "SELECT COUNT(*) FROM priced WHERE age >= 40 AND race IN ('white', 'black')")
+    assert "Costs" in alice.price()  # the total is another question
+    page.fill("#sql", "DROP TABLE priced")
+    said = alice.price()
+    assert "SELECT" in said
+    assert page.locator("#price [role=alert]").count() == 1
+
+
+def test_the_overview_moves_while_others_ask_and_keeps_the_focus(service, visiting):
+    alice = visiting()
+    page = alice.page
+    page.goto("/")
+    page.evaluate("""() => { window.shift = 0; new PerformanceObserver((list) => {
+        for (const one of list.getEntries()) if (!one.hadRecentInput) window.shift += one.value;
+    }).observe({ type: "layout-shift", buffered: true }); }""")
+    page.focus("#ask-live")
+    meter = "article[aria-labelledby=name-live] [role=meter]"
+    assert page.get_attribute(meter, "aria-valuenow") == "0.0"
+    bob = service.desk.state.named("bob")
+    service.desk.ask(bob, "live", tree.mean("age"), information=0.5)
+    page.wait_for_selector(f"{meter}:not([aria-valuenow='0.0'])")
+    assert "the last by bob" in page.inner_text("article[aria-labelledby=name-live]")
+    assert page.evaluate("document.activeElement.id") == "ask-live"
+    assert page.evaluate("window.shift") < 0.01
+
+
+def test_asking_needs_only_a_keyboard(service, visiting):
+    alice = visiting(viewport={"width": 375, "height": 700})
+    page = alice.page
+    page.goto("/datasets/live/ask")
+    page.wait_for_selector("#price .notice")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+    def go(to):
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.id") == to:
+                return
+        raise AssertionError(f"no key leads to {to}")
+
+    go("kind")
+    page.keyboard.press("s")  # for sum
+    go("exactness")
+    page.keyboard.press("ArrowRight")
+    go("send")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#answer .number")
+    assert "sum of income" in page.inner_text("#answer")
+    until(
+        lambda: page.evaluate("document.getElementById('answer').getBoundingClientRect().top < innerHeight")
+    )
+
+
+# The ledger
+
+
+def kept(page):
+    page.locator("#kept:is(.fine, .bad)").wait_for()
+    return page.inner_text("#kept"), page.get_attribute("#kept", "class")
+
+
+def verified(page):
+    page.click("#verify-all")
+    page.wait_for_selector("#verified:not(:empty)")
+    return page.inner_text("#verified")
+
+
+def test_the_ledger_page_verifies_entries_and_that_the_log_only_grew(service, visiting):
+    alice = visiting()
+    page, log = alice.page, service.desk.ledger
+    page.goto("/ledger")
+    said, state = kept(page)
+    assert "saw no head of this log before" in said
+    assert "fine" in state
+    size = log.head().size
+    shown = page.locator("#entries tbody tr").count()
+    assert f"All {shown} are in the log with root {log.head().root.hex()[:16]}" in verified(page)
+    assert page.locator("td.proof.good").count() == shown
+
+    service.desk.ask(service.desk.state.named("bob"), "live", tree.mean("hours"), information=0.01)
+    page.reload()
+    assert f"The log only grew since this browser saw it: {size} entries" in kept(page)[0]
+    for old in (1, 2, 3, 4, 5, 6, 8, log.head().size - 1):  # proofs of every shape
+        remember(page, log, old, log.root(old).hex())
+        page.reload()
+        assert "only grew" in kept(page)[0], old
+        remember(page, log, old, "00" * 32)
+        page.reload()
+        assert "REWRITTEN" in kept(page)[0], old
+    page.goto("/ledger?last=1")
+    assert "All 1 are" in verified(page)
+
+
+def remember(page, log, size, root):
+    """Put a head into the browser as if it had been seen."""
+    told = json.dumps({"origin": log.origin, "size": size, "root": root, "checkpoint": f"head of {size}"})
+    page.evaluate("([name, text]) => localStorage.setItem(name, text)", [f"reticent head {log.origin}", told])
+
+
+def test_a_rolled_back_ledger_is_shown_in_red_and_can_be_forgotten(service, visiting):
+    alice = visiting()
+    page, log = alice.page, service.desk.ledger
+    page.goto("/ledger")
+    kept(page)
+    remember(page, log, log.head().size + 1, "ab" * 32)
+    page.reload()
+    said, state = kept(page)
+    assert "ROLLED BACK" in said
+    assert f"head of {log.head().size + 1}" in said  # the evidence
+    assert "bad" in state
+    page.reload()
+    assert "ROLLED BACK" in kept(page)[0]  # what was seen is not overwritten
+    page.click("#forget")
+    page.locator("#kept", has_text="saw no head").wait_for()
+
+
+def test_a_tampered_proof_does_not_hold(service, visiting):
+    alice = visiting()
+    page = alice.page
+
+    def tamper(route):
+        reply = route.fetch()
+        told = reply.json()
+        path = told["proofs"]["2"]
+        path[0] = ("0" if path[0][0] != "0" else "1") + path[0][1:]
+        route.fulfill(response=reply, json=told)
+
+    page.route("**/ledger/proofs*", tamper)
+    page.goto("/ledger")
+    assert "1 of " in verified(page)
+    assert page.inner_text("tr[data-number='2'] td.proof") == "DOES NOT HOLD"
+    assert page.inner_text("tr[data-number='1'] td.proof") == "holds"
+    page.unroute("**/ledger/proofs*")
+
+    def rewrite(route):
+        reply = route.fetch()
+        body = reply.text().replace("&#34;charged&#34;:&#34;", "&#34;charged&#34;:&#34;1", 1)
+        route.fulfill(response=reply, body=body)
+
+    page.route("**/ledger", rewrite)
+    page.goto("/ledger")
+    assert "1 of " in verified(page)
+
+
+# An owner's afternoon
+
+
+def test_an_owner_registers_a_data_set_step_by_step(service, visiting):
+    olga = visiting("olga")
+    page = olga.page
+    page.goto("/owner/register")
+    page.click("text=survey.csv")
+    page.fill("#epsilon", "1")
+    page.fill("#delta", "1e-6")
+    page.fill("#rows", "2")
+    page.select_option("#type-1", "integer")
+    page.fill("#low-1", "0")
+    page.select_option("#type-2", "category")
+    page.fill("#values-2", "a, b")
+    assert not page.is_visible("#low-2")
+    page.click("main button")
+    assert "columns.age.high must be a number" in page.inner_text("[role=alert]")
+    assert page.input_value("#values-2") == "a, b"  # what was typed stays
+    assert olga.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+    page.fill("#high-1", "120")
+    page.click("main button")
+    assert "Budget: epsilon 1 at delta 1e-06, for ever" in page.inner_text("main")
+    page.click("main button:text-is('Register')")
+    page.wait_for_url("**/datasets/survey")
+    assert [column.name for column in service.desk.data("survey").columns] == ["age", "kind"]
+    assert service.desk.state.owner("survey") == service.desk.state.named("olga").number
+
+
+def test_an_owner_makes_a_key_limits_it_and_takes_it_back(service, visiting):
+    olga = visiting("olga")
+    page = olga.page
+    page.goto("/owner/keys")
+    page.fill("#name", "carol")
+    page.click("text=Make a key")
+    key = page.inner_text("#secret")
+    page.goto("/owner/keys")
+    assert key not in page.content()
+    page.goto("/datasets/limited")
+    row = page.locator("form", has_text="carol")
+    row.locator("[name=share]").fill("0.5")
+    row.locator("button").click()
+
+    carol = visiting(None)
+    carol.sign_in(key)
+    carol.page.wait_for_url(f"{service.url}/")
+    carol.build("limited", "mean", "income")
+    assert "More than your quota" in carol.price()
+    before = spent(service, "limited")
+    refused = carol.ask()
+    assert "Refused, and nothing was charged" in refused
+    assert "Your quota has 0.5 % of the budget left" in refused
+    assert spent(service, "limited") == before
+    carol.page.locator("#exactness").fill("30")
+    assert "Paid now" in carol.ask()
+
+    page.goto("/owner/keys")
+    page.click("tr:has-text('carol') button")
+    assert "taken back" in page.inner_text("tr:has-text('carol')")
+    carol.page.goto("/")
+    carol.page.wait_for_url("**/signin")
+    carol.sign_in(key)
+    assert "not known, or was taken back" in carol.page.inner_text("[role=alert]")
+    assert "401" in carol.said.pop()
+
+
+# What every page must be
+
+
+def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(service, visiting):
+    if not AXE.exists():
+        pytest.skip("no axe-core on this machine (npm installs it)")
+    for who, paths in (("alice", PLAIN), ("olga", OWNED)):
+        person = visiting(who, viewport={"width": 375, "height": 700}, bypass_csp=True)
+        for path in paths if who == "olga" else ("/signin", *paths):
+            person.page.goto(path)
+            assert found(person.page) == [], path
+            assert too_wide(person.page) == 0, path
+        if who == "alice":
+            person.build("live", "count")
+            person.page.select_option("#by-1", "race")
+            person.ask()
+            assert found(person.page) == []
+            assert too_wide(person.page) == 0
+            person.page.evaluate("document.querySelector('label[for=kind]').remove()")
+            assert found(person.page) == ["select-name"]  # planted
+            person.page.evaluate("document.querySelector('h1').style.color = '#444'")
+            assert found(person.page) == ["color-contrast", "select-name"]  # planted, seen in dark
+    page = person.page
+    page.goto("/owner/register?file=survey.csv")
+    for place, text in (("#epsilon", "1"), ("#delta", "1e-6"), ("#rows", "2")):
+        page.fill(place, text)
+    page.select_option("#type-3", "boolean")
+    page.click("main button")
+    page.click("summary")
+    assert found(page) == []
+    page.goto("/datasets/none")
+    assert found(page) == []
+    assert "404" in person.said.pop()
+
+
+def found(page):
+    """The serious faults that axe finds: all in light, those of colour in dark too."""
+    page.evaluate(AXE.read_text())
+    faults = []
+    for scheme, rules in (("dark", "runOnly: ['color-contrast'],"), ("light", "")):
+        page.emulate_media(color_scheme=scheme)
+        told = page.evaluate(f"axe.run(document, {{ {rules} resultTypes: ['violations'] }})")
+        faults += [one["id"] for one in told["violations"] if one["impact"] in ("serious", "critical")]
+    return faults
+
+
+def too_wide(page):
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def test_names_and_labels_never_become_elements(service, visiting):
+    alice = visiting()
+    page = alice.page
+    for path in ("", "/ask", "/answers", "/reuse"):
+        page.goto(f"/datasets/hostile{path}")
+        assert injected(page) == 0, path
+    alice.build("hostile", "count")
+    page.select_option("#by-1", "{{7*7}}")
+    alice.ask()
+    assert [row.split("\t")[0] for row in page.locator("#answer tbody tr").all_inner_texts()] == [
+        SCRIPT, IMAGE, "{{7*7}}",
+    ]  # fmt: skip
+    page.select_option("[name=where_column]", SCRIPT)
+    page.fill("[name=where_value]", SCRIPT)
+    assert SCRIPT[:20] in alice.price()  # an error message
+    page.select_option("[name=where_column]", "{{7*7}}")
+    page.fill("[name=where_value]", SCRIPT)
+    page.select_option("#by-1", "")
+    alice.ask()
+    assert SCRIPT in page.inner_text("#answer .asked")
+    for path in ("", "/answers"):
+        page.goto(f"/datasets/hostile{path}")
+        assert SCRIPT in page.inner_text("main")
+        assert injected(page) == 0
+    olga = visiting("olga")
+    olga.page.goto("/owner/keys")
+    olga.page.fill("#name", SCRIPT)
+    olga.page.click("text=Make a key")
+    assert SCRIPT in olga.page.inner_text("[role=alert]")
+    assert injected(olga.page) == 0
+    assert "400" in olga.said.pop()
+    olga.page.evaluate(f"document.querySelector('main').insertAdjacentHTML('beforeend', {json.dumps(IMAGE)})")
+    assert injected(olga.page) == 1  # planted
+    assert olga.page.evaluate("window.hit") is None  # and even then the policy keeps it from running
+    until(lambda: any("Content Security Policy" in text for text in olga.said))
+    olga.said.clear()
+
+
+def injected(page):
+    """How many elements came out of a text."""
+    assert page.evaluate("window.hit") is None
+    return page.evaluate("document.querySelectorAll('main script, main img, script:not([src])').length")
+
+
+def test_an_inline_script_is_blocked(service, visiting):
+    alice = visiting()
+
+    def plant(route):
+        reply = route.fetch()
+        route.fulfill(response=reply, body=reply.text().replace("</main>", f"{SCRIPT}</main>"))
+
+    alice.page.route("**/ledger", plant)
+    alice.page.goto("/ledger")
+    kept(alice.page)
+    assert alice.page.locator("main script").count() == 1
+    assert alice.page.evaluate("window.hit") is None
+    assert any("Content Security Policy" in text for text in alice.said)
+    alice.said.clear()
+
+
+def test_the_cookie_is_out_of_reach_and_signing_out_ends_it(service, visiting):
+    alice = visiting()
+    alice.page.wait_for_url(f"{service.url}/")
+    (cookie,) = [one for one in alice.context.cookies() if one["name"] == "reticent"]
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    assert alice.page.evaluate("document.cookie") == ""
+    alice.page.click("text=Sign out")
+    alice.page.wait_for_url("**/signin")
+    alice.context.add_cookies([cookie])
+    alice.page.goto("/ledger")
+    alice.page.wait_for_url("**/signin")

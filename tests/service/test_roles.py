@@ -1,0 +1,220 @@
+"""T11: every endpoint, as everybody, on things of their own and of others. Made from the OpenAPI document."""
+
+import json
+
+import pytest
+
+from reticent.query import dataset_file
+from reticent.service import api
+from reticent.service.keys import Role
+from reticent.service.state import State
+
+from .running import BASE, MEAN, ROWS, until
+
+# olga registered `town`, alice has the job; otto and bob are the others in their roles.
+CALLERS = ("none", "revoked", "olga", "otto", "alice", "bob", "vera")
+TOWN = "/api/v1/datasets/town"
+
+
+def table(**statuses):
+    """What each caller gets: none and revoked are always strangers."""
+    return {"none": 401, "revoked": 401, **statuses}
+
+
+def by_role(owner, analyst, auditor):
+    return table(olga=owner, otto=owner, alice=analyst, bob=analyst, vera=auditor)
+
+
+ALL, ASKERS = by_role(200, 200, 200), by_role(200, 200, 403)
+EXPECTED = {
+    ("GET", "/health"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/metrics"): by_role(200, 403, 200),
+    ("GET", "/api/v1/me"): ALL,
+    ("GET", "/api/v1/datasets"): ALL,
+    ("POST", "/api/v1/datasets"): by_role(201, 403, 403),
+    ("GET", "/api/v1/datasets/{name}"): ALL,
+    ("GET", "/api/v1/datasets/{name}/budget"): ALL,
+    ("GET", "/api/v1/datasets/{name}/answers"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/known"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/price"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/rehearse"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/ask"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/jobs"): by_role(202, 202, 403),
+    ("GET", "/api/v1/jobs/{job}"): table(olga=404, otto=404, alice=200, bob=404, vera=403),
+    ("GET", "/api/v1/ledger"): ALL,
+    ("GET", "/api/v1/ledger/entries"): ALL,
+    ("GET", "/api/v1/ledger/entries/{number}/proof"): ALL,
+    ("GET", "/api/v1/ledger/consistency"): ALL,
+    ("GET", "/api/v1/keys"): by_role(200, 403, 403),
+    ("POST", "/api/v1/keys"): by_role(201, 403, 403),
+    ("DELETE", "/api/v1/keys/{name}"): by_role(204, 403, 403),
+    ("GET", "/api/v1/datasets/{name}/quotas"): table(olga=200, otto=404, alice=403, bob=403, vera=403),
+    ("PUT", "/api/v1/datasets/{name}/quotas/{analyst}"): table(
+        olga=200, otto=404, alice=403, bob=403, vera=403
+    ),
+}
+
+
+def endpoints(app):
+    """Every method and path that the application has, the pages and static files aside."""
+    app.openapi_schema = None
+    paths = app.openapi()["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+def declaration(name):
+    text = dataset_file.write(dataset_file.parse(_CENSUS.format(rows=ROWS)))
+    return text.replace("name: census", f"name: {name}")
+
+
+_CENSUS = """
+name: census
+version: 1
+source: census.csv
+unit: row
+relation: replace one
+rows: {rows}
+budget: {{epsilon: 8, delta: 1e-4}}
+columns:
+  age: {{type: integer, low: 0, high: 120}}
+"""
+
+
+@pytest.fixture
+def town(service):
+    """A service whose objects belong to somebody: the job of alice is in `job`."""
+    reply = service.call("olga", "POST", "/api/v1/datasets", json={"declaration": declaration("town")})
+    assert reply.status_code == 201, reply.text
+    question = {"query": "SELECT AVG(age) FROM town", "information": 1e-4}
+    service.question = question
+    service.job = service.call("alice", "POST", f"{TOWN}/jobs", json=question).json()["job"]
+    until(lambda: service.get("alice", f"/api/v1/jobs/{service.job}").json()["state"] == "done")
+    return service
+
+
+def request(service, method, path, who):
+    """A call that would be fine from the right person; what it makes or removes is its own."""
+    state: State = service.desk.state
+    if (method, path) == ("DELETE", "/api/v1/keys/{name}"):
+        path = path.format(name=state.make_key(f"gone-{who}", Role.ANALYST)[0].name)
+    named = {"name": "town", "job": service.job, "number": 0, "analyst": "bob"}
+    body = None
+    if method in ("POST", "PUT"):
+        body = {
+            "datasets": {"declaration": declaration(f"new-{who}")},
+            "known": {"query": service.question["query"]},
+            "keys": {"name": f"new-{who}", "role": "auditor"},
+            "{analyst}": {"share": 0.5},
+        }.get(path.rsplit("/", 1)[1], service.question)
+    options = {"json": body} if body is not None else {}
+    if path.endswith("/consistency"):
+        options["params"] = {"old": 1, "new": 2}
+    return method, path.format(**named), options
+
+
+def violations(service):
+    """What is not as the table says."""
+    service.keys |= {"revoked": service.keys["rita"]}
+    found = [f"{method} {path} is not in the table" for method, path in endpoints(service.app)
+             if (method, path) not in EXPECTED]  # fmt: skip
+    for (method, path), expected in EXPECTED.items():
+        for who in CALLERS:
+            verb, address, options = request(service, method, path, who)
+            reply = service.call(None if who == "none" else who, verb, address, **options)
+            if reply.status_code != expected[who]:
+                found.append(f"{method} {path} as {who}: {reply.status_code}, not {expected[who]}")
+            elif reply.status_code >= 400 and set(reply.json()) != {"error"}:
+                found.append(f"{method} {path} as {who}: not in the shape of an error")
+    return found
+
+
+def test_every_endpoint_and_role(town):
+    assert violations(town) == []
+    assert set(endpoints(town.app)) == set(EXPECTED)
+
+
+def test_what_is_denied_changes_nothing(town):
+    before = town.get("vera", "/api/v1/ledger").json()
+    for (method, path), expected in EXPECTED.items():
+        if method == "GET":
+            continue
+        for who in CALLERS:
+            if expected[who] >= 400:
+                verb, address, options = request(town, method, path, who)
+                town.call({"none": None, "revoked": "rita"}.get(who, who), verb, address, **options)
+    assert town.get("vera", "/api/v1/ledger").json() == before
+    names = {one["name"] for one in town.get("olga", "/api/v1/keys").json()["keys"]}
+    assert not [name for name in names if name.startswith("new-")]
+
+
+def test_a_foreign_thing_looks_like_none(town):
+    foreign = town.get("bob", f"/api/v1/jobs/{town.job}")
+    missing = town.get("bob", "/api/v1/jobs/job_nothing")
+    assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)
+    foreign = town.get("otto", f"{TOWN}/quotas")
+    missing = town.get("otto", "/api/v1/datasets/nothing/quotas")
+    assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)
+
+
+def test_planted_an_endpoint_without_a_role_check_is_caught(town):
+    town.app.add_api_route("/api/v1/datasets/{name}/rows", lambda name: {}, methods=["GET"])
+    assert violations(town) == ["GET /api/v1/datasets/{name}/rows is not in the table"]
+
+
+def test_planted_a_check_that_forgets_the_role_is_caught(town):
+    """Every `only(...)` lets everybody through who has a key."""
+    for dependency in dependencies(town.app):
+        if dependency.__qualname__.startswith("only."):
+            town.app.dependency_overrides[dependency] = api.caller
+    found = violations(town)
+    assert any("/metrics as alice: 200" in one for one in found)
+    assert any("/keys as vera: 201" in one for one in found)
+
+
+def dependencies(app):
+    """The functions that calls depend on, wherever routes are kept."""
+    left, found = list(app.routes), []
+    while left:
+        one = left.pop()
+        if hasattr(one, "dependant"):
+            found += [part.call for part in one.dependant.dependencies]
+        left += getattr(one, "routes", None) or []
+        left += getattr(getattr(one, "original_router", None), "routes", None) or []
+    return [one for one in found if hasattr(one, "__qualname__")]
+
+
+def test_planted_a_job_that_anybody_may_read_is_caught(town, monkeypatch):
+    def anybodys(self, name, person):
+        from reticent.service.state import _JOB, Job
+
+        row = self._one(f"{_JOB} id = ?", name)
+        return Job(*row) if row else None
+
+    monkeypatch.setattr(State, "job", anybodys)
+    assert any("/jobs/{job} as bob: 200" in one for one in violations(town))
+
+
+def test_a_key_stops_at_once(service):
+    assert service.get("bob", "/api/v1/me").json() == {"name": "bob", "role": "analyst"}
+    assert service.call("olga", "DELETE", "/api/v1/keys/bob").status_code == 204
+    assert service.get("bob", "/api/v1/me").status_code == 401
+    made = service.call("olga", "POST", "/api/v1/keys", json={"name": "bob", "role": "auditor"})
+    assert made.status_code == 201
+    assert service.get("bob", "/api/v1/me").status_code == 401
+    service.keys["bob"] = made.json()["key"]
+    assert service.get("bob", "/api/v1/me").json() == {"name": "bob", "role": "auditor"}
+
+
+def test_secrets_are_kept_nowhere(service, folder):
+    made = service.call("olga", "POST", "/api/v1/keys", json={"name": "new", "role": "analyst"}).json()["key"]
+    assert len(made) == 46
+    for path in (folder / ".service").iterdir():
+        assert made.encode() not in path.read_bytes()
+    assert made not in json.dumps(service.get("olga", "/api/v1/keys").json())
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic {}", "{}", "Bearer {}x", "Bearer x{}"])
+def test_a_wrong_header_is_nobody(shared, header):
+    headers = {"Authorization": header.format(shared.keys["alice"])}
+    assert shared.client.get("/api/v1/me", headers=headers).status_code == 401
+    assert shared.client.post(f"{BASE}/ask", json=MEAN, headers=headers).status_code == 401

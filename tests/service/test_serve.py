@@ -1,0 +1,90 @@
+"""`reticent serve` as a process: workers that share a ledger, keys from the command line, an end in order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import httpx
+
+from .running import BASE, MEAN, free_port, until
+
+
+def test_two_workers_are_one_service(process, folder, keys):
+    """Whichever worker is asked: one charge, the same answer, keys that stop at once; and no text of data."""
+    service = process(workers=2)
+    headers = {"Authorization": f"Bearer {keys['alice']}"}
+    answers, workers = [], set()
+
+    def look():
+        """A connection of its own, so that both workers are met."""
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+            reply = client.post(f"{BASE}/ask", json=MEAN, headers={**headers, "Idempotency-Key": "one"})
+            answers.append(reply.json())
+            text = client.get("/metrics", headers={"Authorization": f"Bearer {keys['vera']}"}).text
+        workers.add(text.split('worker="')[1].split('"')[0])
+        return len(workers) == 2 and len(answers) >= 4
+
+    until(look)
+    assert all(one == answers[0] for one in answers)
+    with httpx.Client(base_url=service.url, timeout=60, headers=headers) as client:
+        budget = client.get(f"{BASE}/budget").json()
+        assert budget["spent"] == budget["used"] == answers[0]["cost"]
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from reticent.cli import main; main()",
+            "key",
+            "revoke",
+            str(folder),
+            "alice",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    for _ in range(6):
+        assert httpx.get(f"{service.url}/api/v1/me", headers=headers).status_code == 401
+    service.end(signal.SIGTERM)
+    lines = (folder / "service.log").read_text().splitlines()
+    told = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {"event", "method", "route", "status", "ms"} == set(told[0])
+    assert not [line for line in lines if "Traceback" in line or "rk_" in line]
+
+
+def test_the_command(folder, command_line):
+    made = command_line("key", "make", str(folder), "ann", "--role", "analyst")
+    assert made.returncode == 0
+    secret = made.stdout.strip()
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from reticent.cli import main; main()", "serve", str(folder),
+         "--port", str(port), "--grid", "0"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+
+        def look():
+            assert process.poll() is None
+            try:
+                return httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        until(look, 120)
+        headers = {"Authorization": f"Bearer {secret}"}
+        told = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers).json()
+        assert told == {"name": "ann", "role": "analyst"}
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(60) in (0, 130)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_folder_that_is_none(command_line, tmp_path):
+    for args in (("serve", str(tmp_path / "no")), ("key", "make", str(tmp_path / "no"), "ann")):
+        done = command_line(*args)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: folder must be")

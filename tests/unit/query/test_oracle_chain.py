@@ -1,0 +1,199 @@
+"""The oracle on a real chain: analysts ask, it records; strangers' words; one oracle at a time."""
+
+import json
+import threading
+from contextlib import nullcontext
+from fractions import Fraction
+
+import pytest
+
+from reticent.errors import LedgerError, NotMeasured, QuestionRefused
+from reticent.ledger import SqlLedger
+from reticent.query import Case, Session, census, dataset_file, histogram, mean
+from reticent.query import count as how_many
+from reticent.query import oracle as oracle_module
+from reticent.query.measure import plan
+from reticent.query.oracle import State, open_oracle
+from reticent.query.questions import resolve
+
+from .town import Town, seen
+
+ASKED = mean("income", where="age > 60")
+
+
+@pytest.fixture(scope="module")
+def declaration(tmp_path_factory):
+    return census.write(tmp_path_factory.mktemp("census"), rows=300)
+
+
+@pytest.fixture(scope="module")
+def data(declaration):
+    return dataset_file.read(declaration)
+
+
+@pytest.fixture
+def town(anvil, data, tmp_path):
+    made = Town(anvil, data, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def oracle(declaration, town):
+    with open_oracle(declaration, town.connect, town.folder) as opened:
+        yield opened
+
+
+def planned(data, query=ASKED):
+    return plan(resolve(query, data))
+
+
+def spent(town):
+    with SqlLedger(town.folder / "own.sqlite", create=False) as own:
+        return own.balance(town.data.name).spent
+
+
+# From question to answer
+
+
+@pytest.fixture
+def running(oracle):
+    """The oracle at work in a thread."""
+    stop = threading.Event()
+    thread = threading.Thread(target=oracle.run, args=(stop, 0.02))
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_analysts_ask_and_the_oracle_records(town, data, running):
+    with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
+        first = session.ask(ASKED, epsilon=1.0)
+        assert (first.case, first.cost) == (Case.FRESH, first.information)
+        again = session.ask(ASKED, epsilon=1.0)
+        assert (again.case, again.cost, again.cells) == (Case.EQUAL, 0, first.cells)
+        finer = session.ask(ASKED, epsilon=1.5)
+        assert (finer.case, finer.cost) == (Case.REFINED, finer.information - first.information)
+        assert finer.error < first.error
+        other = session.ask(histogram("race"), epsilon=1.0)
+        assert len(other.cells) == 4
+        balance = session.balance()
+        reading = town.ledger(town.owner)
+        with Session(data, None, reading, wait_s=60) as looking:  # somebody else: free
+            assert looking.ask(ASKED, epsilon=1.5).cells == finer.cells
+            assert looking.balance() == balance
+    sent = seen(town.paper)
+    assert len(sent) == 3
+    state = town.state()
+    assert state.waiting == {}
+    for (_, key), under in state.keys.items():
+        records = [one for one in sent if one.key == key]
+        sums = [sum(one.information * one.values[i] for one in records) for i in range(under.size)]
+        assert (under.sums, under.recorded) == (sums, sum(one.information for one in records))
+    assert balance.spent == finer.information + other.information == spent(town)
+
+
+def test_the_answer_is_the_contract_s_sums_over_its_information(town, data, running):
+    with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
+        query = how_many(where="age > 60")
+        answer = session.ask(query, epsilon=1.0)
+        prepared = planned(data, query)
+        (under,) = town.state().keys.values()
+        estimate = Fraction(under.sums[0], under.recorded) / 2**prepared.shift
+        assert answer.value == pytest.approx(float(estimate), rel=1e-12)
+        exact = json.loads(under.question)
+        assert exact["measured"] == "count"
+
+
+def test_an_oracle_that_is_away_costs_time_only(town, data, declaration):
+    with Session(data, None, town.ledger(town.analyst), wait_s=0.05) as session:
+        with pytest.raises(NotMeasured):
+            session.ask(ASKED, epsilon=1.0)
+        charged = session.balance().spent
+        with open_oracle(declaration, town.connect, town.folder) as oracle:
+            assert [one.state for one in oracle.step()] == [State.RECORDED]
+        assert session.ask(ASKED, epsilon=1.0).cost == 0
+        assert session.balance().spent == charged == spent(town)
+        with pytest.raises(QuestionRefused):
+            session.ask(ASKED, epsilon=9.0)
+
+
+# Strangers' words, in the contract itself
+
+WORDS = {
+    "another grid": {"grid": -3},
+    "another size": {"dimension": 7},
+    "any size": {"dimension": 0},
+    "another name": {"name": "income"},
+    "no question": {"question": "SELECT * FROM census"},
+    "no words at all": {"question": b""},
+    "bytes that are no text": {"name": b"\xff\x00", "question": b"\xff\xfe\x00"},
+    "another version": {"question": ("version", '"version":"2"')},
+    "another data set": {"question": ("data", '"data":"sensus"')},
+}
+
+
+def test_strangers_words_are_refused_and_cost_the_oracle_nothing(town, data, oracle):
+    prepared, least = planned(data), data.terms.minimum
+    for words in WORDS.values():
+        if isinstance(words.get("question"), tuple):
+            field, instead = words["question"]
+            stated = json.loads(prepared.question.text)[field]
+            words = {"question": prepared.question.text.replace(f'"{field}":"{stated}"', instead)}
+            assert words["question"] != prepared.question.text
+        town.ask(prepared, least, **words)
+    outcomes = oracle.step()
+    assert [one.state for one in outcomes] == [State.REFUSED] * len(WORDS)
+    assert (spent(town), seen(town.paper)) == (0, [])
+    good = town.ask(prepared, least)
+    assert [one.state for one in oracle.step()] == [State.REFUSED] * len(WORDS) + [State.RECORDED]
+    assert [one.identity for one in seen(town.paper)] == [good]
+    assert spent(town) == least
+
+
+# One oracle
+
+
+def test_a_second_oracle_is_refused(town, data, oracle, declaration):
+    with pytest.raises(LedgerError, match=r"another oracle runs in .*oracle: one data set has one oracle"):
+        open_oracle(declaration, town.connect, town.folder)
+    oracle.close()
+    with open_oracle(declaration, town.connect, town.folder) as after:
+        assert after.step() == []
+
+
+def test_the_check_finds_oracles_side_by_side(town, oracle, declaration, monkeypatch):
+    monkeypatch.setattr(oracle_module, "_alone", lambda folder: nullcontext())
+    with open_oracle(declaration, town.connect, town.folder) as second:
+        assert second.step() == []
+
+
+def test_an_oracle_that_cannot_be_opened_leaves_no_lock(town, data, declaration, tmp_path):
+    def refused(outbox):
+        raise LedgerError("no chain here")
+
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="no chain here"):
+            open_oracle(declaration, refused, town.folder)
+    with open_oracle(declaration, town.connect, town.folder) as oracle:
+        assert oracle.step() == []
+
+
+def test_everything_lies_beside_the_declaration(town, tmp_path):
+    path = census.write(tmp_path / "elsewhere", rows=300)
+    with open_oracle(path, town.connect):
+        pass
+    folder = path.parent / "census.reticent" / "oracle"
+    assert {"own.sqlite", "outbox.sqlite", "oracle.lock"} <= {one.name for one in folder.iterdir()}
+    assert folder.stat().st_mode & 0o77 == 0
+
+
+def test_an_oracle_that_was_replaced_draws_nothing(town, data, oracle):
+    town.ask(planned(data), data.terms.minimum)
+    town.send(town.owner, "appoint", town.dataset, town.analyst.address)
+    with pytest.raises(LedgerError, match="the oracle of census is"):
+        oracle.step()
+    assert (spent(town), seen(town.paper)) == (0, [])
+    town.send(town.owner, "appoint", town.dataset, town.keeper.address)
+    assert [one.state for one in oracle.step()] == [State.RECORDED]

@@ -1,0 +1,267 @@
+"""T14: oracles killed anywhere lose nothing and draw once. Every byte that ever left them is looked at."""
+
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from reticent.chain.anvil import Anvil, find_anvil
+from reticent.chain.outbox import Outbox
+from reticent.ledger import SqlLedger
+from reticent.ledger.ethereum import EthereumLedger
+from reticent.query import census, dataset_file, histogram, mean, source, variance
+from reticent.query import count as how_many
+from reticent.query.measure import Plan, plan
+from reticent.query.oracle import Oracle, open_oracle
+from reticent.query.questions import resolve
+
+from .tables import Tallied
+from .town import Town, faults, seen
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+FORK = multiprocessing.get_context("fork")
+PER_TOWN = 20
+POINTS = [
+    (SqlLedger, "request_many"), (SqlLedger, "fulfil"), (SqlLedger, "reading"), (Plan, "measure"),
+    (Outbox, "put"), (EthereumLedger, "waiting"), (EthereumLedger, "record_many"),
+    (EthereumLedger, "settle_many"),
+]  # fmt: skip
+MOST_POINTS = 24  # that one measurement passes, before and after each call and around each message
+SUMS = [(cell, 20 + cell, 900_000 + cell, 10**10) for cell in range(4)]
+
+
+@pytest.fixture(scope="module")
+def chain():
+    """A chain whose blocks these tests may hold back."""
+    if find_anvil() is None:
+        pytest.skip("no anvil on this machine (npm installs it)")
+    with Anvil() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def declaration(tmp_path_factory):
+    path = census.write(tmp_path_factory.mktemp("census"), rows=100)
+    prepared = plan(resolve(mean("income"), dataset_file.read(path)))
+    prepared.measure([0], 10**9)  # warm, before anything is forked
+    return path
+
+
+def rows(data, *_):
+    return Tallied(data, SUMS)
+
+
+def questions(data):
+    for age in itertools.count(1):
+        for query in (
+            mean("income", where=f"age > {age}"),
+            how_many(where=f"age > {age}"),
+            histogram("race", where=f"age > {age}"),
+            variance("hours", where=f"age > {age}"),
+        ):
+            yield plan(resolve(query, data))
+
+
+def redrawn(self, asked):
+    """Planted: charges once, and draws again whenever it starts."""
+    self._own.request_many([self._order(one) for one, _ in asked])
+    rows = self._opened()
+    return [held.measure(held.vector(rows), one.information, self._rng) for one, held in asked]
+
+
+def struck(last):
+    """Dies the instant in which it is called for the last time."""
+    passed = itertools.count(1)
+
+    def point():
+        if next(passed) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return point
+
+
+def around(kind, name, point):
+    real = getattr(kind, name)
+
+    def struck_around(*given, **more):
+        point()
+        made = real(*given, **more)
+        point()
+        return made
+
+    setattr(kind, name, struck_around)
+
+
+def work(town, declaration, last, redraws, outboxed):
+    """The oracle of one process, until nothing waits."""
+    point = struck(last)
+    for kind, name in POINTS:
+        around(kind, name, point)
+    source.connect = rows
+    if redraws:
+        Oracle._values = redrawn
+    with open_oracle(
+        declaration, lambda outbox: town.connect(outbox if outboxed else None, point), town.folder
+    ) as oracle:
+        for _ in range(10):
+            if not oracle.step():
+                return
+    os._exit(3)
+
+
+def started(town, declaration, last=0, *, redraws=False, outboxed=True):
+    child = FORK.Process(target=work, args=(town, declaration, last, redraws, outboxed))
+    child.start()
+    return child
+
+
+def killed(child):
+    """Whether it was still at work."""
+    child.kill()
+    child.join()
+    return child.exitcode == -signal.SIGKILL
+
+
+class Kills:
+    """Oracles of one town, killed one after the other."""
+
+    def __init__(self, town, declaration, rng):
+        self.town, self.declaration, self.rng = town, declaration, rng
+        self.asked, self.kills = questions(town.data), 0
+
+    def ask(self):
+        for _ in range(self.rng.randint(1, 2)):
+            prepared = next(self.asked)
+            for _ in range(self.rng.randint(1, 2)):  # the second refines the first
+                self.town.ask(prepared, self.town.data.terms.minimum * self.rng.randint(1, 9))
+
+    def at_a_point(self):
+        child = started(self.town, self.declaration, self.rng.randint(1, 2 * MOST_POINTS))
+        child.join()
+        self.kills += child.exitcode == -signal.SIGKILL
+
+    def at_any_time(self, *, held_back):
+        """`held_back`: what is sent gets into no block before the kill, and is perhaps forgotten after it."""
+        node = self.town.node
+        if held_back:
+            node.rpc("evm_setAutomine", False)
+        child = started(self.town, self.declaration)
+        time.sleep(self.rng.uniform(0, 0.4))
+        self.kills += killed(child)
+        if held_back:
+            if self.rng.random() < 0.5:
+                node.rpc("anvil_dropAllTransactions")
+            node.rpc("evm_setAutomine", True)
+            node.rpc("evm_mine")
+
+    def finish(self):
+        child = started(self.town, self.declaration)
+        child.join()
+        assert child.exitcode == 0
+        return faults(self.town)
+
+
+def survive(chain, declaration, fresh, kills, seed=14):
+    rng, wrong, done, measured = random.Random(seed), [], 0, 0
+    while done < kills:
+        town = Town(chain, dataset_file.read(declaration), fresh())
+        life = Kills(town, declaration, rng)
+        while life.kills < min(PER_TOWN, kills - done):
+            life.ask()
+            if rng.random() < 0.6:
+                life.at_a_point()
+            else:
+                life.at_any_time(held_back=rng.random() < 0.5)
+        wrong += life.finish()
+        done += life.kills
+        measured += len(town.state().measurements)
+        town.close()
+    assert wrong == []
+    return done, measured
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """New folders, one after the other."""
+    numbers = itertools.count()
+
+    def folder():
+        made = tmp_path / str(next(numbers))
+        made.mkdir()
+        return made
+
+    return folder
+
+
+def test_killed_oracles_draw_once_and_lose_nothing(chain, declaration, fresh):
+    survive(chain, declaration, fresh, 6)
+
+
+@pytest.mark.slow
+def test_killed_oracles_draw_once_and_lose_nothing_in_full(chain, declaration, fresh):
+    kills, measured = survive(chain, declaration, fresh, 200)
+    assert kills >= 200
+    assert measured >= 200
+
+
+@pytest.mark.slow
+def test_every_point_is_a_safe_place_to_die(chain, declaration, fresh):
+    """One measurement, killed at its first point, then at its second, until one comes through."""
+    town = Town(chain, dataset_file.read(declaration), fresh())
+    life = Kills(town, declaration, random.Random(1))
+    wrong = []
+    for last in range(1, 10 * MOST_POINTS):
+        town.ask(next(life.asked), town.data.terms.minimum)
+        child = started(town, declaration, last)
+        child.join()
+        if child.exitcode == 0:
+            break
+        wrong += life.finish()
+    assert child.exitcode == 0
+    assert MOST_POINTS / 2 < last < 2 * MOST_POINTS
+    assert wrong == []
+    town.close()
+
+
+# Planted
+
+
+def die_in_flight(town, declaration, **planted):
+    """Kill an oracle whose record is in no block yet, let the node forget it, and start again."""
+    town.ask(next(questions(town.data)), town.data.terms.minimum)
+    town.node.rpc("evm_setAutomine", False)
+    child = started(town, declaration, **planted)
+    while not seen(town.paper) and child.is_alive():
+        time.sleep(0.005)
+    assert killed(child)
+    town.node.rpc("anvil_dropAllTransactions")
+    town.node.rpc("evm_setAutomine", True)
+    child = started(town, declaration, **planted)
+    child.join()
+    return faults(town)
+
+
+def test_a_record_in_flight_is_sent_again_as_it_was(chain, declaration, fresh):
+    town = Town(chain, dataset_file.read(declaration), fresh())
+    assert die_in_flight(town, declaration) == []
+    assert len(seen(town.paper)) == 1  # to the byte
+    town.close()
+
+
+def test_the_check_finds_an_oracle_that_redraws(chain, declaration, fresh):
+    town = Town(chain, dataset_file.read(declaration), fresh())
+    assert "two draws left for one request" in die_in_flight(town, declaration, redraws=True, outboxed=False)
+    town.close()
+
+
+def test_the_outbox_stops_an_oracle_that_redraws(chain, declaration, fresh):
+    town = Town(chain, dataset_file.read(declaration), fresh())
+    found = die_in_flight(town, declaration, redraws=True)
+    assert "a request is lost" in found
+    assert "two draws left for one request" not in found
+    town.close()
