@@ -337,3 +337,39 @@ def test_a_newer_state_is_refused(folder):
     connection.close()
     with pytest.raises(LedgerError, match="newer"):
         Desk(Settings(folder))
+
+
+def test_what_is_free_needs_no_thread(service, monkeypatch):
+    """A question that was asked before is answered as `ask` would, noted, and waits for nobody."""
+    first = service.ask("alice").json()
+    slow = service.desk.ask(service.desk.state.named("alice"), "census", MEAN["query"], error=MEAN["error"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Desk, "ask", None)
+        for _ in range(2):
+            quick = service.ask("bob").json()
+            assert quick == slow.to_json()
+            assert quick["cells"] == first["cells"]
+    assert [line.person for line in service.desk.state.history("census")] == ["alice", "alice", "bob", "bob"]
+    other = {"query": "SELECT AVG(age) FROM census", "information": 1e-3}
+    spent = service.ask("alice", other).json()["spent"]
+    assert service.ask("bob").json() == quick | {"spent": spent} | {
+        name: service.ask("bob").json()[name] for name in ("remaining", "spent_epsilon")
+    }
+    finer = service.ask("alice", {**MEAN, "error": 30000.0}).json()
+    assert service.ask("bob").json()["cells"] == finer["cells"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {**MEAN, "error": 39999.0},
+        {"query": "SELECT AVG(family_income) FROM census", "information": 1e-3},
+        {"query": "SELECT COUNT(*) FROM census", "information": 1e-3},
+    ],
+)
+def test_what_may_cost_is_not_answered_beside_the_ledger(desk, body):
+    session = desk.session("census")
+    session.ask(MEAN["query"], error=MEAN["error"])
+    assert session.reused(**body) is None
+    session.price(**body)
+    assert session.reused(**body) is None

@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import httpx
+import pytest
+
+from reticent.cli import main
+from reticent.cli.service import revoke_key
 
 from .running import BASE, MEAN, free_port, until
 
@@ -31,19 +35,7 @@ def test_two_workers_are_one_service(process, folder, keys):
     with httpx.Client(base_url=service.url, timeout=60, headers=headers) as client:
         budget = client.get(f"{BASE}/budget").json()
         assert budget["spent"] == budget["used"] == answers[0]["cost"]
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from reticent.cli import main; main()",
-            "key",
-            "revoke",
-            str(folder),
-            "alice",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    revoke_key(folder, "alice")
     for _ in range(6):
         assert httpx.get(f"{service.url}/api/v1/me", headers=headers).status_code == 401
     service.end(signal.SIGTERM)
@@ -83,8 +75,26 @@ def test_the_command(folder, command_line):
         process.wait()
 
 
-def test_a_folder_that_is_none(command_line, tmp_path):
-    for args in (("serve", str(tmp_path / "no")), ("key", "make", str(tmp_path / "no"), "ann")):
-        done = command_line(*args)
-        assert done.returncode == 2
-        assert done.stderr.startswith("error: folder must be")
+@pytest.mark.parametrize("args", [("serve",), ("key", "list"), ("key", "revoke", "ann")])
+def test_a_folder_that_is_none(tmp_path, monkeypatch, capsys, args):
+    monkeypatch.setattr(sys, "argv", ["reticent", *args[:2], str(tmp_path / "no"), *args[2:]])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("error: folder must be")
+
+
+def test_keys_on_the_command_line(folder, keys, monkeypatch, capsys):
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["reticent", "key", args[0], str(folder), *args[1:]])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return stopped.value.code, out, err
+
+    assert run("make", "ann", "--role", "owner")[1].startswith("rk_")
+    code, _, err = run("make", "ann")
+    assert (code, err.startswith("error: name must be of nobody")) == (2, True)
+    assert "ann" in run("list")[1]
+    assert run("revoke", "ann")[0] == 0
+    assert run("revoke", "ann")[0] == 2

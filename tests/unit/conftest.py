@@ -26,7 +26,7 @@ def command(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def anvil():
-    """A chain of its own: each transaction gets a block at once. Tests share it, with contracts of their own."""
+    """A chain of its own: each transaction gets a block at once. Tests share it, not its contracts."""
     from reticent.chain.anvil import Anvil, find_anvil
 
     if find_anvil() is None:

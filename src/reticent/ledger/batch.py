@@ -69,11 +69,6 @@ _ADD_ENTRY = "INSERT INTO entry (number, leaf) VALUES (?, ?)"
 _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
 
 
-def fresh_nonce() -> bytes:
-    """A 256-bit secret that keys one commitment."""
-    return os.urandom(entries.NONCE_BYTES)
-
-
 def stored_bytes(given: object) -> bytes:
     """A byte string as an engine gives it. `bytes` of a number planted there would ask for as much memory."""
     if isinstance(given, (bytes, memoryview)):

@@ -304,8 +304,9 @@ class SqliteStore(Store):
                 self._check_file(create=create)
                 if create or migrate or Path(f"{self.path}.lock").exists():
                     self._lock = self._opened_lock()
-                self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
-                self._reader = self._connected(mode, "PRAGMA query_only=ON")
+                with self._alone_with("=" in mode):
+                    self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+                    self._reader = self._connected(mode, "PRAGMA query_only=ON")
         except BaseException:
             self.close()
             raise
@@ -384,6 +385,18 @@ class SqliteStore(Store):
     def _wait(self) -> None:
         if self._lock is not None and not self._lock.acquire(BUSY_TIMEOUT_S):
             raise _unavailable(sqlite3.SQLITE_BUSY)
+
+    @contextlib.contextmanager
+    def _alone_with(self, changing: bool) -> Iterator[None]:
+        """Keep others out while the journal's mode may change: SQLite itself does not wait for them there."""
+        if not changing:
+            yield
+            return
+        self._wait()
+        try:
+            yield
+        finally:
+            self._let_next()
 
     def _let_next(self) -> None:
         if self._lock is not None:

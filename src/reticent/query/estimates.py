@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate, product
 from statistics import NormalDist
 from typing import Any
@@ -49,7 +50,12 @@ def widest(cells: Sequence[Cell]) -> float:
 
 def spread(plan: Plan, information: int) -> float:
     """The standard deviation of each coordinate, in grid units, when `information` units are recorded."""
-    return discrete_gaussian_sigma(plan.sensitivity, Fraction(information, UNITS_PER_ONE))
+    return _sigma(plan.sensitivity, information)
+
+
+@lru_cache(maxsize=4096)  # exact arithmetic, and asked for again with every free answer
+def _sigma(sensitivity: int, information: int) -> float:
+    return discrete_gaussian_sigma(sensitivity, Fraction(information, UNITS_PER_ONE))
 
 
 def estimates(

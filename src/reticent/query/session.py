@@ -48,6 +48,8 @@ from reticent.randomness import Stream
 
 _MOST_PLANS = 1000  # kept ready
 _MOST_TEXTS = 500  # of SQL, with the questions that were read from them
+_MOST_FREE = 500  # answers, each good while ledger and account stand as they did
+_FEW_CELLS = 64  # that are estimated in no time
 _MARGIN = 1.01  # on an error that depends on a noisy count, so that asking a third time is free
 _PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
 Asked = Query | Mapping[str, Any] | str
@@ -88,6 +90,7 @@ class Session(Shorthands):
         self._notebook = notebook if notebook is not None else Notebook()
         self._plans: OrderedDict[Query, Plan] = OrderedDict()
         self._texts: OrderedDict[str, Query] = OrderedDict()
+        self._free: OrderedDict[tuple[Query, Accuracy], tuple[Reading, Answer]] = OrderedDict()
         ledger.open(data.terms)
 
     def __enter__(self) -> Session:
@@ -198,6 +201,41 @@ class Session(Shorthands):
             self._expected_error(asked, prepared, accuracy, before, max(wanted, bought + cost)),
             _case(bought, wanted),
         )
+
+    def reused(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+    ) -> Answer | None:
+        """What `ask` would answer if that is free and takes no time; None if it may cost either.
+
+        For a service that would rather not wait: no rows are read, nothing is planned or charged.
+        """
+        asked = self._texts.get(query) if isinstance(query, str) else self._query(query)
+        prepared = self._plans.get(asked) if asked is not None else None
+        if asked is None or prepared is None or self.data.policy is Policy.DEGRADE:
+            return None
+        if prepared.question.cells > _FEW_CELLS or _is_public(asked, prepared):
+            return None
+        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
+        before = self._reading(prepared)
+        if not before.information:
+            return None
+        held = self._free.get((asked, accuracy))
+        if held is not None and held[0] == before and held[1].spent == self.balance().spent:
+            return held[1]
+        wanted = self._wanted(asked, prepared, accuracy, before)
+        if wanted > before.information:
+            return None
+        answer = self._answer(asked, prepared, before, before, wanted, confidence, None)
+        _kept(self._free, (asked, accuracy), (before, answer), _MOST_FREE)
+        return answer
 
     def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
         """The best answer that is already paid for, free of charge; None if nothing is recorded."""

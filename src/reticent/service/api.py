@@ -56,10 +56,14 @@ async def _the_desk(request: Request) -> Desk:  # awaited, since a plain functio
     return desk_of(request)
 
 
-async def jobs_of(request: Request) -> Jobs:
+def jobs_of(request: Request) -> Jobs:
     """The threads of this process that answer."""
     jobs: Jobs = request.app.state.jobs
     return jobs
+
+
+async def _the_jobs(request: Request) -> Jobs:
+    return jobs_of(request)
 
 
 async def stranger(request: Request) -> None:
@@ -70,25 +74,27 @@ async def stranger(request: Request) -> None:
         raise too_many(pause)
 
 
-async def caller(
-    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Person:
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def caller(request: Request, given: Bearer) -> Person:
     """Who calls, by the key in the header; within the rate."""
-    person = request.app.state.desk.state.person(given.credentials) if given is not None else None
+    desk = desk_of(request)
+    person = desk.state.person(given.credentials) if given is not None else None
     if person is None:
         await stranger(request)
         raise not_signed_in()
     pause = request.app.state.rate.wait_s(str(person.number))
     if pause:
         raise too_many(pause)
-    found: Person = person
-    return found
+    return person
 
 
 def only(*roles: Role) -> Callable[..., Any]:
     """A caller in one of these roles."""
 
-    async def checked(person: Annotated[Person, Depends(caller)]) -> Person:
+    async def checked(request: Request, given: Bearer) -> Person:
+        person = await caller(request, given)
         if person.role not in roles:
             raise not_allowed(person.role)
         return person
@@ -101,7 +107,7 @@ Asker = Annotated[Person, Depends(only(Role.ANALYST, Role.OWNER))]
 Owner = Annotated[Person, Depends(only(Role.OWNER))]
 Watcher = Annotated[Person, Depends(only(Role.OWNER, Role.AUDITOR))]
 TheDesk = Annotated[Desk, Depends(_the_desk)]
-TheJobs = Annotated[Jobs, Depends(jobs_of)]
+TheJobs = Annotated[Jobs, Depends(_the_jobs)]
 
 
 @router.get("/me")
@@ -192,9 +198,8 @@ def rehearse(person: Asker, desk: TheDesk, name: Name, body: Rehearsed) -> Json:
     responses={202: {"description": "It takes long and goes on as a job."}},
 )
 async def ask(
+    request: Request,
     person: Asker,
-    desk: TheDesk,
-    jobs: TheJobs,
     name: Name,
     body: Priced,
     idempotency_key: Idempotency = None,
@@ -204,11 +209,16 @@ async def ask(
     Whatever the reply is, it leaves on a time grid that is made of public numbers.
     """
     start = time.monotonic()
+    desk, jobs = desk_of(request), jobs_of(request)
     settings = desk.settings
     rows: int | None = None
     try:
         data = desk.data(name) if desk.is_open(name) else await run_in_threadpool(desk.data, name)
         rows = data.rows
+        if idempotency_key is None:  # no thread for what is there: most questions were asked before
+            found = desk.reused(person, name, body.query, **body.accuracy())
+            if found is not None:
+                return Reply(found.to_json())
         work = jobs.ask(person, name, body, idempotency_key)
         answer = asyncio.wrap_future(work)
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -91,6 +91,7 @@ class Desk:
         self._sessions: dict[str, Session] = {}
         self._read: dict[Path, tuple[tuple[int, int], DataSet | None]] = {}
         self._closing = threading.Event()
+        self._is_near = isinstance(self.ledger, SqlLedger) and "://" not in (settings.ledger or "")
         self.state.forget()
 
     def close(self) -> None:
@@ -192,16 +193,20 @@ class Desk:
         elsewhere = self.ledger.measured_by_oracle
         return Session(data, None if elsewhere else rows, self.ledger, Notebook(kept / "notebook.sqlite"))
 
+    def declared(self, text: str) -> DataSet:
+        """The data set that a text from the network declares; nothing is done with it."""
+        if len(text) > _LONGEST_DECLARATION:
+            raise ParameterError(f"declaration must be at most {_LONGEST_DECLARATION:,} characters")
+        if is_deeper(text.encode(errors="replace"), _DEEPEST_DECLARATION) or _NESTED.search(text):
+            raise ParameterError(f"declaration must be nested at most {_DEEPEST_DECLARATION} deep")
+        return dataset_file.parse(text)
+
     def register(self, person: Person, text: str) -> DataSet:
         """Put a declaration into the folder, and open its account.
 
         The source must be a file in the folder: what comes over the network names no other place.
         """
-        if len(text) > _LONGEST_DECLARATION:
-            raise ParameterError(f"declaration must be at most {_LONGEST_DECLARATION:,} characters")
-        if is_deeper(text.encode(errors="replace"), _DEEPEST_DECLARATION) or _NESTED.search(text):
-            raise ParameterError(f"declaration must be nested at most {_DEEPEST_DECLARATION} deep")
-        data = dataset_file.parse(text)
+        data = self.declared(text)
         self._check_source(data)
         path = self.settings.folder / f"{data.name}.yaml"
         with self._guard:
@@ -299,6 +304,14 @@ class Desk:
             return answer
         told = self.state.settle(attempt.id, person, note, json.dumps(answer.to_json()), is_first=is_first)
         return Answer.from_json(json.loads(told)) if attempt.ledger is not None else answer
+
+    def reused(self, person: Person, name: str, query: Question, **accuracy: Any) -> Answer | None:
+        """The answer to a question without an idempotency text, if it is free and there at once."""
+        session = self._sessions.get(name) if self._is_near else None
+        answer = session.reused(query, **accuracy) if session is not None else None
+        if answer is not None:
+            self.state.note(_note(person, name, answer))
+        return answer
 
     def attempt(
         self,

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ CREATE TABLE IF NOT EXISTS job (
 CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
 """
 _REMEMBERED_S = 7 * 24 * 3600.0  # attempts and finished jobs
-_MOST_NOTES = 64  # that wait to be written together
+_MOST_NOTES = 10_000  # that wait to be written together; jobs.Jobs writes them twice a second
 _PERSON = "SELECT number, name, role FROM person WHERE revoked IS NULL AND "
 _JOB = "SELECT id, person, dataset, idempotency, body, state, made, shown, result FROM job WHERE "
 
@@ -133,7 +134,7 @@ class State:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._guard, self._looking = threading.Lock(), threading.Lock()
-        self._notes: list[Asked] = []
+        self._notes: deque[Asked] = deque()
         try:
             self._connection = _connected(path)
             self._connection.execute("PRAGMA journal_mode=WAL")
@@ -425,7 +426,7 @@ class State:
         if not self._notes:
             return
         with self._writing() as connection:
-            notes, self._notes = self._notes, []
+            notes = [self._notes.popleft() for _ in range(len(self._notes))]
             _insert_notes(connection, notes)
 
     def history(self, dataset: str, most: int = 1000) -> list[Asked]:
