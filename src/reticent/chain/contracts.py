@@ -106,10 +106,9 @@ class Artifact:
             return None
         if len(log.topics) != 1 + len(held.indexed):
             raise ChainError(f"what the chain holds is no {held.name} of {self.name}")
-        fields = {
-            name: self._decoded([kind], topic, held.name)[0]
-            for (name, kind), topic in zip(held.indexed, log.topics[1:], strict=True)
-        }
+        names, kinds = [name for name, _ in held.indexed], [kind for _, kind in held.indexed]
+        topics = self._decoded(kinds, b"".join(log.topics[1:]), held.name)  # one word each: no kind is longer
+        fields = dict(zip(names, topics, strict=True))
         names, kinds = [name for name, _ in held.data], [kind for _, kind in held.data]
         fields |= dict(zip(names, self._decoded(kinds, log.data, held.name), strict=True))
         return Event(held.name, fields, log)

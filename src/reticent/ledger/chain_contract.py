@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,21 +107,17 @@ class Contract:
         found: list[tuple[Any, ...] | None] = []
         for start in range(0, len(calls), TOGETHER):
             part = calls[start : start + TOGETHER]
-            asked = [
-                (
-                    "eth_call",
-                    [
-                        {"to": self.address, "data": "0x" + self.artifact.encode(function, *given).hex()},
-                        block_tag(block),
-                    ],
-                )
-                for function, given in part
-            ]
+            asked = [self.asked(function, *given, block=block) for function, given in part]
             for (function, _), answer in zip(part, self.node.rpc_many(asked), strict=True):
                 if isinstance(answer, ChainError):
                     raise answer
                 found.append(self._answer(function, bytes.fromhex(answer[2:])))
         return found
+
+    def asked(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[str, list[Any]]:
+        """The call of a view as a message to the node."""
+        data = "0x" + self.artifact.encode(function, *arguments).hex()
+        return "eth_call", [{"to": self.address, "data": data}, block_tag(block)]
 
     def _answer(self, function: str, data: bytes) -> tuple[Any, ...] | None:
         return self.artifact.decode(function, data) if data else None
@@ -174,12 +170,14 @@ def checked_address(field: str, given: Any) -> str:
     return checked
 
 
+@lru_cache(maxsize=4096)
 def dataset_id(owner: str, name: str | bytes) -> bytes:
     """The identifier of the data set that `owner` registers under a name."""
     raw = name.encode() if isinstance(name, str) else name
     return keccak(encode(["address", "bytes"], [owner, raw]))
 
 
+@lru_cache(maxsize=4096)
 def key_id(name: bytes, question: bytes, grid: int, dimension: int) -> bytes:
     """The identifier of a key: all that is said of it."""
     kinds = ["bytes32", "bytes32", "int16", "uint16"]

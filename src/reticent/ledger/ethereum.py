@@ -13,11 +13,12 @@ import threading
 from collections.abc import Sequence
 
 from reticent.chain.keys import Key
-from reticent.chain.node import Node, Receipt
+from reticent.chain.node import Node, Receipt, as_receipt
 from reticent.chain.outbox import Outbox, Sent
 from reticent.chain.sender import Sender
 from reticent.errors import (
     AlreadyFulfilled,
+    ChainError,
     KeyUsed,
     LedgerError,
     ParameterError,
@@ -126,7 +127,7 @@ class EthereumLedger(ChainAccounts):
         name, words = (
             self._key_id(terms.name, key) if measured else (key_id(key.encode(), b"", 0, 0), Words())
         )
-        body = body_of(verb, name, information)
+        body = 0 if idempotency is None else body_of(verb, name, information)
         dataset = self._dataset(terms.name)
         return Ask(
             verb, terms, key, information, idempotency, dataset, words, name, mark_of(idempotency), body
@@ -197,16 +198,39 @@ class EthereumLedger(ChainAccounts):
                 own = None
                 continue  # the slow way finds out what is wrong
             try:
-                self.settle(self.record(waiting, values))
+                sent = self.record(waiting, values)
+                answer = self._recorded_with(sent, waiting)
+                if answer is None:
+                    self.settle(sent)
             except (AlreadyFulfilled, UnknownMeasurement, ParameterError):
                 if own is None:
                     raise
                 own = None
                 continue
             self._sizes[waiting.dataset, waiting.key] = len(values)
-            answer = self._contract.call("recorded", waiting.dataset, waiting.key, block=self._depth())
+            if answer is None:
+                answer = self._contract.call("recorded", waiting.dataset, waiting.key, block=self._depth())
             return as_reading(waiting.account, waiting.name, answer)
         raise LedgerError(f"measurement {number}: the chain is reorganised again and again")
+
+    def _recorded_with(self, sent: Sent, waiting: Waiting) -> tuple[int, int, Sequence[int]] | None:
+        """What is recorded, in one message with the receipt, where no confirmations are waited for.
+
+        None if the record is in no block yet, or is not sure to be among what the node shows: that it is can
+        only be told where nothing waits under the key.
+        """
+        if self._confirmations:
+            return None
+        asked = self._contract.asked("recorded", waiting.dataset, waiting.key)
+        told, shown = self._node.rpc_many([("eth_getTransactionReceipt", [sent.hash]), asked])
+        if isinstance(told, ChainError) or isinstance(shown, ChainError):
+            return None
+        receipt = as_receipt(told)
+        if receipt is None or not receipt.succeeded:
+            return None
+        requested, recorded, sums = self._contract.artifact.decode("recorded", bytes.fromhex(shown[2:]))
+        whole = requested == recorded >= waiting.start + waiting.information
+        return (requested, recorded, sums) if whole else None
 
     def _waiting_for(self, number: int, size: int) -> Waiting:
         """The measurement of a number, if it may be recorded with so many values."""

@@ -143,7 +143,7 @@ def _blanks(
     columns = builder.blanks(text)
     if len(columns) > _MOST_COLUMNS:
         return _review(
-            request, visit, file, text, message or "Fill in the blanks: there are too many for a form."
+            request, desk, visit, file, text, message or "Fill in the blanks: there are too many for a form."
         )
     given.setdefault("name", [str(dataset_file.load(text)["name"])])
     for place, column in enumerate(columns):
@@ -163,18 +163,20 @@ def blanks(request: Request, desk: TheDesk, visit: OwnerSent, fields: Given) -> 
     file = builder.one(fields, "file")
     try:
         text = builder.declaration(file, fields)
-        dataset_file.parse(text)
+        desk.declared(text)
     except ReticentError as error:
         return _blanks(request, desk, visit, file, dict(fields), str(error))
-    return _review(request, visit, file, text)
+    return _review(request, desk, visit, file, text)
 
 
-def _review(request: Request, visit: Visit, file: str, text: str, message: str = "") -> HTMLResponse:
+def _review(
+    request: Request, desk: Desk, visit: Visit, file: str, text: str, message: str = ""
+) -> HTMLResponse:
     """Step 3: what the declaration means, and its text, which may still be changed."""
     data = None
     if not message:
         try:
-            data = dataset_file.parse(text)
+            data = desk.declared(text)
         except ReticentError as error:
             message = str(error)
     return page(
@@ -188,7 +190,7 @@ def review(
     request: Request, desk: TheDesk, visit: OwnerSent, declaration: Text, file: Annotated[str, Form()] = ""
 ) -> HTMLResponse:
     """Step 3 again, after the text was changed."""
-    return _review(request, visit, file, declaration)
+    return _review(request, desk, visit, file, declaration)
 
 
 @router.post("/owner/register")
@@ -199,5 +201,5 @@ def register(
     try:
         data = desk.register(visit.person, declaration)
     except ReticentError as error:
-        return _review(request, visit, file, declaration, str(error))
+        return _review(request, desk, visit, file, declaration, str(error))
     return RedirectResponse(f"/datasets/{data.name}", 303)
