@@ -66,6 +66,6 @@ $(VENV)/.demo $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt p
 # anvil, a chain for tests and demonstrations, lies beside the packages; what needs it is skipped without npm.
 $(VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json $(VENV)/.uv
 	@if command -v npm >/dev/null; \
-	  then cp requirements/npm/*.json $(VENV)/ && npm ci --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
+	  then cp requirements/npm/*.json $(VENV)/ && npm install --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
 	  else echo "no npm on this machine: what needs a chain is skipped"; fi
 	@touch $@
