@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 
 FORMS = ("csv", "parquet", "duckdb", "url")
 _LONGEST_HEADER = 1 << 20
+_DESCRIBING = threading.Lock()  # filters of warnings belong to the whole process
 # No guessing, no rejected rows: a short line is filled with NULL, what is too much in a line is dropped.
 # A parallel reader would refuse line breaks in quotes.
 _CSV = (
@@ -239,7 +240,7 @@ def _with_table(engine: Any, name: str, schema: str | None = None) -> tuple[Any,
 
 def described(engine: Any, name: str, schema: str | None = None) -> Any:
     """A table of the engine: the names and types of its columns."""
-    with warnings.catch_warnings():  # ibis 12 calls what DuckDB 2 warns of
+    with _DESCRIBING, warnings.catch_warnings():  # ibis 12 calls what DuckDB 2 warns of
         warnings.simplefilter("ignore", DeprecationWarning)
         return engine.table(name, database=schema)
 
