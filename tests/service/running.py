@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have httpx2, which nobody else here needs
     from starlette.testclient import TestClient
 
-ROWS = 200
+ROWS = 2000
 PEOPLE = {
     "alice": Role.ANALYST,
     "bob": Role.ANALYST,
@@ -31,7 +31,7 @@ PEOPLE = {
     "vera": Role.AUDITOR,
     "rita": Role.OWNER,  # her key is taken back
 }
-MEAN = {"query": "SELECT AVG(income) FROM census", "error": 40000.0}
+MEAN = {"query": "SELECT AVG(income) FROM census", "error": 4000.0}
 BASE = "/api/v1/datasets/census"
 
 

@@ -40,7 +40,7 @@ def test_price_then_ask_then_ask_again(service):
     assert (first.cost, first.spent) == (price.cost, price.cost)
     again = Answer.from_json(service.ask("bob").json())
     assert (again.cost, again.value) == (0, first.value)
-    finer = Answer.from_json(service.ask("bob", {**MEAN, "error": 30000.0}).json())
+    finer = Answer.from_json(service.ask("bob", {**MEAN, "error": 3000.0}).json())
     assert 0 < finer.cost < finer.without_reuse
     assert service.spent() == first.cost + finer.cost
     (known,) = service.get("bob", f"{BASE}/answers").json()["answers"]
@@ -66,7 +66,7 @@ def test_answers_come_in_pages(service):
 
 def test_what_is_refused_says_what_is_free(service):
     service.ask("alice")
-    error = refused(service.ask("alice", {**MEAN, "error": 1000.0}), 409, "budget_exceeded")
+    error = refused(service.ask("alice", {**MEAN, "error": 100.0}), 409, "budget_exceeded")
     assert int(error["asked"]) > int(error["left"]) > 0
     assert Answer.from_json(error["best"]).error <= 40001
     assert error["reachable_error"] < 40000
@@ -76,15 +76,15 @@ def test_degrade_shows_nothing_that_was_not_asked_for(folder, serving):
     path = folder / "census.yaml"
     path.write_text(path.read_text().replace("policy: share", "policy: degrade"))
     service = serving()
-    fine = service.ask("alice", {**MEAN, "error": 20000.0}).json()
+    fine = service.ask("alice", {**MEAN, "error": 2000.0}).json()
     (bought,) = service.get("bob", f"{BASE}/answers").json()["answers"]
     assert bought["answer"] is None
     body = {"query": MEAN["query"]}
     assert service.call("bob", "POST", f"{BASE}/known", json=body).json() == {"answer": None}
-    coarse = service.ask("bob", {**MEAN, "error": 80000.0}).json()
+    coarse = service.ask("bob", {**MEAN, "error": 8000.0}).json()
     assert coarse["cost"] == "0"
     assert coarse["cells"][0]["standard_error"] > 2 * fine["cells"][0]["standard_error"]
-    error = refused(service.ask("bob", {**MEAN, "error": 1000.0}), 409, "budget_exceeded")
+    error = refused(service.ask("bob", {**MEAN, "error": 100.0}), 409, "budget_exceeded")
     assert error["best"] is None
     said = json.dumps([bought, coarse, error, service.get("bob", f"{BASE}/budget").json()])
     assert str(fine["cells"][0]["value"]) not in said
@@ -355,14 +355,14 @@ def test_what_is_free_needs_no_thread(service, monkeypatch):
     assert service.ask("bob").json() == quick | {"spent": spent} | {
         name: service.ask("bob").json()[name] for name in ("remaining", "spent_epsilon")
     }
-    finer = service.ask("alice", {**MEAN, "error": 30000.0}).json()
+    finer = service.ask("alice", {**MEAN, "error": 3000.0}).json()
     assert service.ask("bob").json()["cells"] == finer["cells"]
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {**MEAN, "error": 39999.0},
+        {**MEAN, "error": 100.0},
         {"query": "SELECT AVG(family_income) FROM census", "information": 1e-3},
         {"query": "SELECT COUNT(*) FROM census", "information": 1e-3},
     ],

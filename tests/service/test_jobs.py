@@ -39,7 +39,7 @@ def test_a_job_is_answered(service):
 
 
 def test_a_refused_job_says_why(service):
-    job = service.ask("alice", {**MEAN, "error": 1000.0}, path=JOBS).json()["job"]
+    job = service.ask("alice", {**MEAN, "error": 100.0}, path=JOBS).json()["job"]
     told = finished(service, "alice", job)
     assert told["state"] == "refused"
     assert told["result"]["error"]["type"] == "budget_exceeded"
@@ -107,7 +107,7 @@ def test_a_job_of_a_key_that_was_taken_back(serving, monkeypatch):
     monkeypatch.setattr(Desk, "ask", lambda *args, **options: held.wait(60) and true(*args, **options))
     service = serving(job_threads=1)
     first = service.ask("bob", path=JOBS).json()["job"]
-    service.ask("alice", {**MEAN, "error": 30000.0}, path=JOBS)
+    service.ask("alice", {**MEAN, "error": 3000.0}, path=JOBS)
     assert service.call("olga", "DELETE", "/api/v1/keys/alice").status_code == 204
     held.set()
     paid = int(finished(service, "bob", first)["result"]["cost"])

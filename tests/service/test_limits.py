@@ -256,8 +256,8 @@ def test_every_reply_to_a_question_waits(serving, waits):
     statuses = [
         service.ask("alice").status_code,
         service.ask("alice").status_code,
-        service.ask("alice", {**MEAN, "error": 1000.0}).status_code,
-        service.ask("bob", {**MEAN, "error": 30000.0}).status_code,
+        service.ask("alice", {**MEAN, "error": 100.0}).status_code,
+        service.ask("bob", {**MEAN, "error": 3000.0}).status_code,
         service.ask("alice", {**MEAN, "query": "nonsense"}).status_code,
         service.ask("alice", path="/api/v1/datasets/nothing/ask").status_code,
     ]

@@ -25,14 +25,14 @@ def test_a_retry_is_answered_as_the_first_was(service):
     for _ in range(3):
         assert service.ask("alice", key="one").json() == first
     assert service.spent() == service.used("alice") == int(first["cost"])
-    service.ask("bob", {**MEAN, "error": 30000.0})
+    service.ask("bob", {**MEAN, "error": 3000.0})
     assert service.ask("alice", key="one").json() == first, "what others buy does not change it"
 
 
 def test_another_body_is_a_conflict(service):
     service.ask("alice", key="one")
     before = service.spent()
-    for body in ({**MEAN, "error": 30000.0}, {**MEAN, "confidence": 0.9}):
+    for body in ({**MEAN, "error": 3000.0}, {**MEAN, "confidence": 0.9}):
         refused(service.ask("alice", body, key="one"), 409, "idempotency_conflict")
         refused(service.ask("alice", body, key="one", path=f"{BASE}/jobs"), 409, "idempotency_conflict")
     assert service.spent() == before
@@ -129,7 +129,7 @@ def test_a_quota_holds(service):
     assert service.ask("alice").json()["cost"] == "0", "what is bought is free for everybody"
     assert (service.used("alice"), service.used("bob")) == (0, paid)
     service.call("olga", "PUT", f"{BASE}/quotas/alice", json={"share": None})
-    assert service.ask("alice", {**MEAN, "error": 30000.0}).status_code == 200
+    assert service.ask("alice", {**MEAN, "error": 3000.0}).status_code == 200
     told = service.get("olga", f"{BASE}/quotas").json()["quotas"]
     assert {one["analyst"] for one in told} == {"alice", "bob"}
 
