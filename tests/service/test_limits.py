@@ -251,7 +251,7 @@ def waits(monkeypatch):
 
 def test_every_reply_to_a_question_waits(serving, waits):
     """Answers, refusals by budget, quota and rule, and unknown data sets alike."""
-    service = serving(grid_s=0.25, rows_per_step=150)
+    service = serving(grid_s=0.25, rows_per_step=1500)
     service.call("olga", "PUT", f"{BASE}/quotas/bob", json={"share": 0.0})
     statuses = [
         service.ask("alice").status_code,
