@@ -4,30 +4,15 @@ It takes requests that no real session would make, forgets blocks at will, and k
 ever handed to it, which is what the world has seen.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from types import SimpleNamespace
 
 from reticent.errors import AlreadyFulfilled, NodeUnavailable, NotConfirmed, UnknownMeasurement
 from reticent.ledger import Balance
+from reticent.ledger.chain_orders import Waiting
 
 CONTRACT = "0x" + "c0" * 20
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """As `ledger.ethereum` has it."""
-
-    number: int
-    name: str
-    question: str
-    grid: int
-    dimension: int
-    dataset: bytes
-    key: bytes
-    start: int
-    information: int
-    block: int = 0
 
 
 def identity(one):
@@ -72,6 +57,7 @@ class Paper:
             key=b"",
             start=0,
             information=information,
+            block=0,
         )
         made = replace(made, **changes)
         key = sha256(repr((made.name, made.question, made.grid, made.dimension)).encode()).digest()
