@@ -59,9 +59,12 @@ def serving(folder, keys):
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared(made_census, tmp_path_factory):
-    """A service for tests that change nothing but keys: it is started once."""
+    """A service for tests that change nothing but keys: it is started once a module.
+
+    It does not outlive them: later tests fork, and a thread of it could hold a lock of SQLite's then.
+    """
     place = tmp_path_factory.mktemp("shared") / "desk"
     shutil.copytree(made_census, place)
     service = Service(place, make_keys(place))

@@ -304,7 +304,7 @@ class SqliteStore(Store):
                 self._check_file(create=create)
                 if create or migrate or Path(f"{self.path}.lock").exists():
                     self._lock = self._opened_lock()
-                with self._alone_with("=" in mode and not self._logs_ahead()):
+                with self._alone_with("=" in mode):
                     self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
                     self._reader = self._connected(mode, "PRAGMA query_only=ON")
         except BaseException:
@@ -385,12 +385,6 @@ class SqliteStore(Store):
     def _wait(self) -> None:
         if self._lock is not None and not self._lock.acquire(BUSY_TIMEOUT_S):
             raise _unavailable(sqlite3.SQLITE_BUSY)
-
-    def _logs_ahead(self) -> bool:
-        """Whether the file says that it is in WAL mode already; SQLite's file format, bytes 18 and 19."""
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            return file.read(20)[18:] == b"\x02\x02"
-        return False
 
     @contextlib.contextmanager
     def _alone_with(self, changing: bool) -> Iterator[None]:

@@ -28,6 +28,7 @@ def together(work, *, processes=PROCESSES):
         try:
             answers.put((number, work(number, barrier.wait)))
         except BaseException as error:
+            barrier.abort()  # or the others would wait for this one without end
             answers.put((number, error))
 
     children = [FORK.Process(target=child, args=(number,)) for number in range(processes)]

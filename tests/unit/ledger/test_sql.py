@@ -1114,8 +1114,8 @@ def test_a_ledger_may_be_closed_while_a_thread_still_queues_for_it(database, mon
     monkeypatch.setattr("reticent.ledger.store.BUSY_TIMEOUT_S", 0.05)
     with SqlLedger(database) as holder:
         holder.open(terms())
-        holder._store._wait()
         with SqlLedger(database) as ledger:
+            holder._store._wait()
             with pytest.raises(LedgerError, match="another process holds it"):
                 ledger.request("a", "k", amount(1))
             thread = ledger._store._lock._thread
