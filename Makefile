@@ -5,21 +5,25 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ROOM   ?=
 ARGS   ?=
+ONCE   ?=
 
 # The folders of tests that ROOM=name selects: tests/**/name.
 TESTS = $(if $(ROOM),$(or $(shell find tests -type d -name '$(ROOM)'),$(error no tests for the room '$(ROOM)')),tests)
-INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-chain test test-all mutation bench lint requirements clean
+.PHONY: help demo demo-collect demo-chain test test-all mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.demo ## a synthetic census is asked until the budget refuses; ARGS=fleet for reporting devices
-	$(BIN)/reticent demo $(ARGS)
+demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
+	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
+
+demo-collect: $(VENV)/.demo-collect $(VENV)/.broker ## a thousand simulated vehicles report over MQTT, and a page shows what that comes to
+	@ONCE=$(ONCE) $(BIN)/reticent demo collect $(ARGS)
 
 demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, oracle and two analysts share a budget in a contract
 	$(BIN)/reticent demo chain
@@ -57,8 +61,9 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm
-$(VENV)/.demo $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.broker
+$(VENV)/.demo-chain $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
+$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
@@ -68,4 +73,10 @@ $(VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json $
 	@if command -v npm >/dev/null; \
 	  then cp requirements/npm/*.json $(VENV)/ && npm install --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
 	  else echo "no npm on this machine: what needs a chain is skipped"; fi
+	@touch $@
+
+# An MQTT broker for tests and demonstrations, in an environment of its own.
+$(VENV)/.broker: requirements/broker.txt $(VENV)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/broker
+	$(BIN)/uv pip install --quiet --python $(VENV)/broker/bin/python --require-hashes -r $<
 	@touch $@

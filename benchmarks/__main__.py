@@ -16,6 +16,8 @@ MODULES = [
     "benchmarks.ledger_verify",
     "benchmarks.query",
     "benchmarks.chain",
+    "benchmarks.service",
+    "benchmarks.collect",
 ]
 
 

@@ -25,7 +25,8 @@
     |   |-- NodeUnavailable                     the node does not answer
     |   |-- WrongChain                          another chain, contract or version than was asked for
     |   |-- TransactionRefused                  node or contract refused a transaction; it changed nothing
-    |   `-- NotConfirmed                        sent, and not deep enough in the chain in time
+    |   |-- NotConfirmed                        sent, and not deep enough in the chain in time
+    |   `-- KeyLocked                           the file of a key is encrypted, and there is no password
     |-- SourceError                             the rows of a data set cannot be read
     `-- MissingExtra (also an ImportError)     an optional part is not installed
 
@@ -96,6 +97,10 @@ class TransactionRefused(ChainError):
 
 class NotConfirmed(ChainError):
     """A transaction was sent and is not deep enough in the chain in time. It may still get there."""
+
+
+class KeyLocked(ChainError):
+    """The file of a key is encrypted, and no password was given."""
 
 
 class LedgerError(ReticentError):

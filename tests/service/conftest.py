@@ -108,7 +108,7 @@ def process(folder, keys):
     """A function that starts a service as a process."""
     with contextlib.ExitStack() as held:
 
-        def start(**settings):
+        def start(folder=folder, **settings):
             found = Process(folder, **settings)
             held.callback(found.end, signal.SIGKILL)
             return found

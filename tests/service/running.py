@@ -1,6 +1,7 @@
 """People with keys, and a service for them: in this process, or in one of its own."""
 
 import contextlib
+import http.client
 import json
 import os
 import socket
@@ -9,8 +10,6 @@ import sys
 import time
 import warnings
 from pathlib import Path
-
-import httpx
 
 from reticent.service.app import create_app
 from reticent.service.desk import Desk
@@ -105,26 +104,45 @@ def until(look, seconds=60.0):
 
 
 class Process:
-    """`serve` in a process of its own."""
+    """`serve` in a process of its own.
 
-    def __init__(self, folder, **settings):
+    Args:
+        folder: that is served.
+        planted: Python that each worker runs before it serves.
+        forked: make workers in a fraction of the time, with everything imported.
+        **settings: of the service, and `workers`.
+    """
+
+    def __init__(self, folder, *, planted="", forked=False, **settings):
         self.port = free_port()
         told = json.dumps({"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings})
         workers = json.loads(told).pop("workers", 1)
         program = (
-            "import json, pathlib, sys\n"
-            "from reticent.service.serve import serve\n"
+            "import json, multiprocessing, pathlib, sys\n"
+            "from reticent.service import serve as serving\n"
             "from reticent.service.settings import Settings\n"
             "told = json.loads(sys.argv[2]); told.pop('workers', None)\n"
             "settings = Settings(pathlib.Path(sys.argv[1]), **told)\n"
-            "serve(settings, port=int(sys.argv[3]), workers=int(sys.argv[4]))\n"
+            "if len(sys.argv) > 6:\n"
+            "    import duckdb, opendp.prelude, pandas, pyarrow, uvicorn._subprocess\n"
+            "    uvicorn._subprocess.spawn = multiprocessing.get_context('fork')\n"
+            "run = serving.uvicorn.run\n"
+            "serving.uvicorn.run = lambda _, **options: run(sys.argv[5], **options)\n"
+            "serving.serve(settings, port=int(sys.argv[3]), workers=int(sys.argv[4]))\n"
         )
+        beside = folder.with_name(f"{folder.name}-planted")
+        made = "reticent.service.serve:make"
+        if planted:
+            beside.mkdir(exist_ok=True)
+            (beside / "planted.py").write_text(f"from reticent.service.serve import make\n{planted}")
+            made = "planted:make"
         self.log = (folder / "service.log").open("ab")
+        given = [str(folder), told, str(self.port), str(workers), made, *(["forked"] if forked else [])]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(folder), told, str(self.port), str(workers)],
+            [sys.executable, "-c", program, *given],
             stdout=self.log,
             stderr=self.log,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(beside)},
             start_new_session=True,
         )
         self.url = f"http://127.0.0.1:{self.port}"
@@ -132,8 +150,22 @@ class Process:
 
     def _is_up(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
-        with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as line,
+        ):
+            line.request("GET", "/health")
+            return line.getresponse().status == 200
+
+    def workers(self):
+        """The processes that serve, where there are several."""
+        pid, found = self.process.pid, []
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{child}/cmdline").read_bytes()  # nothing, of one that ended
+                if command and b"resource_tracker" not in command:
+                    found.append(int(child))
+        return found
 
     def end(self, signal):
         with contextlib.suppress(ProcessLookupError):

@@ -1,13 +1,17 @@
 """What each call answers, and every shape of error."""
 
+import contextlib
 import json
 import sqlite3
 
 import pytest
+from fastapi.routing import APIRoute
 
-from reticent.ledger import merkle
+from reticent.ledger import SqlLedger, merkle
 from reticent.ledger.checkpoint import load_key, parse
-from reticent.query import Answer, Price, dataset_file
+from reticent.query import Answer, Price, Session, dataset_file
+from reticent.service import asking
+from reticent.service import desk as desk_module
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
@@ -357,6 +361,79 @@ def test_what_is_free_needs_no_thread(service, monkeypatch):
     }
     finer = service.ask("alice", {**MEAN, "error": 3000.0}).json()
     assert service.ask("bob").json()["cells"] == finer["cells"]
+
+
+def test_the_same_words_are_not_read_again(service, monkeypatch):
+    """Nor is the ledger: whoever asks what was asked is told the same, noted, and needs a key."""
+    service.ask("alice")
+    told = service.ask("bob").json()
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "_read", None)
+        patch.setattr(Session, "reused", None)
+        assert [service.ask(who).json() for who in ("alice", "bob", "olga")] == [told] * 3
+        refused(service.ask("vera"), 403, "not_allowed")
+        refused(service.ask(None), 401, "not_signed_in")
+        service.desk.state.revoke("bob")
+        refused(service.ask("bob"), 401, "not_signed_in")
+    people = [line.person for line in service.desk.state.history("census")]
+    assert people == ["alice", "bob", "alice", "bob", "olga"]
+    again = service.ask("alice", key="a retry").json()
+    assert again["cells"] == told["cells"]
+
+
+def test_questions_are_read_as_fastapi_reads_them(serving, monkeypatch):
+    """Whatever the body: the same status, and the same type of refusal."""
+    fine = json.dumps(MEAN)
+    sent = [(text, "application/json") for text in (
+        fine, "", "{", "[]", "null", "7", '"x"', fine[:-1] + ', "more": 1}', '{"query": 1, "error": 1.0}',
+        '{"error": 1.0}', '{"query": "x", "error": "1"}', '{"query": "x", "error": true}',
+        '{"query": "x", "error": 1.0, "rows": 0}', '{"query": "\\ud800", "error": 1.0}', "\ufeff" + fine,
+    )]  # fmt: skip
+    kinds = ("text/plain", "", "application/x+json", "Application/JSON; charset=utf-8", "x/json", "json")
+    sent += [(fine, kind) for kind in kinds]
+
+    def replies(service):
+        service.ask("alice")
+        for text, kind in sent:
+            reply = service.call(
+                "alice", "POST", f"{BASE}/ask", content=text.encode(), headers={"Content-Type": kind}
+            )
+            yield text, kind, reply.status_code, reply.json().get("error", {}).get("type")
+
+    by_hand = list(replies(serving()))
+    monkeypatch.setattr(asking._ByHand, "get_route_handler", APIRoute.get_route_handler)
+    assert list(replies(serving())) == by_hand
+    assert {status for _, _, status, _ in by_hand} == {200, 422}
+
+
+def is_up_to_date(service, folder):
+    """Whether a repeated question tells what another worker has charged since."""
+    for _ in range(3):
+        service.ask("alice")
+    with contextlib.closing(Desk(Settings(folder, grid_s=0.0))) as other:
+        asked = other.ask(other.state.named("bob"), "census", "SELECT AVG(age) FROM census", information=1e-3)
+    return service.ask("alice").json()["spent"] == str(asked.spent)
+
+
+def test_what_another_worker_charges_is_seen_at_once(service, folder):
+    assert is_up_to_date(service, folder)
+
+
+def test_planted_a_repeat_that_looks_at_no_ledger_is_caught(service, folder, monkeypatch):
+    monkeypatch.setattr(SqlLedger, "mark", lambda self: 1)
+    assert not is_up_to_date(service, folder)
+
+
+def test_few_repeats_are_kept(service, monkeypatch):
+    monkeypatch.setattr(desk_module, "_MOST_REPEATS", 2)
+    service.ask("alice")
+    for spaces in (0, 1, 2, 3, 5000):
+        content = json.dumps(MEAN) + " " * spaces
+        reply = service.call(
+            "alice", "POST", f"{BASE}/ask", content=content, headers={"Content-Type": "application/json"}
+        )
+        assert reply.json()["cost"] == "0"
+    assert [len(text) - len(json.dumps(MEAN)) for _, text in service.desk._repeats] == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 import asyncio
 import contextlib
+import inspect
 import json
 import socket
 import sys
 import threading
 import time
 
+import httpx
 import pytest
 
-from reticent.service import api, limits, protocol
+from reticent.service import asking, guard, limits, protocol
 from reticent.service.desk import Desk
 from reticent.service.limits import Rate, is_deeper, leaves_after_s
 
 from .running import BASE, MEAN, refused, until
+
+PATIENCE_S = 60.0  # of a client here
 
 # Rate
 
@@ -150,7 +154,7 @@ def test_only_so_many_at_once(serving, monkeypatch):
 @contextlib.contextmanager
 def connected(url):
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         yield connection
 
 
@@ -173,6 +177,52 @@ def test_a_slow_body_is_cut_off(listening, keys):
         reply = answer(connection)
     assert reply.startswith(b"HTTP/1.1 408 ")
     assert b'"type":"too_slow"' in reply
+
+
+def test_slow_bodies_take_no_place_from_others(listening, keys):
+    """Of more bodies on their way than places, the oldest is cut; whoever sends at once is served."""
+    _, url = listening(body_s=30.0, most_at_once=2)
+    head = f"POST {BASE}/price HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    with contextlib.ExitStack() as held:
+        slow = [held.enter_context(connected(url)) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(f"{head}100\r\n\r\n{{".encode())
+            time.sleep(0.1)
+        assert answer(slow[0]).startswith(b"HTTP/1.1 408 ")
+        told = httpx.post(
+            f"{url}{BASE}/price", json=MEAN, headers={"Authorization": f"Bearer {keys['alice']}"}, timeout=60
+        )
+        assert told.status_code == 200
+        assert answer(slow[1]).startswith(b"HTTP/1.1 408 ")
+        slow[2].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            slow[2].recv(1)
+
+
+def test_the_oldest_of_too_many_connections_is_cut(listening, monkeypatch):
+    monkeypatch.setattr(protocol, "MOST_WAITING", 2)
+    server, url = listening()
+    with contextlib.ExitStack() as held:
+        idle = []
+        for number in range(3):
+            idle.append(held.enter_context(connected(url)))
+            until(lambda number=number: len(server.server_state.connections) >= min(2, number + 1))
+        assert answer(idle[0]) == b""
+        idle[2].sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle[2].recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_does_not_read_is_cut_off(listening, monkeypatch):
+    """Somebody asks for megabytes."""
+    monkeypatch.setattr(protocol, "TAKE_S", 0.2)
+    server, url = listening()
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
+        until(lambda: any(one.flow.write_paused for one in server.server_state.connections))
+        until(lambda: not server.server_state.connections, PATIENCE_S)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHo", b"GET /health HTTP/1.1\r\nHost: x\r\n"])
@@ -245,7 +295,7 @@ def waits(monkeypatch):
     async def noted(start, deadline_s, grid_s):
         found.append((deadline_s, grid_s))
 
-    monkeypatch.setattr(api, "until_deadline", noted)
+    monkeypatch.setattr(asking, "until_deadline", noted)
     return found
 
 
@@ -286,3 +336,63 @@ def test_waiting_waits(monkeypatch):
     asyncio.run(limits.until_deadline(10.0, 0.1, 0.1))
     asyncio.run(limits.until_deadline(10.0, 0.1, 0.0))
     assert slept == [pytest.approx(0.07)]
+
+
+# Planted
+
+
+async def unread_body(self, scope, receive):
+    return receive
+
+
+def skipping_refusals(noted):
+    async def only_answers(*given):
+        if sys.exc_info()[0] is None:
+            await noted(*given)
+
+    return only_answers
+
+
+def test_200_levels_are_refused(shared):
+    refused(shared.call("alice", "POST", f"{BASE}/price", content=nested(200)), 400, "bad_request")
+
+
+PLANTED = {  # what catches it, where it is, and what is there instead of the true one
+    "no rate": (test_a_key_has_a_rate, Rate, "wait_s", lambda true: lambda self, caller: 0.0),
+    "any depth": (test_200_levels_are_refused, guard, "is_deeper", lambda true: lambda body: False),
+    "any body": (test_a_large_body_is_refused, guard.Guard, "_taken", lambda true: unread_body),
+    "slow bodies": (
+        test_slow_bodies_take_no_place_from_others,
+        guard.Guard,
+        "_make_room",
+        lambda true: lambda self: None,
+    ),
+    "many connections": (
+        test_the_oldest_of_too_many_connections_is_cut,
+        protocol.BoundedProtocol,
+        "_wait",
+        lambda true: lambda self: None,
+    ),
+    "deaf readers": (
+        test_who_does_not_read_is_cut_off,
+        protocol.BoundedProtocol,
+        "_watch",
+        lambda true: lambda self: None,
+    ),
+    "no grid for refusals": (
+        test_every_reply_to_a_question_waits,
+        asking,
+        "until_deadline",
+        skipping_refusals,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_planted_bugs_are_caught(request, monkeypatch, what):
+    check, place, name, planted = PLANTED[what]
+    given = [request.getfixturevalue(wanted) for wanted in inspect.signature(check).parameters]
+    monkeypatch.setattr(place, name, planted(getattr(place, name)))
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE_S", 1.0)
+    with pytest.raises((AssertionError, TimeoutError)):
+        check(*given)

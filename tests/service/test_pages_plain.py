@@ -8,16 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.ledger import MemoryLedger
 from reticent.query import dataset_file, tree
 from reticent.service import builder, showing, visits
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 
 from .browsing import IMAGE, LAZY, SCRIPT, furnish
-from .running import TestClient, make_keys
+from .running import TestClient
 
 pytestmark = pytest.mark.filterwarnings(LAZY)
 
@@ -394,46 +392,6 @@ def test_a_declaration_from_a_form_is_read_as_typed():
     assert [column.name for column in data.columns] == ["age", "yes"]
     assert data.columns[1].values == ("yes", "no: never")
     assert dict(data.source) == {"csv": "survey.csv"}
-
-
-# Other ledgers
-
-
-class OnChain(MemoryLedger):
-    """A ledger that shows what one on a chain shows."""
-
-    contract, chain_id = "0xc0", 31337
-
-    class log:  # noqa: N801
-        block = 7
-
-        @staticmethod
-        def sync():
-            pass
-
-        @staticmethod
-        def events():
-            return iter([SimpleNamespace(name="Paid", log=SimpleNamespace(block=6, transaction="0xfee"))])
-
-
-class WithGas(OnChain):
-    def gas(self, transactions):
-        return [41_000 for _ in transactions]
-
-
-@pytest.mark.parametrize(
-    ("ledger", "line"), [(OnChain, "does not ask the node for gas"), (WithGas, "41,000")]
-)
-def test_a_ledger_on_a_chain_shows_block_and_transaction(folder, ledger, line):
-    keys = make_keys(folder)
-    settings = Settings(folder, grid_s=0.0)
-    app = create_app(settings, desk=lambda: Desk(settings, ledger=ledger()))
-    with TestClient(app) as client:
-        client.post("/signin", data={"key": keys["vera"], "csrf": token(client.get("/signin"))})
-        text = client.get("/ledger").text
-        for part in ("0xc0", "31337", ">7<", ">6<", "0xfee", "Paid", line):
-            assert part in text
-        assert client.get("/ledger/proofs?first=0&last=0&size=0").status_code == 404
 
 
 def test_roles_are_those_of_the_service():

@@ -22,14 +22,3 @@ def command(monkeypatch, capsys):
         return stopped.value.code, out, err
 
     return run
-
-
-@pytest.fixture(scope="session")
-def anvil():
-    """A chain of its own: each transaction gets a block at once. Tests share it, not its contracts."""
-    from reticent.chain.anvil import Anvil, find_anvil
-
-    if find_anvil() is None:
-        pytest.skip("no anvil on this machine (npm installs it)")
-    with Anvil() as running:
-        yield running

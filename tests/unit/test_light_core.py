@@ -13,6 +13,7 @@ CORE = [
     "reticent.randomness",
     "reticent.mechanisms.numeric",
     "reticent.estimation",
+    "reticent.collect.device",
 ]
 
 

@@ -62,8 +62,7 @@ class Anvil:
                 self._process = subprocess.Popen(  # noqa: S603
                     [program, *options], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
                 )
-            self._await(self._process)
-            self.keys = [Key(one) for one in json.loads(config.read_text())["private_keys"]]
+            self.keys = self._await(self._process, config)
         except BaseException as error:
             reason = said.read_text(errors="replace") or str(error)
             self.close()
@@ -71,17 +70,18 @@ class Anvil:
                 raise ChainError(f"anvil does not start: {' '.join(reason.split())[:200]}") from None
             raise
 
-    def _await(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until it answers. If it ended, whoever answers at its port is another."""
+    def _await(self, process: subprocess.Popen[bytes], config: Path) -> list[Key]:
+        """Wait until it answers; its keys. If it ended, whoever answers at its port is another."""
         end = time.monotonic() + _START_S
         while process.poll() is None and time.monotonic() < end:
             try:
                 Node(self.url).close()
-            except NodeUnavailable:
+                told = json.loads(config.read_text())
+            except (NodeUnavailable, FileNotFoundError, json.JSONDecodeError):  # not, or half written
                 time.sleep(0.02)
             else:
                 if process.poll() is None:
-                    return
+                    return [Key(one) for one in told["private_keys"]]
         raise NodeUnavailable(f"it does not answer after {_START_S:g} s")
 
     @property

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ChainError, ParameterError
+from reticent.errors import ChainError, KeyLocked, ParameterError
 
 _RECURSION = sys.getrecursionlimit()
 from eth_account import Account  # noqa: E402
@@ -20,6 +20,7 @@ from eth_account.signers.local import LocalAccount  # noqa: E402
 # eth_account's py_ecc raises it to 100,000, with which a deeply nested text ends the process.
 sys.setrecursionlimit(_RECURSION)
 
+PASSWORD = "RETICENT_KEY_PASSWORD"  # noqa: S105
 _LARGEST_FILE = 1 << 16
 
 
@@ -74,7 +75,8 @@ def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
     """The key of a file.
 
     Raises:
-        ChainError: it cannot be read, or is locked: encrypted, and the password is missing or wrong.
+        KeyLocked: it is encrypted, and there is no password.
+        ChainError: it cannot be read, or the password is wrong.
         ParameterError: it holds no key.
     """
     file = Path(path)
@@ -93,11 +95,19 @@ def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
     except (ValueError, RecursionError):
         raise ParameterError(f"{file} holds neither a key nor a keystore") from None
     if password is None:
-        raise ChainError(f"the key in {file} is locked: give its password")
+        raise KeyLocked(f"the key in {file} is locked: give its password")
     try:
         return Key(bytes(Account.decrypt(keystore, password)))
     except Exception:  # a wrong password, or no keystore
         raise ChainError(f"the key in {file} is locked: the password does not open it") from None
+
+
+def unlocked_key(path: str | os.PathLike[str]) -> Key:
+    """The key of a file; RETICENT_KEY_PASSWORD opens a locked one, and nobody is asked."""
+    try:
+        return read_key(path, os.environ.get(PASSWORD))
+    except KeyLocked as error:
+        raise KeyLocked(f"{error} in {PASSWORD}") from None
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ class _Fees:
 
 
 class Sender:
-    """What one key sends through one node. Threads may share it; two processes had better not share a key.
+    """What one key sends through one node. Threads may share it; processes that share a key take turns.
 
     Args:
         node: where transactions go.
@@ -67,6 +68,8 @@ class Sender:
         confirmations: how many blocks must lie on top of a transaction's own before it counts.
         outbox: keeps labelled transactions before they are broadcast.
         timeout_s: how long to wait for confirmations.
+        turn: is entered to give out nonces, if other processes send with the same key. Without, a nonce that
+            another took is found out when the node refuses it.
     """
 
     def __init__(
@@ -77,12 +80,13 @@ class Sender:
         confirmations: int = 0,
         outbox: Outbox | None = None,
         timeout_s: float = 600.0,
+        turn: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.node, self.address = node, key.address
         self.confirmations = whole("confirmations", confirmations, low=0, high=10_000)
         self._key, self._outbox = key, outbox
         self._timeout_s = real("timeout_s", timeout_s, low=0)
-        self._guard = threading.Lock()  # of what follows
+        self._guard, self._turn = threading.Lock(), turn  # of what follows
         self._nonce: int | None = None  # the next; None asks the node
         self._fees: tuple[float, _Fees] | None = None
         self._versions: dict[str, list[Sent]] = {}  # of what was signed anew, by the hash of each version
@@ -117,7 +121,7 @@ class Sender:
             TransactionRefused: one was refused. If the node did it, others may have been sent.
         """
         names = list(labels) if labels is not None else [""] * len(calls)
-        with self._guard:
+        with self._alone():
             try:
                 signed = [
                     self._earlier(to, data, label) or self._signed(to, data, gas, label)
@@ -127,6 +131,17 @@ class Sender:
             except BaseException:
                 self._nonce = None  # some that were given out may not have been used
                 raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only one who gives out nonces of the key."""
+        with self._guard:
+            if self._turn is None:
+                yield
+                return
+            with self._turn():
+                self._nonce = None  # the node knows what others sent
+                yield
 
     def _earlier(self, to: str | None, data: bytes, label: str) -> Sent | None:
         found = self._outbox.find(label) if self._outbox is not None and label else None
@@ -351,7 +366,7 @@ class Sender:
         Returns:
             Why it can no longer be sent, if it cannot; None otherwise.
         """
-        with self._guard:
+        with self._alone():
             one = self._all_of(sent)[-1]
             # The count first: read after the receipts, a block in between would look like a taken nonce.
             used = as_number(self.node.rpc("eth_getTransactionCount", self.address, "latest"))

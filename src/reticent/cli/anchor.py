@@ -7,10 +7,11 @@ from pathlib import Path
 
 from reticent.chain.sender import Sender
 from reticent.cli import answer_views as views
-from reticent.cli.chain_file import ChainFile, opened_key
+from reticent.cli.chain_keys import opened_key
 from reticent.cli.ledger import opened
 from reticent.ledger import SqlLedger
 from reticent.ledger.anchor import anchors, check_anchors, write_anchor
+from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.checkpoint import PublicKey, read_key
 
 

@@ -14,6 +14,8 @@ import typer.core
 from reticent import __version__
 from reticent.cli.chain_commands import group as chain_group
 from reticent.cli.chain_commands import oracle
+from reticent.cli.collect_commands import aggregate, bridge, perturb
+from reticent.cli.collect_commands import group as survey_group
 from reticent.cli.dataset_commands import group as dataset_group
 from reticent.cli.ledger_commands import group as ledger_group
 from reticent.cli.query_commands import ask, price
@@ -38,9 +40,13 @@ app.add_typer(chain_group)
 app.add_typer(dataset_group)
 app.add_typer(key_group)
 app.add_typer(ledger_group)
+app.add_typer(survey_group)
 app.add_typer(demo_group)
+app.command()(aggregate)
 app.command()(ask)
+app.command()(bridge)
 app.command()(oracle)
+app.command()(perturb)
 app.command()(price)
 app.command()(serve)
 
@@ -133,19 +139,26 @@ def convert(
 def demo(
     context: typer.Context,
     folder: Annotated[
-        Path | None, typer.Option(help="Where to write the census, its ledger and the plot; out/demo.")
+        Path | None, typer.Option(help="Where to put the census, the ledger and the plot; out/demo.")
     ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="End after the script, and do not pause in it.")
+    ] = False,
 ) -> None:
-    """Watch a census being asked, and what reuse saves.
+    """Serve a census, and watch an analyst ask it.
 
-    A synthetic census: the documents' five questions, asked, repeated and refined, until one is refused.
+    A synthetic census behind the service, with pages to look at and keys to ask with. A scripted analyst
+    asks the documents' five questions, repeats and refines them, until one is refused.
     `reticent demo fleet` shows devices that report with local privacy, `reticent demo chain` a ledger in a
     contract.
     """
     if context.invoked_subcommand is None:
         from reticent.cli.demo import run
 
-        run(folder=folder)
+        run(folder=folder, port=port, once=once)
 
 
 @demo_group.command()
@@ -162,6 +175,28 @@ def fleet(
     from reticent.cli.fleet import run
 
     run(epsilon=epsilon, devices=devices, plot=plot)
+
+
+@demo_group.command("collect")
+def collect_demo(
+    devices: Annotated[int, typer.Option(help="Simulated vehicles.")] = 1000,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A running MQTT broker; one is started if not given."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", envvar="ONCE", help="Report one period, and end.")] = False,
+) -> None:
+    """Watch vehicles report over MQTT.
+
+    A thousand simulated devices with ledgers of their own perturb their speed and kind before they send it; a
+    page shows what the reports come to.
+    """
+    from reticent.cli.demo_collect import run
+
+    run(devices=devices, broker=broker, port=port, once=once)
 
 
 @demo_group.command("chain")

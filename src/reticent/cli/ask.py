@@ -19,7 +19,7 @@ from reticent.query.answers import as_mu2
 
 if TYPE_CHECKING:
     from reticent.chain.node import Node
-    from reticent.cli.chain_file import ChainFile
+    from reticent.ledger.chain_file import ChainFile
 
 _LARGEST_FILE = 1 << 20
 
@@ -94,8 +94,9 @@ def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[S
         with open_data_set(declaration, ledger=ledger) as session:
             yield session, None
         return
-    from reticent.cli import chain
-    from reticent.cli.chain_file import ChainFile, opened_key
+    from reticent.cli.chain_keys import opened_key
+    from reticent.ledger.chain_file import ChainFile
+    from reticent.query.on_chain import connected
 
     if buys and ledger["key"] is None:
         raise ParameterError(
@@ -104,7 +105,7 @@ def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[S
     file, data = ChainFile.read(ledger["chain"]), dataset_file.read(declaration)
     key = opened_key(ledger["key"]) if ledger["key"] is not None else None
     node = file.connect(ledger["rpc"])
-    held = chain.connected(declaration, data, file, node, key=key, owner=ledger["owner"])
+    held = connected(declaration, data, file, node, key=key, owner=ledger["owner"])
     with open_data_set(declaration, ledger=held) as session:
         yield session, _OnChain(file, node)
 

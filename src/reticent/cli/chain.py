@@ -1,4 +1,4 @@
-"""`reticent chain`: what the commands that sign do, and how all commands find a data set on a chain."""
+"""`reticent chain`: what the commands that sign do, and what they show of their transactions."""
 
 from __future__ import annotations
 
@@ -13,28 +13,21 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from reticent.arguments import real
-from reticent.chain.keys import Key
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
 from reticent.cli import answer_views as views
-from reticent.cli.chain_file import (
-    ChainFile,
-    new_key,
-    node_address,
-    opened_key,
-    passing_key,
-    shareable,
-)
-from reticent.cli.commitment import Commitment, place
-from reticent.errors import ParameterError, UnknownAccount
+from reticent.cli.chain_keys import new_key, opened_key
+from reticent.errors import ParameterError
 from reticent.ledger.anchor import contract as anchor_contract
 from reticent.ledger.chain_contract import artifact, checked_address, dataset_id
+from reticent.ledger.chain_file import ChainFile, node_address, shareable
 from reticent.privacy import Budget
 from reticent.query import DataSet, Policy, dataset_file
 from reticent.query.answers import as_mu2
+from reticent.query.commitment import Commitment, place
+from reticent.query.on_chain import connected, opened_ledger
 
 if TYPE_CHECKING:
-    from reticent.chain.outbox import Outbox
     from reticent.ledger.ethereum import EthereumLedger
 
 _CONFIRMATIONS = 5
@@ -92,7 +85,7 @@ def register(declaration: Path, *, oracle: str, key: Path, chain: Path, rpc: str
         raise ParameterError("policy must be share on a chain, where everybody sees the best answer")
     measuring, signer = checked_address("oracle", oracle), opened_key(key)
     node = file.connect(rpc)
-    with closing(_ledger(file, node, signer, signer.address)) as ledger:
+    with closing(opened_ledger(file, node, signer, signer.address)) as ledger:
         held = _promised(declaration, data, file, signer.address)
         since = node.number()
         with waiting("registering"):
@@ -193,78 +186,6 @@ def _owned(
     node = file.connect(rpc)
     with closing(connected(declaration, data, file, node, key=signer, owner=owner)) as ledger:
         yield ledger, node, file
-
-
-# Finding a data set
-
-
-def connected(
-    declaration: Path,
-    data: DataSet,
-    file: ChainFile,
-    node: Node,
-    *,
-    key: Key | None = None,
-    owner: str | None = None,
-    outbox: Outbox | None = None,
-    guess: bool = True,
-) -> EthereumLedger:
-    """The ledger on a chain that holds a data set; without a key, for whoever only looks.
-
-    It owns the node: to close the one closes the other.
-    """
-    try:
-        artifact().check(node, file.contract)
-        namespace = registrant(declaration, data, file, node, owner, guess=guess)
-        return _ledger(file, node, key if key is not None else passing_key(), namespace, outbox)
-    except BaseException:
-        node.close()
-        raise
-
-
-def _ledger(
-    file: ChainFile, node: Node, key: Key, namespace: str, outbox: Outbox | None = None
-) -> EthereumLedger:
-    from reticent.ledger.ethereum import EthereumLedger
-
-    return EthereumLedger(
-        node,
-        file.contract,
-        key,
-        owner=namespace,
-        confirmations=file.confirmations,
-        first_block=file.block,
-        outbox=outbox,
-    )
-
-
-def registrant(
-    declaration: Path, data: DataSet, file: ChainFile, node: Node, owner: str | None, *, guess: bool = True
-) -> str:
-    """Who registered a data set: as told, as kept beside the declaration, or the only one of that name.
-
-    Raises:
-        UnknownAccount: nobody did.
-        ParameterError: several did, or only strangers say so and nothing may be guessed.
-    """
-    if owner is not None:
-        return checked_address("owner", owner)
-    held = Commitment.read(declaration)
-    if held is not None and held.is_at(file):
-        return held.owner
-    if not guess:
-        raise ParameterError(f"say with --owner ADDRESS who registered {data.name}: it is not guessed here")
-    found = []
-    for logs in node.logs(file.contract, file.block, node.number(), [artifact().topic("Registered")]):
-        for log in logs:
-            event = artifact().event(log)
-            if event is not None and event.fields["name"] == data.name:
-                found.append(checked_address("owner", event.fields["owner"]))
-    if not found:
-        raise UnknownAccount(f"no data set {data.name} is registered at {file.contract}")
-    if len(found) > 1:
-        raise ParameterError(f"{len(found)} data sets are called {data.name}: say whose with --owner ADDRESS")
-    return found[0]
 
 
 # What is shown

@@ -22,18 +22,19 @@ from reticent.arguments import real
 from reticent.chain.contracts import Event
 from reticent.chain.node import Node
 from reticent.cli import answer_views as views
-from reticent.cli.chain import registrant, waiting
-from reticent.cli.chain_file import ChainFile
-from reticent.cli.commitment import Commitment, place
+from reticent.cli.chain import waiting
 from reticent.errors import LedgerDamaged, NodeUnavailable, UnknownAccount
 from reticent.ledger import Unit
 from reticent.ledger.chain_contract import artifact, dataset_id, text_of
+from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.chain_log import ChainLog
 from reticent.ledger.chain_log import verify as verify_chain
 from reticent.ledger.chain_state import DataSet as Registered
 from reticent.ledger.chain_state import State
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
 from reticent.query import DataSet, dataset_file
+from reticent.query.commitment import Commitment, place
+from reticent.query.on_chain import registrant
 
 _DELTA = 1e-6
 _PAUSE_S = 1.0

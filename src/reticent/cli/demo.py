@@ -1,13 +1,17 @@
-"""`reticent demo`: a synthetic census is asked, asked again, asked more exactly, until a question is refused.
+"""`reticent demo`: a service on a synthetic census, and an analyst who asks it until a question is refused.
 
-Everything is as in earnest: the noise is secure, the ledger is a file, the budget is that of the documents.
-Only the persons are invented, so the true values can be shown beside the answers.
+Everything is as in earnest: the service is the one of `reticent serve`, the analyst asks it over HTTP with a
+key, the noise is secure, the ledger is a file, the budget is that of the documents. Only the persons are
+invented, so the true values can be shown beside the answers.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,18 +25,23 @@ from rich.table import Table
 
 from reticent.cli import answer_views as views
 from reticent.cli.ask import refused_line
-from reticent.errors import QuestionRefused
+from reticent.errors import ParameterError, QuestionRefused
 from reticent.ledger import SqlLedger
+from reticent.ledger.lockfile import LockFile
 from reticent.ledger.verify import verify
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
-from reticent.query import Answer, By, Session, census, histogram, median
+from reticent.query import Answer, By, DataSet, census, dataset_file, histogram, median
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
 from reticent.query.opening import folder as kept_in
+from reticent.query.remote import RemoteSession
 
 FOLDER = Path("out/demo")
 FILES = ("census.csv", "census.yaml", "demo.png")
+HOST, PORT = "127.0.0.1", 8000
+PACE_S = 2.0  # between questions, so that they can be watched
 DECADES = tuple(range(10, 100, 10))
+PURPOSES = {"analyst": "asks", "owner": "declares, gives keys", "auditor": "checks, asks nothing"}
 
 # The five questions of the documents, as somebody else would write them.
 _OTHER_WORDS = {
@@ -64,40 +73,124 @@ class Asked:
     fresh: int
 
 
-def run(*, folder: Path | None) -> None:
-    """Write the census, ask it, show what reuse saved, verify the ledger."""
+def run(*, folder: Path | None, port: int | None, once: bool) -> None:
+    """Write the census, serve it, ask it, show what reuse saved, verify the ledger; then stay.
+
+    Args:
+        folder: for the census, the service's state and the plot; FOLDER, made anew, by default.
+        port: to listen at; by default PORT, or any if that is taken.
+        once: end after the script, and ask without pauses.
+    """
+    from reticent.service.serve import address, serving
+    from reticent.service.settings import Settings
+
     views.need_plots()
-    place = FOLDER if folder is None else folder
-    if folder is None:
-        _start_over(place)
-    declaration = census.write(place)
+    with demo_listener(port) as listener, _folder(folder) as place:
+        declaration = census.write(place)
+        keys = demo_keys(place)
+        url = address(*listener.getsockname())
+        with serving(Settings(place), listener):
+            show = _Show(declaration, url, keys["analyst"], pace_s=0.0 if once else PACE_S)
+            with closing(show.session):
+                show.told(keys)
+                _script(show, place)
+            if not once:
+                _stay(show)
+
+
+def _script(show: _Show, place: Path) -> None:
+    """All that the analyst asks, and what it came to."""
     people = census.persons()
-    with open_data_set(declaration) as session:
-        show = _Show(session, views.console())
-        show.beginning()
-        _five_questions(show, people)
-        _subgroup(show, people)
-        ages = _ages(show, people)
-        _refusal(show)
-        show.ending()
-    _verify(show.screen, declaration)
+    show.beginning()
+    _five_questions(show, people)
+    _subgroup(show, people)
+    ages = _ages(show, people)
+    _refusal(show)
+    show.ending()
+    _verify(show.screen, place)
     _draw(show, ages, people, place / "demo.png")
-    show.screen.print(f"Plot: {place / 'demo.png'}. Ask more: reticent ask {declaration} ...", soft_wrap=True)
+    show.screen.print(f"Plot: {place / 'demo.png'}", soft_wrap=True)
+
+
+def _stay(show: _Show) -> None:
+    show.say(f"The service stays up at {show.url} until Ctrl-C. Sign in and ask more, or ask from Python:")
+    show.screen.print(f'reticent.open("{show.url}", key="rk_...").mean("hours", error=1)', soft_wrap=True)
+    try:
+        while True:
+            time.sleep(1.0)
+    except KeyboardInterrupt:
+        show.say("Ended.")
+
+
+def demo_listener(port: int | None) -> socket.socket:
+    """A socket at the given port, or at PORT, or at any if that is taken."""
+    from reticent.service.serve import listen
+
+    if port is not None:
+        return listen(HOST, port)
+    try:
+        return listen(HOST, PORT)
+    except ParameterError:
+        return listen(HOST, 0)
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    """The given folder, or the demo's own, made anew. What lies in it is served: so no other data may."""
+    from reticent.service.state import own_folder
+
+    place = FOLDER if given is None else given
+    with ExitStack() as held:
+        if given is None:
+            place.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context(closing(LockFile(str(place / ".lock"))))
+            if not lock.acquire(0.0):
+                raise ParameterError(f"another demo runs in {place}: end it, or give --folder")
+        own = {"census.yaml"} if given is None else set()
+        is_used = given is not None and own_folder(place).exists()
+        if is_used or {path.name for path in place.glob("*.yaml")} - own:
+            raise ParameterError(
+                f"folder must hold no other declaration (*.yaml) and no service, got {place}"
+            )
+        if given is None:
+            _start_over(place)
+        yield place
 
 
 def _start_over(place: Path) -> None:
     """Remove an earlier run of the demo. The persons are invented; a real ledger is never removed."""
+    from reticent.service.state import own_folder
+
     for name in FILES:
         (place / name).unlink(missing_ok=True)
-    shutil.rmtree(kept_in(place / "census.yaml"), ignore_errors=True)
+    for kept in (kept_in(place / "census.yaml"), own_folder(place)):
+        shutil.rmtree(kept, ignore_errors=True)
+
+
+def demo_keys(place: Path) -> dict[str, str]:
+    """A key for each role."""
+    from reticent.service.keys import Role
+    from reticent.service.state import State
+
+    with closing(State.of(place)) as state:
+        return {role: state.make_key(role, Role(role))[1] for role in PURPOSES}
 
 
 class _Show:
-    """The screen, and everything asked so far."""
+    """The screen, the analyst's session with the service, and everything asked so far."""
 
-    def __init__(self, session: Session, screen: Console) -> None:
-        self.session, self.screen = session, screen
+    def __init__(self, declaration: Path, url: str, key: str, *, pace_s: float) -> None:
+        self.screen, self.url, self._pace_s = views.console(), url, pace_s
+        self.session: RemoteSession = open_data_set(url, key=key)
+        self.data: DataSet = dataset_file.read(declaration)
         self.asked: list[Asked] = []
+
+    def told(self, keys: Mapping[str, str]) -> None:
+        """The address, and the keys."""
+        self.screen.print(f"Reticent serves a census at {self.url}. Sign in there with a key:")
+        for role, key in keys.items():
+            self.screen.print(f"  {role:<7}  {key}  {PURPOSES[role]}", soft_wrap=True)
+        self.screen.print("Ctrl-C ends it. For programs: /api/v1, /openapi.json, /health, /metrics.\n")
 
     def say(self, text: str) -> None:
         """A paragraph."""
@@ -108,8 +201,15 @@ class _Show:
         first = len(self.asked)
         with Live(_table([]), console=self.screen, auto_refresh=False) as live:
             for name, asking, truth in requests:
+                self.pause()
                 self.add(name, asking(), truth)
                 live.update(_table(self.asked[first:]), refresh=self.screen.is_terminal)
+        if not self.screen.is_terminal:
+            self.screen.print()  # which Live leaves out there
+
+    def pause(self) -> None:
+        """Let people see what was answered last."""
+        time.sleep(self._pace_s)
 
     def add(self, name: str, answer: Answer, truth: float) -> None:
         """Keep an answer."""
@@ -118,7 +218,7 @@ class _Show:
 
     def beginning(self) -> None:
         """What is going to be asked."""
-        budget, data = self.session.data.budget, self.session.data
+        budget, data = self.data.budget, self.data
         self.screen.print(f"A synthetic census of {data.rows:,} invented persons: so the truth can be shown.")
         self.screen.print(
             f"Budget: epsilon {budget.epsilon:g} at delta {budget.delta:g}, as in the documents (weak: for "
@@ -131,7 +231,7 @@ class _Show:
 
     def ending(self) -> None:
         """What reuse saved."""
-        budget, last = self.session.data.budget, self.asked[-1]
+        budget, last = self.data.budget, self.asked[-1]
         paid, fresh = (
             f"mu2 {views.up(as_mu2(units))} (epsilon {views.up(spent_epsilon(units, budget.delta))})"
             for units in (last.paid, last.fresh)
@@ -229,25 +329,29 @@ def _subgroup(show: _Show, people: Mapping[str, Any]) -> None:
 def _ages(show: _Show, people: Mapping[str, Any]) -> Answer:
     session = show.session
     show.say("6. A histogram, within 25 persons in every bin, and the median that it holds, free.")
-    ages = session.ask(histogram(By("age", edges=DECADES)), error=25.0)
+    asking = partial(session.ask, histogram(By("age", edges=DECADES)), error=25.0)
+    show.ask([("histogram of age", asking, 0.0)])
+    ages = show.asked[-1].answer
     show.screen.print(views.groups(ages))
-    found = session.ask(median("age", bins=DECADES), information=as_mu2(ages.information))
-    truth = float(np.median(people["age"]))
-    show.ask([("histogram of age", lambda: ages, 0.0), ("median age", lambda: found, truth)])
+    asking = partial(session.ask, median("age", bins=DECADES), information=as_mu2(ages.information))
+    show.ask([("median age", asking, float(np.median(people["age"])))])
     return ages
 
 
 def _refusal(show: _Show) -> None:
     name, text = next(iter(census.FIVE.items()))
     show.say(f"7. One question too many: the {name} within {_TOO_EXACT:g} dollars.")
+    show.pause()
     try:
         show.session.ask(text, error=_TOO_EXACT)
     except QuestionRefused as refusal:
-        show.screen.print(f"refused: {refused_line(refusal, show.session.data)}", style="red")
+        show.screen.print(f"refused: {refused_line(refusal, show.data)}", style="red")
 
 
-def _verify(screen: Console, declaration: Path) -> None:
-    path = kept_in(declaration) / "ledger.sqlite"
+def _verify(screen: Console, place: Path) -> None:
+    from reticent.service.state import own_folder
+
+    path = own_folder(place) / "ledger.sqlite"
     with SqlLedger(path) as ledger:
         report = verify(ledger)
     screen.print(
@@ -283,7 +387,7 @@ def _draw_costs(axes: Any, show: _Show) -> None:
         ("with reuse", "tab:blue", [one.paid for one in show.asked]),
     ):
         axes.step(places, [as_mu2(one) for one in units], where="mid", color=colour, label=label)
-    budget = as_mu2(show.session.data.budget.mu2_cap)
+    budget = as_mu2(show.data.budget.mu2_cap)
     axes.axhline(budget, color="black", linewidth=1, linestyle="--", label="budget")
     axes.set_xticks(places[::3])
     axes.set(title="cost of all answers so far", xlabel="answer", ylabel="mu2", ylim=(0, None))

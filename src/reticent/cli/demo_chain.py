@@ -24,15 +24,17 @@ from reticent.chain.node import Node
 from reticent.cli import answer_views as views
 from reticent.cli import chain, chain_views
 from reticent.cli.ask import refused_line
-from reticent.cli.chain_file import ChainFile, new_key
+from reticent.cli.chain_keys import new_key
 from reticent.cli.chain_views import Teller
 from reticent.cli.demo import five_truths
 from reticent.cli.oracle import opened
 from reticent.errors import ChainError, QuestionRefused
 from reticent.ledger.chain_contract import artifact
+from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.chain_log import verify
 from reticent.query import DataSet, Session, census, dataset_file
 from reticent.query.answers import as_mu2
+from reticent.query.on_chain import connected
 
 BLOCK_TIME_S = 1.0
 CONFIRMATIONS = 1
@@ -158,7 +160,7 @@ class _Story:
 
     def _session(self, name: str) -> Session:
         file, key = ChainFile.read(self.chain), self.people[name].key
-        ledger = chain.connected(self.declaration, self.data, file, file.connect(), key=key)
+        ledger = connected(self.declaration, self.data, file, file.connect(), key=key)
         return Session(self.data, None, ledger, wait_s=_WAIT_S)
 
     def _asks(self, name: str, question: str, error: float) -> None:

@@ -39,6 +39,8 @@ _EXTRA_OF = {
     "duckdb": "query",
     "ibis": "query",
     "pandas": "query",
+    "distributed": "cluster",
+    "paho": "mqtt",
     "pyarrow": "query",
     "sqlglot": "query",
     "yaml": "query",

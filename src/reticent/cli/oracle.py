@@ -9,13 +9,14 @@ from pathlib import Path
 
 from reticent.chain.keys import Key
 from reticent.chain.outbox import Outbox
-from reticent.cli.chain import connected
-from reticent.cli.chain_file import ChainFile, opened_key
+from reticent.cli.chain_keys import opened_key
 from reticent.cli.chain_views import plain
-from reticent.cli.commitment import Commitment
 from reticent.errors import LedgerError
+from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.ethereum import EthereumLedger
 from reticent.query import DataSet, dataset_file
+from reticent.query.commitment import Commitment
+from reticent.query.on_chain import connected
 from reticent.query.oracle import Oracle, open_oracle
 
 _LONGEST_LINE = 300

@@ -21,8 +21,11 @@ def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) 
     """Serve until interrupted."""
     from reticent.service.serve import serve as run
 
-    Console(highlight=False).print(f"Reticent serves {folder} at http://{host}:{port} (Ctrl-C ends it)")
-    run(Settings(folder, **settings), host=host, port=port, workers=workers)
+    def say(address: str) -> None:
+        screen = Console(highlight=False, markup=False)
+        screen.print(f"Reticent serves {folder} at {address} (Ctrl-C ends it)", soft_wrap=True)
+
+    run(Settings(folder, **settings), host=host, port=port, workers=workers, say=say)
 
 
 @contextmanager

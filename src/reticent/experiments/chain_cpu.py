@@ -9,7 +9,6 @@ Reference: Zhao et al. 2021, Fig. 10 (50 queries, Geth with three mining nodes).
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack, nullcontext
 from itertools import count
@@ -19,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from reticent.errors import ChainError
 from reticent.experiments import chains, plots
 from reticent.experiments.base import Options, Outcome, Row
 from reticent.experiments.chains import ANALYST, OWNER, Chain
+from reticent.experiments.services import cpu_s
 from reticent.ledger import SqlLedger
 from reticent.privacy import MAX_UNITS
 from reticent.query import Query, Session
@@ -101,20 +100,6 @@ class _Sides:
 
     def _node(self) -> float:
         return cpu_s(self._chain.anvil.pid)
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process and all its threads, in the kernel's ticks.
-
-    Raises:
-        ChainError: this machine has no /proc.
-    """
-    try:
-        told = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        raise ChainError("CPU of the node is read from /proc, which is not here") from None
-    user, system = told.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _rows(side: str, way: str, found: list[Series]) -> list[Row]:

@@ -56,6 +56,17 @@ EXPERIMENTS = {
         Experiment("chain-latency", "seconds to an answer on a chain, by analysts at once", "chain_latency"),
         Experiment("chain-cpu", "CPU of queries with and without a chain", "chain_cpu"),
         Experiment("chain-gas", "gas of every operation of the contracts", "chain_gas"),
+        Experiment("service-latency", "seconds to an answer of the service, by queries", "service_latency"),
+        Experiment("service-cpu", "CPU of queries with and without a ledger", "service_cpu"),
+        Experiment(
+            "collect-mse", "four million people answer a survey: error and bytes by mechanism", "collect_mse"
+        ),
+        Experiment(
+            "collect-pipeline",
+            "reports through bytes and a collector, against the library",
+            "collect_pipeline",
+            needs_data=True,
+        ),
     )
 }
 """Every experiment, in the order of the documents."""

@@ -1,12 +1,19 @@
-"""The privacy ledger: charged before anything leaves, never overspent, never quietly rewritten."""
+"""The privacy ledger: charged before anything leaves, never overspent, never quietly rewritten.
 
-from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, Unit
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.export import verify_export
-from reticent.ledger.memory import MemoryLedger
-from reticent.ledger.sql import SqlLedger
-from reticent.ledger.verify import verify as verify_ledger  # `verify` itself is the module
-from reticent.ledger.witness import WitnessClient, WitnessedLedger
+What is named here is loaded when it is first used: a device that only needs its own file loads no database.
+"""
+
+import typing as _typing
+from importlib import import_module as _import_module
+
+if _typing.TYPE_CHECKING:
+    from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, Unit
+    from reticent.ledger.device import DeviceLedger
+    from reticent.ledger.export import verify_export
+    from reticent.ledger.memory import MemoryLedger
+    from reticent.ledger.sql import SqlLedger
+    from reticent.ledger.verify import verify as verify_ledger  # `verify` itself is the module
+    from reticent.ledger.witness import WitnessClient, WitnessedLedger
 
 __all__ = [
     "Amount",
@@ -25,3 +32,20 @@ __all__ = [
     "verify_export",
     "verify_ledger",
 ]
+
+_ELSEWHERE = {
+    "DeviceLedger": ("device", "DeviceLedger"),
+    "MemoryLedger": ("memory", "MemoryLedger"),
+    "SqlLedger": ("sql", "SqlLedger"),
+    "WitnessClient": ("witness", "WitnessClient"),
+    "WitnessedLedger": ("witness", "WitnessedLedger"),
+    "verify_export": ("export", "verify_export"),
+    "verify_ledger": ("verify", "verify"),
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'reticent.ledger' has no attribute {name!r}")
+    module, found = _ELSEWHERE.get(name, ("base", name))
+    return getattr(_import_module(f"reticent.ledger.{module}"), found)

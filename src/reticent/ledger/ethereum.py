@@ -9,11 +9,15 @@ What is read has the chosen number of confirmations; what is written is waited f
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from reticent.chain.contracts import Event
 from reticent.chain.keys import Key
-from reticent.chain.node import Node, Receipt, as_receipt
+from reticent.chain.node import Log, Node, Receipt, as_receipt
 from reticent.chain.outbox import Outbox, Sent
 from reticent.chain.sender import Sender
 from reticent.errors import (
@@ -37,10 +41,12 @@ from reticent.ledger.chain_contract import (
 )
 from reticent.ledger.chain_orders import ATTEMPTS, Ask, Orders, Waiting
 from reticent.ledger.chain_records import Records, check_size, not_the_oracle
+from reticent.ledger.lockfile import LockFile
 
 __all__ = ["AnalystStatus", "EthereumLedger", "Status", "Waiting"]
 
-_REMEMBERED = 10_000  # measurements of our own requests
+_REMEMBERED = 10_000  # measurements of our own requests; gas of transactions
+_TURN_S = 60.0  # that another process may take to send
 
 
 class EthereumLedger(ChainAccounts):
@@ -56,6 +62,7 @@ class EthereumLedger(ChainAccounts):
         first_block: nothing of the contract is older. Lists are read from there.
         outbox: keeps signed records before they are broadcast.
         timeout_s: how long to wait for confirmations.
+        lock: a file that all processes with this key lock while they send, so that no two take a nonce.
 
     Raises:
         WrongChain: there is another contract, or none, at the address.
@@ -75,15 +82,61 @@ class EthereumLedger(ChainAccounts):
         first_block: int = 0,
         outbox: Outbox | None = None,
         timeout_s: float = 600.0,
+        lock: str | os.PathLike[str] | None = None,
     ) -> None:
-        sender = Sender(node, key, confirmations=confirmations, outbox=outbox, timeout_s=timeout_s)
+        self._lock = None if lock is None else LockFile(os.fspath(lock))
+        turn = None if lock is None else self._turn
+        sender = Sender(node, key, confirmations=confirmations, outbox=outbox, timeout_s=timeout_s, turn=turn)
         super().__init__(
             node, address, sender, owner=owner, oracle=oracle, first_block=first_block, timeout_s=timeout_s
         )
         self._records = Records(self._contract, sender, outbox)
         self._sizes: dict[tuple[bytes, bytes], int] = {}
         self._own: dict[int, Waiting] = {}
+        self._gas: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._guard = threading.Lock()  # of what is remembered
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The right to send, among the processes that share the key."""
+        assert self._lock is not None
+        if not self._lock.acquire(_TURN_S):
+            raise ChainError(f"another process with this key has been sending for {_TURN_S:g} s")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close the node's connections, and the lock."""
+        super().close()
+        if self._lock is not None:
+            self._lock.close()
+
+    # Looking back
+
+    def history(self, account: str, key: str) -> list[Event]:
+        """What is on the chain under a key: its declaration, its charges, its records."""
+        place = (self._dataset(account), self._key_id(account, key)[0])
+        self.log.sync()
+        return [one for one in self.log.events() if (one.fields["dataset"], one.fields.get("key")) == place]
+
+    def gas(self, logs: Sequence[Log]) -> list[int | None]:
+        """What the transaction of each log used; None if the node has no receipt. Each is asked for once."""
+        places = [(one.block_hash, one.transaction) for one in logs]
+        with self._guard:
+            found = {place: self._gas[place] for place in places if place in self._gas}
+        missing = list(dict.fromkeys(place for place in places if place not in found))
+        asked = [("eth_getTransactionReceipt", [transaction]) for _, transaction in missing]
+        for place, answer in zip(missing, self._node.rpc_many(asked), strict=True):
+            receipt = None if isinstance(answer, ChainError) else as_receipt(answer)
+            if receipt is not None and receipt.block_hash == place[0]:
+                found[place] = receipt.gas
+        with self._guard:
+            self._gas |= found
+            while len(self._gas) > _REMEMBERED:
+                self._gas.popitem(last=False)
+        return [found.get(place) for place in places]
 
     # Asking
 

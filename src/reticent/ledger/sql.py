@@ -417,6 +417,10 @@ class SqlLedger(Ledger):
         held = [Account.of(row) for row in rows]
         return sorted((Balance(one.terms, one.spent) for one in held), key=lambda b: b.terms.name)
 
+    def mark(self) -> int | None:
+        """What is the same at two looks if nothing was written in between, by anybody. None: not known."""
+        return self._store.mark()
+
     def reading(self, account: str, key: str) -> Reading:
         """What is recorded under a key."""
         row = self._store.glance(BOTH, (key, account))

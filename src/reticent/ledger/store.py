@@ -137,6 +137,10 @@ class Store(ABC):
         with self._read_guard, self._explained():
             return self.one(sql, parameters)
 
+    def mark(self) -> int | None:
+        """What is the same at two looks if nothing was written in between. None: not known."""
+        return None
+
     def make_schema(self, table: str = "") -> None:
         """Create the tables, or one of them, in a transaction begun with `alone`."""
         for statement in schema(self.dialect):
@@ -450,6 +454,13 @@ class SqliteStore(Store):
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement."""
         self._writer.execute(sql, parameters)
+
+    def mark(self) -> int | None:
+        """SQLite's own mark of commits by other connections: that for reading never commits."""
+        self.same_process()
+        with self._read_guard, self._explained():
+            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+            return int(version)
 
     def stamp(self) -> tuple[int, int] | None:
         """SQLite's own mark of commits by other connections, and the number of the transaction."""

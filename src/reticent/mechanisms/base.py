@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.arguments import real, whole
-from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.arguments import real
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.mechanisms.packing import pack_bits, unpack_bits
 from reticent.privacy import LocalDP
 from reticent.randomness import Stream
 
@@ -151,32 +152,3 @@ class Channel(Randomiser):
     def unpack(self, data: bytes, count: int) -> Symbols:
         """Return the `count` symbols in `data`; refuse a wrong length or an illegal symbol."""
         return unpack_bits(data, count, self.bits, self.size)
-
-
-def pack_bits(symbols: NDArray[Any], width: int, size: int) -> bytes:
-    """Pack whole numbers in [0, size) into `width` bits each, most significant bit first."""
-    if not np.issubdtype(symbols.dtype, np.integer):
-        raise ParameterTypeError(f"symbols must be whole numbers, got dtype {symbols.dtype}")
-    flat = symbols.astype(np.int64).ravel()
-    if flat.size and (flat.min() < 0 or flat.max() >= size):
-        raise ParameterError(f"symbols must be >= 0 and < {size}")
-    bits = (flat[:, None] >> np.arange(width - 1, -1, -1)) & 1
-    return np.packbits(bits.astype(np.uint8).ravel()).tobytes()
-
-
-def unpack_bits(data: bytes, count: int, width: int, size: int) -> Symbols:
-    """Undo `pack_bits`; every byte string that `pack_bits` cannot have made is refused."""
-    count = whole("count", count, low=0)
-    expected = -(-count * width // 8)
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise ParameterTypeError(f"data must be bytes, got {type(data).__name__}")
-    if len(data) != expected:
-        raise ParameterError(f"data must be {expected} bytes for {count} symbols, got {len(data)}")
-    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
-    if bits[count * width :].any():
-        raise ParameterError("data must end in zero padding")
-    weights = np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64)
-    symbols: Symbols = bits[: count * width].reshape(count, width).astype(np.int64) @ weights
-    if symbols.size and symbols.max() >= size:
-        raise ParameterError(f"data holds a symbol >= {size}")
-    return symbols

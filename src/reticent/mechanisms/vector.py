@@ -25,11 +25,10 @@ from reticent.mechanisms.base import (
     Symbols,
     checked_epsilon,
     exp_below,
-    pack_bits,
     require_ratio,
-    unpack_bits,
 )
 from reticent.mechanisms.numeric.base import as_floats, checked_bounds
+from reticent.mechanisms.packing import pack_bits, unpack_bits
 from reticent.privacy import LocalDP, MetricDP
 from reticent.randomness import LATTICE, Stream, secure_or
 

@@ -34,6 +34,7 @@ from reticent.query.datasets import DataSet, Policy
 from reticent.query.source import FORMS
 
 LARGEST_FILE = 1 << 20
+_DEEPEST = 8  # levels of mappings and lists
 _FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "policy", "columns")
 _COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,3})?")
@@ -182,16 +183,28 @@ def load(text: str) -> Any:
         raise ParameterError(f"the file must be at most {LARGEST_FILE:,} bytes")
 
     class Loader(yaml.BaseLoader):  # type: ignore[misc]  # knows no types: every scalar stays text, every tag is ignored
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > _DEEPEST:  # more takes its time, and the interpreter's limit may have been lifted
+                raise RecursionError
+            found = super().compose_node(parent, index)
+            self.depth -= 1
+            return found
+
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             names = [self.construct_object(key, deep=True) for key, _ in node.value]
+            seen = set[str]()
             for number, name in enumerate(names):
-                if not isinstance(name, str) or name in names[:number]:
+                if not isinstance(name, str) or name in seen:
                     problem = (
                         f"{_shown(name)} is given twice" if isinstance(name, str) else "a name must be a text"
                     )
                     raise yaml.constructor.ConstructorError(
                         None, None, problem, node.value[number][0].start_mark
                     )
+                seen.add(name)
             found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
             return found
 

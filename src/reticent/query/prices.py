@@ -58,7 +58,7 @@ class Accuracy:
             real(name, getattr(self, name), low=0.0, open_low=True)
         if self.delta is not None:
             real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
-        real("confidence", self.confidence, low=0.5, high=0.999999, open_high=True)
+        checked_confidence(self.confidence)
         if self.rows is not None:
             whole("rows", self.rows, low=1, high=MOST_ROWS)
 
@@ -83,6 +83,11 @@ class Accuracy:
         assert self.epsilon is not None
         mu = mu_of(self.epsilon, budget.delta if self.delta is None else self.delta)
         return _within("epsilon", self.epsilon, cap_units(Fraction(mu) ** 2))
+
+
+def checked_confidence(confidence: float) -> float:
+    """A confidence that an interval may have."""
+    return real("confidence", confidence, low=0.5, high=0.999999, open_high=True)
 
 
 def units_for_error(error: float, known_error: float, known_units: int) -> int:

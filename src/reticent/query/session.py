@@ -40,7 +40,14 @@ from reticent.query.degrade import degraded
 from reticent.query.estimates import Cell, Estimate, estimates, spread, widest
 from reticent.query.measure import Plan, Rows, plan
 from reticent.query.notebook import Notebook
-from reticent.query.prices import Accuracy, assumed_rows, predicted_error, smallest_group, units_for_error
+from reticent.query.prices import (
+    Accuracy,
+    assumed_rows,
+    checked_confidence,
+    predicted_error,
+    smallest_group,
+    units_for_error,
+)
 from reticent.query.questions import Measured, Question, parse, resolve
 from reticent.query.shorthands import Shorthands
 from reticent.query.tree import Query
@@ -69,6 +76,7 @@ class Session(Shorthands):
         notebook: the engine's own memory; in RAM by default.
         rng: None for secure noise; a SimulationStream in tests and rehearsals.
         wait_s: how long an answer may take to be recorded by somebody else.
+        leaving: is set once nobody may wait for that any longer.
     """
 
     def __init__(
@@ -80,10 +88,12 @@ class Session(Shorthands):
         *,
         rng: Stream | None = None,
         wait_s: float = 600.0,
+        leaving: threading.Event | None = None,
     ) -> None:
         if ledger.measured_by_oracle:
             _check_elsewhere(data, rows)
         self._wait_s = real("wait_s", wait_s, low=0.0)
+        self._leaving = leaving if leaving is not None else threading.Event()
         self.data = data
         self._rows, self._ledger, self._rng = rows, ledger, rng
         self._connecting = threading.Lock()
@@ -239,6 +249,7 @@ class Session(Shorthands):
 
     def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
         """The best answer that is already paid for, free of charge; None if nothing is recorded."""
+        checked_confidence(confidence)
         asked = self._query(query)
         prepared = self._plan(asked)
         if _is_public(asked, prepared):
@@ -348,6 +359,8 @@ class Session(Shorthands):
             left = until - time.monotonic()
             if left <= 0:
                 break
+            if self._leaving.is_set():
+                raise NotMeasured(f"{self.data.name}: paid for, and not recorded yet; asking again is free")
             time.sleep(min(pause, left))
             pause = min(2 * pause, longest)
         if not reading.pending:  # not a read that is behind: there was time to catch up

@@ -103,6 +103,7 @@ def _write(draft: Path, batches: Any, data: DataSet) -> None:
 
     columns = ", ".join(f"c{number} {_type(column)}" for number, column in enumerate(data.columns))
     with contextlib.closing(duckdb.connect(str(draft), config=OFFLINE)) as connection:
+        draft.chmod(0o600)  # before there is anything in it
         connection.execute(f"CREATE TABLE rows ({columns})")
         connection.register("batches", batches)
         connection.execute("INSERT INTO rows SELECT * FROM batches")

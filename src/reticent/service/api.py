@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.openapi.models import HTTPBearer
 from fastapi.responses import PlainTextResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from reticent.errors import LedgerError, ParameterError
@@ -21,22 +19,26 @@ from reticent.privacy import spent_epsilon
 from reticent.query import DataSet
 from reticent.query.explanation import explain
 from reticent.query.tree import to_json
+from reticent.service import chain_views
 from reticent.service.desk import Desk
 from reticent.service.jobs import Jobs
 from reticent.service.keys import Person, Role
-from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused, not_allowed, not_found, not_signed_in, too_many
 from reticent.service.replies import Reply
 from reticent.service.schemas import Declaration, Known, NewKey, Priced, Problem, Quota, Rehearsed
 
 MOST_ENTRIES = 1000
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
+_NEWEST = 50  # events of a contract
+PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": Problem, "description": "Refused; nothing was done."},
     "5XX": {"model": Problem, "description": "Not possible now."},
 }
-router = APIRouter(prefix="/api/v1", responses=_PROBLEMS)
-operations = APIRouter(responses=_PROBLEMS)  # for whoever runs the service
-_bearer = HTTPBearer(auto_error=False, description="An API key: rk_...")
+_PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+PROBLEMS_IN_JSON: dict[int | str, dict[str, Any]] = {  # where a reply is something else
+    status: {"description": told["description"], "content": _PROBLEM} for status, told in PROBLEMS.items()
+}
+router = APIRouter(prefix="/api/v1", responses=PROBLEMS)
+operations = APIRouter(responses=PROBLEMS)  # for whoever runs the service
 
 Name = Annotated[str, Path(max_length=80, description="Of the data set.")]
 Json = dict[str, Any]
@@ -74,38 +76,35 @@ async def stranger(request: Request) -> None:
         raise too_many(pause)
 
 
-Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+class Caller(SecurityBase):
+    """Who calls, by the key in the header: within the rate, and in one of these roles if any are given."""
 
+    model = HTTPBearer(description="An API key: rk_...")
+    scheme_name = "HTTPBearer"
 
-async def caller(request: Request, given: Bearer) -> Person:
-    """Who calls, by the key in the header; within the rate."""
-    desk = desk_of(request)
-    person = desk.state.person(given.credentials) if given is not None else None
-    if person is None:
-        await stranger(request)
-        raise not_signed_in()
-    pause = request.app.state.rate.wait_s(str(person.number))
-    if pause:
-        raise too_many(pause)
-    return person
+    def __init__(self, *roles: Role) -> None:
+        self._roles = roles or tuple(Role)
 
-
-def only(*roles: Role) -> Callable[..., Any]:
-    """A caller in one of these roles."""
-
-    async def checked(request: Request, given: Bearer) -> Person:
-        person = await caller(request, given)
-        if person.role not in roles:
+    async def __call__(self, request: Request) -> Person:
+        """The person, or a refusal."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        person = desk_of(request).state.person(secret) if scheme.lower() == "bearer" and secret else None
+        if person is None:
+            await stranger(request)
+            raise not_signed_in()
+        pause = request.app.state.rate.wait_s(str(person.number))
+        if pause:
+            raise too_many(pause)
+        if person.role not in self._roles:
             raise not_allowed(person.role)
         return person
 
-    return checked
 
-
-Anyone = Annotated[Person, Depends(caller)]
-Asker = Annotated[Person, Depends(only(Role.ANALYST, Role.OWNER))]
-Owner = Annotated[Person, Depends(only(Role.OWNER))]
-Watcher = Annotated[Person, Depends(only(Role.OWNER, Role.AUDITOR))]
+asker = Caller(Role.ANALYST, Role.OWNER)
+Anyone = Annotated[Person, Depends(Caller())]
+Asker = Annotated[Person, Depends(asker)]
+Owner = Annotated[Person, Depends(Caller(Role.OWNER))]
+Watcher = Annotated[Person, Depends(Caller(Role.OWNER, Role.AUDITOR))]
 TheDesk = Annotated[Desk, Depends(_the_desk)]
 TheJobs = Annotated[Jobs, Depends(_the_jobs)]
 
@@ -192,46 +191,6 @@ def rehearse(person: Asker, desk: TheDesk, name: Name, body: Rehearsed) -> Json:
     return desk.rehearse(name, body.query, seed=body.seed, **body.accuracy()).to_json()
 
 
-@router.post(
-    "/datasets/{name}/ask",
-    response_model=Json,
-    responses={202: {"description": "It takes long and goes on as a job."}},
-)
-async def ask(
-    request: Request,
-    person: Asker,
-    name: Name,
-    body: Priced,
-    idempotency_key: Idempotency = None,
-) -> Reply:
-    """Ask, and pay what is not bought yet. A retry with the same Idempotency-Key and body is charged once.
-
-    Whatever the reply is, it leaves on a time grid that is made of public numbers.
-    """
-    start = time.monotonic()
-    desk, jobs = desk_of(request), jobs_of(request)
-    settings = desk.settings
-    rows: int | None = None
-    try:
-        data = desk.data(name) if desk.is_open(name) else await run_in_threadpool(desk.data, name)
-        rows = data.rows
-        if idempotency_key is None:  # no thread for what is there: most questions were asked before
-            found = desk.reused(person, name, body.query, **body.accuracy())
-            if found is not None:
-                return Reply(found.to_json())
-        work = jobs.ask(person, name, body, idempotency_key)
-        answer = asyncio.wrap_future(work)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait((answer,), timeout=settings.longest_s)
-        if answer.done():
-            return Reply(answer.result().to_json())
-        passed_s = time.monotonic() - start
-        job = await run_in_threadpool(jobs.adopt, work, person, name, body, idempotency_key, passed_s)
-        return _accepted(jobs.told(job))
-    finally:
-        await until_deadline(start, settings.deadline_s(rows), settings.grid_s)
-
-
 # Jobs
 
 
@@ -246,7 +205,7 @@ def queue_job(
 ) -> Response:
     """Ask without waiting for the answer. The same Idempotency-Key and body is the same job."""
     desk.price(name, body.query, **body.accuracy())  # what cannot be asked is refused at once
-    return _accepted(jobs.told(jobs.queue(person, name, body, idempotency_key)))
+    return accepted(jobs.told(jobs.queue(person, name, body, idempotency_key)))
 
 
 @router.get("/jobs/{job}")
@@ -258,7 +217,8 @@ def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(ma
     return jobs.told(found)
 
 
-def _accepted(told: Json) -> Reply:
+def accepted(told: Json) -> Reply:
+    """The reply for a question that goes on as a job."""
     return Reply(told, 202, {"Location": f"/api/v1/jobs/{told['job']}"})
 
 
@@ -267,23 +227,27 @@ def _accepted(told: Json) -> Reply:
 
 @router.get("/ledger")
 def ledger(person: Anyone, desk: TheDesk) -> Json:
-    """The signed head of the log, and every account."""
+    """The signed head of the log, and every account; on a chain the contract, with its newest events."""
+    if desk.chain is not None:
+        found = chain_views.overview(desk.chain, _NEWEST)
+        return found | {"accounts": [_account(one) for one in found["accounts"]]}
     log = _log(desk)
     return {
         "origin": log.origin,
         "checkpoint": log.checkpoint(),
-        "accounts": [
-            {
-                "name": one.terms.name,
-                "unit": one.terms.unit.value,
-                "neighbours": one.terms.neighbours.value,
-                "subject": one.terms.subject,
-                "cap": str(one.terms.cap),
-                "spent": str(one.spent),
-                "remaining": str(one.remaining),
-            }
-            for one in log.accounts()
-        ],
+        "accounts": [_account(one) for one in log.accounts()],
+    }
+
+
+def _account(one: Balance) -> Json:
+    return {
+        "name": one.terms.name,
+        "unit": one.terms.unit.value,
+        "neighbours": one.terms.neighbours.value,
+        "subject": one.terms.subject,
+        "cap": str(one.terms.cap),
+        "spent": str(one.spent),
+        "remaining": str(one.remaining),
     }
 
 
@@ -419,7 +383,7 @@ async def health(desk: TheDesk) -> Json:
     return {"status": "ok"}
 
 
-@operations.get("/metrics", response_class=PlainTextResponse)
+@operations.get("/metrics", response_class=PlainTextResponse, responses=PROBLEMS_IN_JSON)
 def metrics(request: Request, person: Watcher, desk: TheDesk) -> str:
     """Replies by route and status, for Prometheus: no data, no names, no times."""
     text: str = request.app.state.metrics.text(desk.state.job_counts())

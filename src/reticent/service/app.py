@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 
 import reticent
 from reticent.errors import ReticentError
-from reticent.service import api, pages
+from reticent.service import api, asking, collecting, pages, survey_pages
+from reticent.service.collecting import Collecting
 from reticent.service.desk import Desk
 from reticent.service.guard import Guard
 from reticent.service.jobs import Jobs
@@ -52,6 +53,7 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
             yield
         finally:
             app.state.jobs.close()
+            app.state.collecting.close()
             held.close()
             warming.join(_WARM_S)
 
@@ -65,13 +67,17 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
+    app.state.collecting = Collecting(settings)
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(pages.SignIn, _sign_in)
+    asking.add_to(app)
     app.include_router(api.router)
     app.include_router(api.operations)
+    app.include_router(collecting.router)
     app.include_router(pages.router)
+    app.include_router(survey_pages.router)
     app.mount("/static", _Static(directory=Path(__file__).parent / "static"))
 
     app.state.metrics = Metrics()

@@ -10,21 +10,21 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import secrets
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from reticent.errors import (
     AccountConflict,
     BudgetExceeded,
     CommitUnknown,
     IdempotencyConflict,
+    LedgerError,
     ParameterError,
     ParameterTypeError,
     ReticentError,
@@ -40,15 +40,17 @@ from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.tree import By, Query, histogram, to_json
 from reticent.service.keys import Person, Role
-from reticent.service.limits import is_deeper
 from reticent.service.refusals import Refused, not_found
+from reticent.service.replies import written
 from reticent.service.settings import Settings
 from reticent.service.state import Asked, State, own_folder
 
+if TYPE_CHECKING:
+    from reticent.ledger.ethereum import EthereumLedger
+
 _LONGEST_IDEMPOTENCY = 200
-_LONGEST_DECLARATION = 1 << 16  # that comes over the network; YAML is slow to read
-_DEEPEST_DECLARATION = 8
-_NESTED = re.compile(rf"(?:[-?:][ \t]+){{{_DEEPEST_DECLARATION + 1}}}")  # lists in lists without brackets
+_LONGEST_REPEAT, _MOST_REPEATS = 4096, 500  # requests that are known by their bytes
+LONGEST_DECLARATION = 1 << 15  # that comes over the network; YAML is slow to read
 
 Question = str | Mapping[str, Any] | Query
 
@@ -68,6 +70,15 @@ class Attempt:
     answer: str | None
 
 
+@dataclass(frozen=True)
+class _Repeat:
+    """A reply that holds while the ledger has this mark, and what is noted whenever it is given."""
+
+    mark: int
+    reply: bytes
+    note: Asked
+
+
 class Desk:
     """Everything that one process of the service holds open. Make it after forking.
 
@@ -81,22 +92,43 @@ class Desk:
         folder = settings.folder
         if not folder.is_dir():
             raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
-        self.state = State.of(folder)
-        try:
-            self.ledger = ledger if ledger is not None else _ledger(settings)
-        except BaseException:
-            self.state.close()
-            raise
         self._guard = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._read: dict[Path, tuple[tuple[int, int], DataSet | None]] = {}
         self._closing = threading.Event()
-        self._is_near = isinstance(self.ledger, SqlLedger) and "://" not in (settings.ledger or "")
+        self.state = State.of(folder)
+        try:
+            self.ledger = ledger if ledger is not None else self._ledger()
+        except BaseException:
+            self.state.close()
+            raise
+        is_near = isinstance(self.ledger, SqlLedger) and "://" not in (settings.ledger or "")
+        self._near = cast(SqlLedger, self.ledger) if is_near else None
+        self._repeats: dict[tuple[str, bytes], _Repeat] = {}  # of the event loop alone
         self.state.forget()
+
+    def _ledger(self) -> Ledger:
+        """The one that the settings name."""
+        settings, own = self.settings, own_folder(self.settings.folder)
+        if settings.is_on_chain:
+            from reticent.service import on_chain
+
+            return on_chain.opened(settings, self._found().values(), own / "sending.lock")
+        where = settings.ledger if settings.ledger is not None else own / "ledger.sqlite"
+        return SqlLedger(where, key=load_key(own / "ledger.key"))
+
+    @property
+    def chain(self) -> EthereumLedger | None:
+        """The ledger, if it is on a chain."""
+        return cast("EthereumLedger", self.ledger) if hasattr(self.ledger, "contract") else None
+
+    def leave(self) -> None:
+        """Let nobody wait any longer for what an oracle has not recorded: the process ends."""
+        self._closing.set()
 
     def close(self) -> None:
         """Close all data sets, the ledger and the state."""
-        self._closing.set()
+        self.leave()
         with self._guard:
             for session in self._sessions.values():
                 session.close(ledger=False)
@@ -191,14 +223,15 @@ class Desk:
         kept.mkdir(mode=0o700, exist_ok=True)
         rows = partial(_connected, data, path)
         elsewhere = self.ledger.measured_by_oracle
-        return Session(data, None if elsewhere else rows, self.ledger, Notebook(kept / "notebook.sqlite"))
+        if elsewhere:
+            self.ledger.balance(data.name)  # who asks here registers nothing
+        notebook = Notebook(kept / "notebook.sqlite")
+        return Session(data, None if elsewhere else rows, self.ledger, notebook, leaving=self._closing)
 
     def declared(self, text: str) -> DataSet:
         """The data set that a text from the network declares; nothing is done with it."""
-        if len(text) > _LONGEST_DECLARATION:
-            raise ParameterError(f"declaration must be at most {_LONGEST_DECLARATION:,} characters")
-        if is_deeper(text.encode(errors="replace"), _DEEPEST_DECLARATION) or _NESTED.search(text):
-            raise ParameterError(f"declaration must be nested at most {_DEEPEST_DECLARATION} deep")
+        if len(text) > LONGEST_DECLARATION:
+            raise ParameterError(f"declaration must be at most {LONGEST_DECLARATION:,} characters")
         return dataset_file.parse(text)
 
     def register(self, person: Person, text: str) -> DataSet:
@@ -207,6 +240,8 @@ class Desk:
         The source must be a file in the folder: what comes over the network names no other place.
         """
         data = self.declared(text)
+        if self.ledger.measured_by_oracle:
+            raise LedgerError("data sets are registered on the chain by their owner: reticent chain register")
         self._check_source(data)
         path = self.settings.folder / f"{data.name}.yaml"
         with self._guard:
@@ -305,13 +340,40 @@ class Desk:
         told = self.state.settle(attempt.id, person, note, json.dumps(answer.to_json()), is_first=is_first)
         return Answer.from_json(json.loads(told)) if attempt.ledger is not None else answer
 
-    def reused(self, person: Person, name: str, query: Question, **accuracy: Any) -> Answer | None:
-        """The answer to a question without an idempotency text, if it is free and there at once."""
-        session = self._sessions.get(name) if self._is_near else None
-        answer = session.reused(query, **accuracy) if session is not None else None
-        if answer is not None:
-            self.state.note(_note(person, name, answer))
-        return answer
+    def reused(
+        self, person: Person, name: str, query: Question, *, text: bytes = b"", **accuracy: Any
+    ) -> bytes | None:
+        """The reply to a question without an idempotency text, if it is free and there at once.
+
+        Args:
+            person: who asks.
+            name: of the data set.
+            query: as for `Session.ask`.
+            text: all of the request, for `repeated`.
+            **accuracy: as for `Session.ask`.
+        """
+        session = self._sessions.get(name)
+        if session is None or self._near is None:
+            return None
+        mark = self._near.mark()  # before the answer is made: whatever is written later makes it old
+        answer = session.reused(query, **accuracy)
+        if answer is None:
+            return None
+        reply, note = written(answer.to_json()), _note(person, name, answer)
+        self.state.note(note)
+        if mark is not None and len(text) <= _LONGEST_REPEAT:
+            self._repeats[name, text] = _Repeat(mark, reply, note)
+            if len(self._repeats) > _MOST_REPEATS:
+                del self._repeats[next(iter(self._repeats))]
+        return reply
+
+    def repeated(self, person: Person, name: str, text: bytes) -> bytes | None:
+        """The reply to the very same request, by anybody, if nothing was written to the ledger since."""
+        held = self._repeats.get((name, text))
+        if held is None or self._near is None or held.mark != self._near.mark():
+            return None
+        self.state.note(replace(held.note, person=person.name))
+        return held.reply
 
     def attempt(
         self,
@@ -340,10 +402,12 @@ class Desk:
         return Attempt(found, hashlib.sha256(f"{scoped}\n{body}".encode()).hexdigest(), answer)
 
     def balance(self, name: str) -> Balance:
-        """The data set's account; one that nobody opened yet is full."""
+        """The data set's account; one that nobody opened yet is full, where it is opened by asking."""
         try:
             return self.ledger.balance(name)
         except UnknownAccount:
+            if self.ledger.measured_by_oracle:
+                raise
             return Balance(self.data(name).terms, 0)
 
     def balances(self) -> dict[str, Balance]:
@@ -394,9 +458,3 @@ def _may_be_charged(
         return session.price(query, **accuracy).cost < reserved
     except ReticentError:
         return True
-
-
-def _ledger(settings: Settings) -> SqlLedger:
-    own = own_folder(settings.folder)
-    where = settings.ledger if settings.ledger is not None else own / "ledger.sqlite"
-    return SqlLedger(where, key=load_key(own / "ledger.key"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,8 +29,9 @@ _HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
-_FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_NO_JSON = (b"application/x-www-form-urlencoded", b"multipart/form-data", b"application/octet-stream")
 _CLOSE = (b"connection", b"close")
+_MOST_DIGITS = 20  # of a length; int() refuses thousands of them
 
 
 class _Gone(Exception):
@@ -37,10 +39,14 @@ class _Gone(Exception):
 
 
 class Guard:
-    """ASGI middleware. A body is read whole before anything else happens, within a time and a size."""
+    """ASGI middleware. A body is read whole before anything else happens, within a time and a size.
+
+    Whoever sends slowly takes no place from others: when too many bodies are under way, the slowest is cut.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
+        self._arriving: dict[asyncio.Timeout, None] = {}  # the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -48,7 +54,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, status = time.monotonic(), 0
-        is_cut = False  # the body was not read to its end
+        is_cut, is_counted = True, False  # cut: the body was not read to its end
 
         async def marked(message: Message) -> None:
             nonlocal status
@@ -62,14 +68,13 @@ class Guard:
                 ]
             await send(message)
 
-        self._metrics.at_once += 1
         try:
-            if self._metrics.at_once > self._settings.most_at_once and scope["path"] != "/health":
-                is_cut = True
-                raise busy()
-            is_cut = True
             replayed = await self._taken(scope, receive)
             is_cut = False
+            if self._metrics.at_once >= self._settings.most_at_once and scope["path"] != "/health":
+                raise busy()
+            self._metrics.at_once += 1
+            is_counted = True
             await self._app(scope, replayed, marked)
         except Refused as refused:
             await refusal(refused)(scope, receive, marked)
@@ -80,7 +85,7 @@ class Guard:
             if not status:
                 await refusal(Refused(500, "fault", "internal fault"))(scope, receive, marked)
         finally:
-            self._metrics.at_once -= 1
+            self._metrics.at_once -= is_counted
             self._noted(scope, status, time.monotonic() - start)
 
     async def _taken(self, scope: Scope, receive: Receive) -> Receive:
@@ -88,17 +93,24 @@ class Guard:
         headers = dict(scope["headers"])
         declared = headers.get(b"content-length", b"0")
         largest = self._settings.largest_body
-        if not declared.isdigit() or int(declared) > largest:
+        if not declared.isdigit() or len(declared) > _MOST_DIGITS or int(declared) > largest:
             raise _too_large(largest)
         if declared == b"0" and b"transfer-encoding" not in headers:
             return receive
         try:
-            async with asyncio.timeout(self._settings.body_s):
-                body = await _whole(receive, largest)
+            async with asyncio.timeout(self._settings.body_s) as patience:
+                self._make_room()
+                self._arriving[patience] = None
+                try:
+                    body = await _whole(receive, largest)
+                finally:
+                    self._arriving.pop(patience, None)
         except TimeoutError:
             raise Refused(408, "too_slow", f"the body must come within {self._settings.body_s:g} s") from None
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind not in _FORMS and is_deeper(body):
+        if kind not in _NO_JSON and not json.detect_encoding(body).startswith("utf-8"):  # brackets could hide
+            raise Refused(400, "bad_request", "the body must be in UTF-8")
+        if kind not in _NO_JSON and is_deeper(body):
             raise Refused(400, "bad_request", f"the body must be nested at most {DEEPEST_BODY} deep")
         is_given = False
 
@@ -111,11 +123,24 @@ class Guard:
 
         return replayed
 
+    def _make_room(self) -> None:
+        """Lose patience with the oldest body that is on its way, if there are too many."""
+        if len(self._arriving) >= self._settings.most_at_once:
+            oldest = next(iter(self._arriving))
+            del self._arriving[oldest]
+            if not oldest.expired():
+                oldest.reschedule(0.0)
+
     def _noted(self, scope: Scope, status: int, passed_s: float) -> None:
         route = getattr(scope.get("route"), "path", None)
         self._metrics.count(scope["method"], route, status)
-        told = {"event": "request", "method": scope["method"][:20], "route": route, "status": status}
-        log.info(json.dumps(told | {"ms": round(passed_s * 1000)}))
+        log.info('%s, "ms": %d}', _line(scope["method"][:20], route, status), round(passed_s * 1000))
+
+
+@lru_cache(maxsize=1000)
+def _line(method: str, route: str | None, status: int) -> str:
+    """The beginning of a log line: JSON without its end."""
+    return json.dumps({"event": "request", "method": method, "route": route, "status": status})[:-1]
 
 
 async def _whole(receive: Receive, largest: int) -> bytes:

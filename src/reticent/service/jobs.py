@@ -6,6 +6,7 @@ processes may work on one job, if the first was only slow: the first result stan
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -13,7 +14,9 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from reticent.errors import ReticentError
+from starlette.concurrency import run_in_threadpool
+
+from reticent.errors import NotMeasured, ReticentError
 from reticent.query import Answer
 from reticent.service.desk import Desk
 from reticent.service.keys import Person
@@ -25,6 +28,7 @@ from reticent.service.state import Job
 log = logging.getLogger("reticent.service")
 _LOOK_S = 1.0  # how often jobs of other processes are looked for
 _QUICKEST_BEAT_S = 0.02
+_WAITING = 8  # times the threads, where all that they do is to wait for a chain
 
 
 class Jobs:
@@ -36,7 +40,10 @@ class Jobs:
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._settings = desk, desk.settings
-        self._asks = ThreadPoolExecutor(self._settings.threads, "ask")
+        self._is_on_chain = desk.ledger.measured_by_oracle
+        self._asks = ThreadPoolExecutor(
+            self._settings.threads * (_WAITING if self._is_on_chain else 1), "ask"
+        )
         self._closing, self._news = threading.Event(), threading.Condition()
         self._running: set[str] = set()
         self._threads = [
@@ -50,19 +57,37 @@ class Jobs:
     def close(self) -> None:
         """End, once what is being answered is; what waits stays in the state."""
         self._closing.set()
+        self._desk.leave()
         with self._news:
             self._news.notify_all()
         self._asks.shutdown(wait=True, cancel_futures=True)
         for thread in self._threads:
             thread.join()
 
-    def ask(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Future[Answer]:
-        """Ask at once, in a thread."""
-        return self._asks.submit(
+    async def ask(
+        self, person: Person, name: str, body: Priced, idempotency: str | None, start: float
+    ) -> Answer | Job:
+        """Ask at once, in a thread; a job, if the answer takes longer than one may wait for it.
+
+        Args:
+            person: who asks.
+            name: of the data set.
+            body: the question.
+            idempotency: as for `Desk.ask`.
+            start: when the question came, on the monotonic clock.
+        """
+        work = self._asks.submit(
             self._desk.ask, person, name, body.query, idempotency=idempotency, **body.accuracy()
         )
+        answer = asyncio.wrap_future(work)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait((answer,), timeout=self._settings.longest_s)
+        if answer.done():
+            return answer.result()
+        passed_s = time.monotonic() - start
+        return await run_in_threadpool(self._adopt, work, person, name, body, idempotency, passed_s)
 
-    def adopt(
+    def _adopt(
         self,
         answer: Future[Answer],
         person: Person,
@@ -131,6 +156,7 @@ class Jobs:
             "state": state,
             "progress": progress,
             "result": json.loads(job.result) if is_shown and job.result is not None else None,
+            "waits_for": "chain and oracle" if self._is_on_chain and not is_shown else None,
         }
 
     def _deadline_s(self, name: str) -> float:
@@ -175,6 +201,8 @@ class Jobs:
         try:
             result, state = done.result().to_json(), "done"
         except ReticentError as error:
+            if isinstance(error, NotMeasured) and self._closing.is_set():
+                return  # another process waits on
             result = explained(error)[1]
         except BaseException as error:  # a fault of ours, or the process ends before it began
             if self._closing.is_set():

@@ -11,7 +11,7 @@ from reticent.errors import ParameterError, ReticentError
 from reticent.query import dataset_file
 from reticent.query.explanation import explain
 from reticent.service import builder
-from reticent.service.desk import Desk
+from reticent.service.desk import LONGEST_DECLARATION, Desk
 from reticent.service.keys import Role
 from reticent.service.refusals import not_found
 from reticent.service.state import Visit
@@ -162,6 +162,8 @@ def blanks(request: Request, desk: TheDesk, visit: OwnerSent, fields: Given) -> 
     """Step 3, read what it means; or step 2 again, with what is wrong."""
     file = builder.one(fields, "file")
     try:
+        if sum(len(text) for texts in fields.values() for text in texts) > LONGEST_DECLARATION:
+            raise ParameterError(f"the form must hold at most {LONGEST_DECLARATION:,} characters")
         text = builder.declaration(file, fields)
         desk.declared(text)
     except ReticentError as error:

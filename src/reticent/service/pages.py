@@ -12,7 +12,7 @@ import json
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -25,13 +25,14 @@ from reticent.query.answers import Case
 from reticent.query.datasets import Policy
 from reticent.query.explanation import explain
 from reticent.query.questions import resolve
-from reticent.service import builder, owner_pages, showing
-from reticent.service.api import budget_json
+from reticent.service import builder, chain_views, owner_pages, showing
+from reticent.service.api import budget_json, jobs_of
 from reticent.service.desk import Desk
 from reticent.service.keys import Person, Role, new_secret
 from reticent.service.limits import Rate, until_deadline
 from reticent.service.refusals import Refused, not_found
-from reticent.service.state import Asked
+from reticent.service.schemas import Priced
+from reticent.service.state import Asked, Job
 from reticent.service.visits import (
     COOKIE,
     AskerSeen,
@@ -282,6 +283,7 @@ def ask_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> HT
         ],
         card=_card(desk, name),
         own_quota=_own_quota(desk, visit.person, name),
+        is_on_chain=desk.chain is not None,
     )
 
 
@@ -313,8 +315,10 @@ async def ask_part(
         data = desk.data(name)
         rows = data.rows
         query, accuracy = builder.asked(data, fields), builder.accuracy(data, fields)
+        asked = query if isinstance(query, str) else tree.to_json(query)
+        body = Priced.model_construct(query=asked, **accuracy)
         try:
-            answer = await run_in_threadpool(desk.ask, visit.person, name, query, **accuracy)
+            answer = await jobs_of(request).ask(visit.person, name, body, None, start)
         except QuestionRefused as refusal:
             best = refusal.best if isinstance(refusal.best, Answer) else None
             return await run_in_threadpool(_refused, request, desk, visit.person, data, refusal, best)
@@ -323,12 +327,38 @@ async def ask_part(
                 raise
             best = await run_in_threadpool(desk.known, name, query)
             return await run_in_threadpool(_refused, request, desk, visit.person, data, refusal, best)
-        shown = await run_in_threadpool(_asked_part, desk, visit.person, data, answer)
-        reply = part(request, "asked_part.html", shown)
-        reply.headers["HX-Trigger-After-Settle"] = "asked"  # the price is another one now
-        return reply
+        if isinstance(answer, Job):
+            return _waiting_part(request, desk, data, answer)
+        return await run_in_threadpool(_answered, request, desk, visit.person, data, answer)
     finally:
         await until_deadline(start, desk.settings.deadline_s(rows), desk.settings.grid_s)
+
+
+def _answered(request: Request, desk: Desk, person: Person, data: DataSet, answer: Answer) -> HTMLResponse:
+    reply = part(request, "asked_part.html", _asked_part(desk, person, data, answer))
+    reply.headers["HX-Trigger-After-Settle"] = "asked"  # the price is another one now
+    return reply
+
+
+@router.get("/datasets/{name}/jobs/{job}")
+def job_part(
+    request: Request, desk: TheDesk, visit: AskerSeen, name: str, job: Annotated[str, Path(max_length=80)]
+) -> Response:
+    """A question that takes long: its answer once it is there."""
+    data, found = desk.data(name), desk.state.job(job, visit.person)
+    if found is None or found.dataset != name:
+        raise not_found("job")
+    shown = jobs_of(request).told(found)
+    if shown["result"] is None:
+        return _waiting_part(request, desk, data, found)
+    if "error" in shown["result"]:
+        return part(request, "problem_part.html", {"message": shown["result"]["error"]["message"]})
+    return _answered(request, desk, visit.person, data, Answer.from_json(shown["result"]))
+
+
+def _waiting_part(request: Request, desk: Desk, data: DataSet, job: Job) -> HTMLResponse:
+    content = {"data": data, "job": job.id, "is_on_chain": desk.chain is not None}
+    return part(request, "waiting_part.html", content)
 
 
 def _asked_part(desk: Desk, person: Person, data: DataSet, answer: Answer | None) -> dict[str, Any]:
@@ -417,9 +447,17 @@ def _answer(desk: Desk, answer: Answer, data: DataSet) -> dict[str, Any]:
         "reused_share": answer.reused / cap,
         "worth_share": answer.information / cap,
         "purchases": purchases,
+        "transactions": _transactions(desk, data, answer),
         "data": data,
         "asked": showing.words(tree.to_json(answer.query)),
     }
+
+
+def _transactions(desk: Desk, data: DataSet, answer: Answer) -> list[dict[str, Any]]:
+    """What is on the chain behind an answer, if its ledger is there."""
+    if desk.chain is None:
+        return []
+    return chain_views.behind(desk.chain, data.name, answer.receipt.key, _PER_PAGE)
 
 
 def _purchases(desk: Desk, data: DataSet, answer: Answer) -> list[dict[str, Any]]:
@@ -470,9 +508,10 @@ def ledger(
     request: Request, desk: TheDesk, visit: Seen, last: Annotated[int | None, Query(ge=0, le=1 << 53)] = None
 ) -> HTMLResponse:
     """The signed head and the newest entries; the page itself checks proofs."""
-    log = desk.ledger
-    if not isinstance(log, SqlLedger):
-        return page(request, "chain.html", visit, here="ledger", **_chain(log))
+    if desk.chain is not None:
+        found = chain_views.overview(desk.chain, _PER_PAGE)
+        return page(request, "chain.html", visit, here="ledger", **found)
+    log = _log(desk)
     checkpoint = log.checkpoint()
     head, _ = parse_checkpoint(checkpoint)
     end = head.size if last is None else min(head.size, last)
@@ -495,33 +534,6 @@ def ledger(
         older=start,
         accounts=log.accounts(),
     )
-
-
-def _chain(log: Any) -> dict[str, Any]:
-    """What a ledger on a chain can show: the contract and its newest events."""
-    events: list[dict[str, Any]] = []
-    followed = getattr(log, "log", None)
-    if followed is not None:
-        followed.sync()
-        newest = list(followed.events())[-_PER_PAGE:][::-1]
-        gas = log.gas([event.log.transaction for event in newest]) if hasattr(log, "gas") else None
-        for place, event in enumerate(newest):
-            events.append(
-                {
-                    "name": event.name,
-                    "block": event.log.block,
-                    "transaction": event.log.transaction,
-                    "gas": gas[place] if gas is not None else None,
-                }
-            )
-    return {
-        "contract": getattr(log, "contract", None),
-        "chain_id": getattr(log, "chain_id", None),
-        "block": getattr(followed, "block", None),
-        "events": events,
-        "has_gas": any(one["gas"] is not None for one in events),
-        "accounts": log.accounts(),
-    }
 
 
 @router.get("/ledger/proofs")

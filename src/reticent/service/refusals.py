@@ -70,6 +70,7 @@ STATUS: dict[type[errors.ReticentError], tuple[int, str]] = {
     errors.LedgerError: (409, "refused"),
     errors.SourceError: (503, "source_unavailable"),
     errors.MixedGuarantees: (400, "bad_request"),
+    errors.GuaranteeError: (400, "bad_request"),
     errors.ParameterError: (400, "bad_request"),
     errors.ParameterTypeError: (400, "bad_request"),
 }

@@ -12,11 +12,16 @@ from reticent.service.refusals import explained, headers
 
 
 class Reply(JSONResponse):
-    """JSON whose texts may hold anything, lone surrogates too."""
+    """JSON whose texts may hold anything, lone surrogates too; bytes are what was written before."""
 
     def render(self, content: Any) -> bytes:
         """The bytes."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return content if isinstance(content, bytes) else written(content)
+
+
+def written(content: Any) -> bytes:
+    """JSON as replies hold it."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def refusal(error: ReticentError) -> Reply:

@@ -53,9 +53,17 @@ class Rehearsed(Priced):
 class Declaration(_Body):
     """A data set as its owner declares it."""
 
-    declaration: Annotated[str, Field(min_length=1, max_length=1 << 16)] = Field(
+    declaration: Annotated[str, Field(min_length=1, max_length=1 << 15)] = Field(
         description="The YAML of docs/how-to/datasets.md."
     )
+
+
+class SignedSurvey(_Body):
+    """A survey with the operator's signature, as `reticent survey` writes it."""
+
+    survey: Annotated[str, Field(min_length=1, max_length=1 << 20)] = Field(description="Its text.")
+    signer: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
 class NewKey(_Body):

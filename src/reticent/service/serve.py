@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from reticent.errors import ParameterError
 from reticent.service.app import create_app
 from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
@@ -21,34 +30,110 @@ _VARIABLE = "RETICENT_SERVICE"  # how a worker is told its settings
 _KEEP_ALIVE_S = 15
 _MOST_CONNECTIONS = 4096  # of one process, most of them idle
 _END_S = 30  # that replies may take once the process shall end
+_MOST_LINES = 10_000  # of the log, that wait to be written
+_OPTIONS: dict[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+    "timeout_keep_alive": _KEEP_ALIVE_S,
+    "timeout_graceful_shutdown": _END_S,
+    "limit_concurrency": _MOST_CONNECTIONS,
+    "http": BoundedProtocol,
+    "ws": "none",
+}
 
 
-def serve(settings: Settings, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
-    """Serve until interrupted. With several workers each is a process of its own."""
+def serve(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+    say: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve until interrupted. With several workers each is a process of its own.
+
+    Args:
+        settings: of the service.
+        host: where to listen.
+        port: 0 for any that is free.
+        workers: processes.
+        say: is told the address, once folder, ledger and port are found to be good.
+    """
     Desk(settings).close()  # what is wrong with folder or ledger is said here, once
+    with listen(host, port) as place:  # and with the address
+        port = place.getsockname()[1]
     os.environ[_VARIABLE] = json.dumps(asdict(settings), default=str)
+    say(address(host, port))
     uvicorn.run(
         "reticent.service.serve:make",
         factory=True,
         host=host,
         port=port,
         workers=workers if workers > 1 else None,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_END_S,
-        limit_concurrency=_MOST_CONNECTIONS,
-        http=BoundedProtocol,
-        ws="none",
+        **_OPTIONS,
     )
+
+
+@contextmanager
+def serving(settings: Settings, place: socket.socket) -> Iterator[None]:
+    """Serve in a thread of this process, at a socket that listens already, while the block runs."""
+    server = uvicorn.Server(uvicorn.Config(create_app(settings), **_OPTIONS))
+    thread = threading.Thread(target=server.run, args=([place],), name="service")
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise RuntimeError("the service did not start")
+            time.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 for any that is free. Raises ParameterError where that cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).split(" (while")[0]
+        raise ParameterError(
+            f"host and port must be free to listen at, got {host}:{port} ({reason})"
+        ) from error
+
+
+def address(host: str, port: int) -> str:
+    """Where a browser finds it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def make() -> FastAPI:
     """The application of a worker, from the settings that `serve` left."""
     told: dict[str, Any] = json.loads(os.environ[_VARIABLE])
     told["folder"] = Path(told["folder"])
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    _log_aside()
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in the format
+    logging._srcfile = None  # nor who called: see Python's logging HOWTO
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return create_app(Settings(**told))
+
+
+def _log_aside() -> None:
+    """Write the log in a thread: a disk or a reader that is slow must not stop the service."""
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(_MOST_LINES)
+    written = logging.StreamHandler()
+    written.setFormatter(logging.Formatter("%(message)s"))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[_Aside(lines)])
+    listener = QueueListener(lines, written)
+    listener.start()
+    atexit.register(listener.stop)  # which writes what waits
+
+
+class _Aside(QueueHandler):
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Let a line wait; what is too much is dropped."""
+        with suppress(queue.Full):
+            self.queue.put_nowait(record)

@@ -14,7 +14,10 @@ class Settings:
 
     Args:
         folder: holds the declarations (`*.yaml`), the service's own state, and the ledger by default.
-        ledger: a path or postgresql:// address; by default a file in the folder.
+        ledger: a path or postgresql:// address, or the file that `reticent chain deploy` wrote; by default a
+            file in the folder.
+        key: for a ledger on a chain, the file of the key that signs and pays what is asked here.
+        owner: the address of who registered the data sets there, if the declarations leave it in doubt.
         grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
             and measurements only.
         rows_per_step: a question about this many public rows is given one more step of the grid.
@@ -22,7 +25,8 @@ class Settings:
         burst: requests that it may make at once.
         largest_body: bytes of a request.
         body_s: how long the headers of a request, and then its body, may take to come.
-        most_at_once: requests that are worked on or wait; more are told to come again.
+        most_at_once: requests that are worked on or wait; more are told to come again. As many bodies may be
+            on their way; of more the oldest is cut.
         longest_s: a question that takes longer is answered through a job.
         threads: those that answer questions, and as many for everything else.
         job_threads: those that work on jobs.
@@ -33,6 +37,8 @@ class Settings:
 
     folder: Path
     ledger: str | None = None
+    key: str | None = None
+    owner: str | None = None
     grid_s: float = 0.1
     rows_per_step: int = 1_000_000
     rate: float = 50.0
@@ -60,6 +66,14 @@ class Settings:
         whole("job_threads", self.job_threads, low=1, high=256)
         real("job_lapse_s", self.job_lapse_s, low=0.1, high=3600.0)
         whole("most_jobs", self.most_jobs, low=1, high=10**6)
+
+    @property
+    def is_on_chain(self) -> bool:
+        """Whether the ledger is on a chain: there is a key for it, or its file is JSON."""
+        if self.key is not None or self.ledger is None or not Path(self.ledger).is_file():
+            return self.key is not None
+        with Path(self.ledger).open("rb") as file:
+            return file.read(100).lstrip().startswith(b"{")
 
     def deadline_s(self, rows: int | None) -> float:
         """When a reply to a question leaves at the earliest: from public numbers only (MATH.md 7.8)."""

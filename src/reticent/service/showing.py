@@ -135,6 +135,28 @@ def entry(leaf: str) -> str:
     return _ENTRIES[fields["type"]].format(**(fields | amounts))
 
 
+_EVENTS = {
+    "Registered": "{dataset} registered, cap mu² {cap}",
+    "Declared": "{dataset}: a question declared",
+    "Allowed": "{dataset}: an analyst may be charged mu² {quota} in all",
+    "MeasurementRequested": "{dataset}: mu² {information} charged for measurement {number}",
+    "Reused": "{dataset}: mu² {information} asked for, bought before",
+    "Paid": "{dataset}: mu² {information} charged, measured elsewhere",
+    "Fulfilled": "{dataset}: measurement {number} recorded",
+    "Paused": "{dataset}: spending {paused}",
+    "OracleAppointed": "{dataset}: another oracle",
+    "OwnershipOffered": "{dataset} offered to another owner",
+    "OwnershipTaken": "{dataset} taken by another owner",
+}
+
+
+def event(kind: str, fields: dict[str, Any], dataset: str) -> str:
+    """What an event of the contract says, in words."""
+    amounts = {name: mu2(fields[name]) for name in ("cap", "quota", "information") if name in fields}
+    words = {"dataset": dataset, "paused": "stopped" if fields.get("paused") else "goes on"}
+    return _EVENTS[kind].format(**(fields | amounts | words))
+
+
 def plain(value: Any) -> Any:
     """JSON that browsers can read: what is not finite is null."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -20,10 +20,10 @@ from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 from reticent.cli import chain as work
 from reticent.cli import chain_views
-from reticent.cli.chain_file import ChainFile
 from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import ChainError, NodeUnavailable
 from reticent.ledger.chain_contract import Contract, artifact, dataset_id
+from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.chain_log import ChainLog
 from reticent.query import census, dataset_file
 
@@ -471,7 +471,7 @@ def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
     done("chain", "key", "locked.key", "--encrypt")
     ask = [*ASK[:-1], "locked.key"]
     monkeypatch.delenv("RETICENT_KEY_PASSWORD")
-    monkeypatch.setattr("reticent.cli.chain_file._somebody_is_there", lambda: False)
+    monkeypatch.setattr("reticent.cli.chain_keys._somebody_is_there", lambda: False)
     assert "is locked: give its password in RETICENT_KEY_PASSWORD" in refused(*ask)
 
 

@@ -127,7 +127,7 @@ def test_a_verifier_that_trusts_every_writer_would_be_fooled(ledger, sender, add
 def chain_file(anvil, sender, address, tmp_path):
     """chain.json with the anchor's contract, and the files of both keys."""
     pytest.importorskip("typer")
-    from reticent.cli.chain_file import ChainFile
+    from reticent.ledger.chain_file import ChainFile
 
     (tmp_path / "ledger.key").write_text(KEY.private_bytes_raw().hex())
     (tmp_path / "payer.key").write_text("0x" + bytes(anvil.keys[0]._account.key).hex())

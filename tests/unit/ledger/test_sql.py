@@ -102,6 +102,21 @@ def at_once(ledger, calls):
     return answers
 
 
+def test_the_mark_moves_with_every_commit_and_with_nothing_else(tmp_path):
+    """Whoever wrote: this ledger, or another on the same file. A refusal writes nothing."""
+    with SqlLedger(tmp_path / "ledger.db") as ledger, SqlLedger(tmp_path / "ledger.db") as other:
+        ledger.open(terms())
+        marks = [ledger.mark()]
+        for writer in (ledger, other, ledger):
+            writer.request("a", "k", amount(len(marks) * 10))
+            marks.append(ledger.mark())
+            ledger.balance("a")
+            with pytest.raises(BudgetExceeded):
+                other.request("a", "l", amount(5000))
+            assert ledger.mark() == marks[-1]
+        assert len(set(marks)) == 4
+
+
 # Shared commits
 
 

@@ -90,9 +90,9 @@ class Categories:
 
     def index(self, item: Any) -> int:
         """Return the index of one value, the fallback for whatever is not a category."""
-        if item is np.ma.masked or isinstance(item, (complex, np.complexfloating)):
-            return self.fallback
         try:
+            if item is np.ma.masked or isinstance(item, (complex, np.complexfloating)):
+                return self.fallback
             if self.labels is not None:
                 return self._table.get(item, self.fallback)
             index = int(item)

@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import whole
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms.base import Symbols, pack_bits, unpack_bits
+from reticent.mechanisms.base import Symbols
 from reticent.mechanisms.categorical.base import FrequencyOracle, Label
 from reticent.mechanisms.categorical.krr import PLACES, Response, block_indices
+from reticent.mechanisms.packing import pack_bits, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 Seeds = NDArray[np.uint64]
@@ -176,6 +177,10 @@ class OLH(FrequencyOracle):
         reports["seed"] = np.frombuffer(data[: 8 * count], dtype=">u8")
         reports["value"] = unpack_bits(data[8 * count :], count, self._width, self.buckets)
         return self._checked(reports)
+
+    def legal(self, reports: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of these (seed, value) records a report can be."""
+        return _proper(reports["seed"]) & (reports["value"] < self.buckets)
 
     def _checked(self, reports: ArrayLike) -> NDArray[Any]:
         given = np.asarray(reports)

@@ -48,9 +48,9 @@ def as_floats(values: ArrayLike) -> Floats:
 
 
 def _as_float(item: Any) -> float:
-    if isinstance(item, (complex, np.complexfloating)) or item is np.ma.masked:
-        return math.nan
     try:
+        if isinstance(item, (complex, np.complexfloating)) or item is np.ma.masked:
+            return math.nan
         return float(item)
     except OverflowError:
         return math.inf if is_positive(item) else -math.inf

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike
 
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms.base import Floats, Symbols, exp_below, pack_bits, require_ratio, unpack_bits
+from reticent.mechanisms.base import Floats, Symbols, exp_below, require_ratio
 from reticent.mechanisms.numeric import formulas
 from reticent.mechanisms.numeric.base import NumericChannel, worst_between_knots
+from reticent.mechanisms.packing import checked_symbols, pack_bits, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 MAX_DITHER_LEVELS = 1 << 16
@@ -111,9 +112,7 @@ class OneBit(NumericChannel):
 
     def pack(self, symbols: ArrayLike) -> bytes:
         """Pack the bits alone; the reader knows the dither levels."""
-        indices = np.asarray(symbols)
-        pack_bits(indices, 64, self.size)  # checks the symbols
-        return pack_bits(indices & 1, 1, 2)
+        return pack_bits(checked_symbols(np.asarray(symbols), self.size) & 1, 1, 2)
 
     def unpack(self, data: bytes, count: int, *, dither: ArrayLike | None = None) -> Symbols:
         """Return the symbols of `count` bits, given the public dither level of each."""

@@ -69,6 +69,11 @@ class Window(NumericChannel):
         self.outputs = int(self._y.size)
         self._places()
 
+    @property
+    def y(self) -> Floats:
+        """The outputs as they were solved, to make the same mechanism elsewhere."""
+        return self._y
+
     def _places(self) -> None:
         """Choose how many places an output inside and outside the window has; keep e^epsilon exactly.
 
@@ -154,9 +159,12 @@ def _checked_outputs(y: ArrayLike) -> Floats:
     outputs = as_floats(y)
     if outputs.ndim != 1 or not 2 <= outputs.size <= MOST_OUTPUTS:
         raise ParameterError(f"y must be a vector of 2 to {MOST_OUTPUTS} outputs, got shape {outputs.shape}")
-    tie = 1e-12 * abs(outputs[-1])  # solved tables have ties
-    if not np.isfinite(outputs).all() or not (np.diff(outputs) >= -tie).all() or outputs[-1] <= 0.0:
+    largest = np.abs(outputs).max()
+    if not 1e-100 <= largest <= 1e100:  # NaN is neither
+        raise ParameterError("y must be finite, with outputs of up to between 1e-100 and 1e100")
+    tie = 1e-12 * largest  # solved tables have ties
+    if not (np.diff(outputs) >= -tie).all() or outputs[-1] <= 0.0:
         raise ParameterError("y must be finite and increasing, from a negative to a positive output")
-    if not np.allclose(outputs, -outputs[::-1], rtol=1e-9, atol=1e-12):
+    if not np.allclose(outputs, -outputs[::-1], rtol=1e-9, atol=tie):
         raise ParameterError("y must be antisymmetric: y[i] == -y[-1 - i]")
     return outputs.copy()

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -26,12 +25,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reticent.arguments import whole
-from reticent.chain.keys import Key, make_key, read_key
 from reticent.chain.node import Node
-from reticent.errors import ChainError, ParameterError, ParameterTypeError
+from reticent.errors import ParameterError, ParameterTypeError
 from reticent.ledger.chain_contract import checked_address
 
-RPC, PASSWORD = "RETICENT_RPC", "RETICENT_KEY_PASSWORD"
+RPC = "RETICENT_RPC"
 MOST_CONFIRMATIONS = 10_000
 _LARGEST_FILE = 1 << 16
 _LARGEST_CHAIN_ID = 1 << 63
@@ -125,49 +123,3 @@ def shareable(rpc: str) -> str | None:
     is_secret = "@" in parts.netloc or parts.query or parts.fragment
     words = re.split(r"[/._-]", parts.path)
     return None if is_secret or any(len(word) > _LONGEST_WORD for word in words) else rpc
-
-
-# Keys
-
-
-def opened_key(path: Path) -> Key:
-    """The key of a file. A locked one takes RETICENT_KEY_PASSWORD, or asks whoever sits there."""
-    try:
-        return read_key(path, os.environ.get(PASSWORD))
-    except ChainError:
-        if PASSWORD in os.environ:
-            raise
-        if not _somebody_is_there():
-            raise ChainError(f"the key in {path} is locked: give its password in {PASSWORD}") from None
-    return read_key(path, _prompted(f"password of {path}: "))
-
-
-def new_key(path: Path, *, encrypt: bool) -> Key:
-    """A new key in a new file that its owner alone can read."""
-    if path.exists():
-        raise ParameterError(f"{path} exists already; a key is never overwritten")
-    password = None
-    if encrypt:
-        password = os.environ.get(PASSWORD)
-        if password is None and _somebody_is_there():
-            password = _prompted("new password: ")
-            if _prompted("the same again: ") != password:
-                raise ParameterError("the passwords differ; no key was made")
-        if not password:
-            raise ParameterError(f"give a password in {PASSWORD} to encrypt a key")
-    return make_key(path, password)
-
-
-def passing_key() -> Key:
-    """A key of nobody, for whoever only looks."""
-    return Key(os.urandom(32))
-
-
-def _somebody_is_there() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _prompted(text: str) -> str:
-    from getpass import getpass
-
-    return getpass(text, stream=sys.stderr)

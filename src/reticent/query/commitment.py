@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from reticent.cli.chain_file import ChainFile
 from reticent.errors import ParameterError
 from reticent.ledger.chain_contract import checked_address
+from reticent.ledger.chain_file import ChainFile
 from reticent.query.opening import folder
 
 _NONCE = re.compile(r"[0-9a-f]{64}")

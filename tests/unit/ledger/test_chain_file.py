@@ -1,14 +1,12 @@
-"""`chain.json`, addresses of nodes, and key files."""
+"""`chain.json` and addresses of nodes."""
 
 import json
-import stat
 
 import pytest
 
-from reticent.chain.keys import read_key
-from reticent.cli import chain_file
-from reticent.cli.chain_file import ChainFile, new_key, node_address, opened_key, shareable
-from reticent.errors import ChainError, ParameterError
+from reticent.errors import ParameterError
+from reticent.ledger import chain_file
+from reticent.ledger.chain_file import ChainFile, node_address, shareable
 
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 ANCHOR = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
@@ -25,7 +23,6 @@ GOOD = {
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch):
     monkeypatch.delenv(chain_file.RPC, raising=False)
-    monkeypatch.delenv(chain_file.PASSWORD, raising=False)
 
 
 @pytest.fixture
@@ -139,63 +136,3 @@ def test_without_any_node_the_ways_are_named():
 )
 def test_a_node_that_holds_a_secret_is_not_shared(rpc, is_shown):
     assert shareable(rpc) == (rpc if is_shown else None)
-
-
-# Keys
-
-
-def test_a_key_is_its_owners_alone_and_never_overwritten(tmp_path):
-    path = tmp_path / "a.key"
-    key = new_key(path, encrypt=False)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert opened_key(path).address == key.address
-    with pytest.raises(ParameterError, match="never overwritten"):
-        new_key(path, encrypt=False)
-    assert read_key(path).address == key.address
-
-
-@pytest.fixture
-def locked(tmp_path, monkeypatch):
-    """An encrypted key and its address."""
-    monkeypatch.setenv(chain_file.PASSWORD, "open sesame")
-    path = tmp_path / "locked.key"
-    key = new_key(path, encrypt=True)
-    return path, key.address
-
-
-def test_a_locked_key_opens_with_its_password_alone(locked, monkeypatch):
-    path, address = locked
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert opened_key(path).address == address
-    monkeypatch.setenv(chain_file.PASSWORD, "wrong")
-    with pytest.raises(ChainError, match="locked: the password does not open it"):
-        opened_key(path)
-    monkeypatch.delenv(chain_file.PASSWORD)
-    monkeypatch.setattr(chain_file, "_somebody_is_there", lambda: False)
-    with pytest.raises(ChainError, match="locked: give its password in RETICENT_KEY_PASSWORD"):
-        opened_key(path)
-
-
-def test_a_person_is_asked_for_the_password(locked, monkeypatch):
-    path, address = locked
-    monkeypatch.delenv(chain_file.PASSWORD)
-    monkeypatch.setattr(chain_file, "_somebody_is_there", lambda: True)
-    monkeypatch.setattr(chain_file, "_prompted", lambda text: "open sesame")
-    assert opened_key(path).address == address
-
-
-@pytest.mark.parametrize(
-    ("typed", "reason"), [(["one", "two"], "the passwords differ"), (["", ""], "give a password")]
-)
-def test_a_mistyped_password_makes_no_key(tmp_path, monkeypatch, typed, reason):
-    monkeypatch.setattr(chain_file, "_somebody_is_there", lambda: True)
-    monkeypatch.setattr(chain_file, "_prompted", lambda text: typed.pop())
-    with pytest.raises(ParameterError, match=reason):
-        new_key(tmp_path / "a.key", encrypt=True)
-    assert not (tmp_path / "a.key").exists()
-
-
-def test_no_key_is_encrypted_without_a_password(tmp_path, monkeypatch):
-    monkeypatch.setattr(chain_file, "_somebody_is_there", lambda: False)
-    with pytest.raises(ParameterError, match="give a password in RETICENT_KEY_PASSWORD"):
-        new_key(tmp_path / "a.key", encrypt=True)

@@ -1,0 +1,137 @@
+"""Collection: packing and counting against numpy, ingest against a server that discards, a device's start.
+
+`python -m benchmarks.collect billion` draws, packs, unpacks and counts a thousand million OneBit reports, and
+says how long that took, in how much memory, and at which rate beside the secure stream that it draws from.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.measure import Figure, cpu_ratio
+from reticent.mechanisms.numeric import OneBit, Window
+from reticent.mechanisms.packing import count_bits
+from reticent.randomness import SECURE
+
+COUNT = 1 << 22
+BILLION = 1_000_000_000
+BLOCK = 1 << 20
+DEVICE = """
+import os, sys, tempfile
+from reticent.collect.device import Device
+from reticent.collect.enrolment import Enrolment
+with open(sys.argv[1], "rb") as file:
+    content = file.read()
+with tempfile.TemporaryDirectory() as folder:
+    enrolment = Enrolment(bytes(8), bytes(32))
+    with Device(folder + "/ledger", enrolment, bytes.fromhex(sys.argv[2]), lifetime=10.0) as device:
+        device.report(device.take(content), {"speed": 50.0}, period=0)
+"""
+PEAK = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+
+
+def counted(width: int) -> float:
+    """Packed symbols decoded and counted a second / unpacked ones through `numpy.bincount`."""
+    symbols = np.random.default_rng(0).integers(0, 1 << width, COUNT)
+    packed = np.packbits(((symbols[:, None] >> np.arange(width - 1, -1, -1)) & 1).astype(np.uint8)).tobytes()
+    return cpu_ratio(
+        lambda: np.bincount(symbols, minlength=1 << width),
+        lambda: count_bits(packed, COUNT, width, 1 << width),
+    )
+
+
+def packed(channel) -> float:
+    """Values perturbed and packed a second / values perturbed."""
+    values, out = np.random.default_rng(0).uniform(-1, 1, COUNT), np.empty(COUNT)
+    return cpu_ratio(lambda: channel.perturb(values, out=out), lambda: channel.pack(channel.sample(values)))
+
+
+def _survey() -> tuple[str, str]:
+    """A signed survey in a file, and its signer."""
+    import tempfile
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from reticent.collect.design import designed
+    from reticent.collect.signing import signed
+    from reticent.mechanisms.record import Number
+
+    key = Ed25519PrivateKey.generate()
+    survey = designed(
+        "bench", [Number("speed", (0.0, 130.0))], epsilon=1.0, purpose="x", start=0, period_s=60, periods=1
+    )
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        file.write(signed(survey, key))
+    return file.name, key.public_key().public_bytes_raw().hex()
+
+
+def _seconds(program: str, *args: str) -> float:
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", program, *args], check=True, capture_output=True)
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+
+
+def device_start() -> float:
+    """CPU of a process from nothing to one report / of one that only imports numpy and cryptography."""
+    survey = _survey()
+    ratios = []
+    for _ in range(7):
+        peer = _seconds("import numpy, cryptography")
+        ratios.append(_seconds(DEVICE, *survey) / peer)
+    return sorted(ratios)[len(ratios) // 2]
+
+
+def device_memory() -> float:
+    """Megabytes of that process at its peak."""
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICE + PEAK, *_survey()], check=True, capture_output=True, text=True
+    )
+    return int(done.stdout) / 1024
+
+
+def billion(reports: int = BILLION) -> None:
+    """Draw, pack, unpack and count; print time, memory and rate."""
+    channel = OneBit(epsilon=1.0)
+    values = np.random.default_rng(0).uniform(-1, 1, BLOCK)
+    counts = np.zeros(channel.size, dtype=np.int64)
+    channel.sample(values)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    for done in range(0, reports, BLOCK):
+        block = values[: min(BLOCK, reports - done)]
+        symbols = channel.sample(block)
+        dither = symbols >> 1
+        again = channel.unpack(channel.pack(symbols), block.size, dither=dither)
+        counts += np.bincount(again, minlength=channel.size)
+    passed = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert counts.sum() == reports
+    start = time.perf_counter()
+    for _ in range(64):
+        SECURE.words(BLOCK)
+    stream = 64 * BLOCK / (time.perf_counter() - start)
+    mean = float(counts @ channel.alphabet / reports)
+    print(
+        f"{reports:,} reports in {passed:.1f} s, {reports / passed / 1e6:.1f} million a second, "
+        f"{reports / passed / stream:.3f} of the secure stream's words; memory grew by "
+        f"{(after - before) / 1024:.0f} MB; mean {mean:.6f} for {values.mean():.6f}"
+    )
+
+
+FIGURES = [
+    Figure("count packed reports, 4 bits", "numpy bincount, unpacked", 0.5, lambda: counted(4)),
+    Figure("count packed reports, 5 bits", "numpy bincount, unpacked", 0.5, lambda: counted(5)),
+    Figure("count packed reports, 11 bits", "numpy bincount, unpacked", 0.5, lambda: counted(11)),
+    Figure("perturb and pack, OneBit", "perturb", 0.4, lambda: packed(OneBit(epsilon=1.0))),
+    Figure("perturb and pack, Window", "perturb", 0.4, lambda: packed(Window(epsilon=2.0))),
+    Figure("device, start to report", "import numpy, cryptography", 1.3, device_start, at_most=True),
+    Figure("device, peak memory", "80 MB", 80.0, device_memory, at_most=True),
+]
+
+if __name__ == "__main__" and sys.argv[1:2] == ["billion"]:
+    billion(int(sys.argv[2]) if len(sys.argv) > 2 else BILLION)

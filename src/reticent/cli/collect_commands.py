@@ -1,0 +1,132 @@
+"""`reticent survey`, `perturb`, `aggregate`: options and help. What they do is imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+group = typer.Typer(
+    name="survey",
+    help="Ask devices, and learn only from what they perturbed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+File = Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey: YAML, or signed as JSON.")]
+Signed = Annotated[Path, typer.Option("--survey", help="The signed survey.")]
+Workers = Annotated[int, typer.Option(help="Processes that work at once.")]
+Cluster = Annotated[str | None, typer.Option(help="A Dask scheduler instead, tcp://HOST:PORT.")]
+
+
+@group.command()
+def new(
+    file: Annotated[Path, typer.Argument(metavar="YAML", help="Where to write; must not exist.")],
+) -> None:
+    """Write a survey to be filled in."""
+    from reticent.cli.survey import new as run
+
+    run(file)
+
+
+@group.command()
+def check(file: File) -> None:
+    """Say in words what a survey asks and what it costs a device. Exit code 2 if something does not hold."""
+    from reticent.cli.survey import check as run
+
+    run(file)
+
+
+@group.command()
+def show(
+    file: File,
+    plot: Annotated[Path, typer.Option(help="Where the plot goes.")] = Path("out/survey.png"),
+) -> None:
+    """The same, and a plot of the error that so many devices give."""
+    from reticent.cli.survey import show as run
+
+    run(file, plot=plot)
+
+
+@group.command()
+def sign(
+    file: Annotated[Path, typer.Argument(metavar="YAML", help="The survey.")],
+    out: Annotated[Path, typer.Option("--out", help="Where devices' file goes; must not exist.")],
+    key: Annotated[Path, typer.Option(help="The signing key; made if there is none.")],
+) -> None:
+    """Choose the mechanisms, and sign what devices get. It never changes again: a change is a new survey."""
+    from reticent.cli.survey import sign as run
+
+    run(file, out=out, key=key)
+
+
+@group.command()
+def enrol(
+    out: Annotated[Path, typer.Option("--out", help="A folder for the enrolments, one file each.")],
+    master: Annotated[Path, typer.Option(help="The operator's master key; made if there is none.")],
+    count: Annotated[int, typer.Option(help="How many devices.")] = 1,
+) -> None:
+    """Make enrolments: what each device is given, once and in secret."""
+    from reticent.cli.survey import enrol as run
+
+    run(out=out, master=master, count=count)
+
+
+@group.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    file: Annotated[Path, typer.Argument(metavar="YAML", help="The survey.")],
+) -> None:
+    """Sign a survey with the service's own key, and let the service collect its reports.
+
+    Devices get it at /api/v1/surveys. `reticent survey enrol --master FOLDER/.service/enrolment.key` enrols
+    them.
+    """
+    from reticent.cli.survey import publish as run
+
+    run(folder, file)
+
+
+def bridge(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")],
+    topic: Annotated[str, typer.Option(help="Above `reports` and `batches`.")] = "reticent",
+    name: Annotated[
+        str, typer.Option(help="Of the bridge; the broker keeps a session under it.")
+    ] = "reticent",
+    username: Annotated[
+        str | None, typer.Option(help="At the broker; its password: RETICENT_MQTT_PASSWORD.")
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Verify the broker, and encrypt.")] = False,
+) -> None:
+    """Bring reports from an MQTT broker to a service's collector, until interrupted."""
+    from reticent.cli.survey import bridge_to as run
+
+    run(folder, broker=broker, topic=topic, name=name, username=username, tls=tls)
+
+
+def perturb(
+    given: Annotated[Path, typer.Argument(metavar="IN", help="Rows: CSV or Parquet.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Reports: CSV or Parquet; must not exist.")],
+    survey: Signed,
+    workers: Workers = 2,
+    cluster: Cluster = None,
+) -> None:
+    """Write a private report of every row of a file, however large."""
+    from reticent.cli.survey import perturb_file as run
+
+    run(given, out, survey=survey, workers=workers, cluster=cluster)
+
+
+def aggregate(
+    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="As `reticent perturb` wrote them.")],
+    survey: Signed,
+    out: Annotated[Path | None, typer.Option("--out", help="Estimates as .csv, .json or .parquet.")] = None,
+    workers: Workers = 2,
+    cluster: Cluster = None,
+) -> None:
+    """Estimate from a file of reports: means and frequencies with intervals."""
+    from reticent.cli.survey import aggregate_file as run
+
+    run(reports, survey=survey, out=out, workers=workers, cluster=cluster)

@@ -1,0 +1,319 @@
+"""Surveys over tables that lie in files: perturb every row, count every report, however large the file is.
+
+A file is read in blocks. Each block is a job for an `Executor`: a pool of processes here, or a Dask cluster.
+Every process has its own secure stream, keyed by the operating system. A few blocks are under way at a time,
+so that memory is bounded, and results are taken in the order of the blocks.
+
+Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
+as a whole number, or for OUE and OLH the packed report in hexadecimal. Nothing tells which row a report was.
+Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.collect.instruments import Instrument
+from reticent.collect.survey import Survey
+from reticent.collect.tally import Tally
+from reticent.errors import MissingExtra, ParameterError, SourceError
+from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.record import Number
+from reticent.mechanisms.sampling import sampled_attributes
+from reticent.randomness import Stream, secure_or, uniform_below
+
+try:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+except ImportError:
+    raise MissingExtra("tables", "collect") from None
+
+BLOCK_ROWS = 1 << 17
+_AHEAD = 4  # blocks under way for each worker
+
+Result = TypeVar("Result")
+Progress = Callable[[int], None]
+
+
+def perturb(
+    survey: Survey,
+    given: Path,
+    out: Path,
+    executor: Executor,
+    *,
+    workers: int = 2,
+    progress: Progress = lambda rows: None,
+) -> int:
+    """Write a private report of each row of a CSV or Parquet file; returns how many.
+
+    Raises:
+        ParameterError: a column is missing, or `out` exists; nothing was written.
+        SourceError: the file cannot be read.
+    """
+    if out.exists():
+        raise ParameterError(f"out must not exist, got {out}")
+    names = [one.name for one in survey.attributes]
+    blocks = _blocks(given, names)
+    temporary = out.with_name(f".{out.name}.part")
+    done = 0
+    try:
+        with _Writer(temporary, out.suffix, _schema(survey)) as write:
+            for reports in _in_order(
+                executor, workers, _perturbed, ((survey.text, block) for block in blocks)
+            ):
+                write(reports)
+                done += reports.num_rows
+                progress(done)
+        temporary.rename(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return done
+
+
+def aggregate(
+    survey: Survey,
+    given: Path,
+    executor: Executor,
+    *,
+    workers: int = 2,
+    progress: Progress = lambda rows: None,
+) -> Tally:
+    """Count the reports of a file that `perturb` wrote."""
+    total, done = Tally.empty(survey), 0
+    blocks = _blocks(given, [one.name for one in survey.attributes], _schema(survey))
+    for rows, counts, reports in _in_order(
+        executor, workers, _counted, ((survey.text, block) for block in blocks)
+    ):
+        total.merge(Tally(survey, counts, reports))
+        done += rows
+        progress(done)
+    return total
+
+
+def _in_order(
+    executor: Executor, workers: int, work: Callable[..., Result], jobs: Iterator[tuple[Any, ...]]
+) -> Iterator[Result]:
+    """The results of jobs, a few of which are under way at a time."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(executor.submit(work, *job))
+            if len(waiting) > _AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+# One block, in a worker
+
+
+_SURVEYS: dict[bytes, Survey] = {}
+
+
+def _survey(text: bytes) -> Survey:
+    if text not in _SURVEYS:
+        _SURVEYS[text] = Survey.parse(text)
+    return _SURVEYS[text]
+
+
+def _perturbed(text: bytes, block: Any) -> Any:
+    survey = _survey(text)
+    table = {
+        one.name: _values(block.column(one.name), is_number=isinstance(one, Number))
+        for one in survey.attributes
+    }
+    reports = perturbed(survey, table, block.num_rows)
+    columns = [
+        _column(survey.instruments[place], rows, drawn, block.num_rows)
+        for place, (rows, drawn) in enumerate(reports)
+    ]
+    return pa.table(columns, schema=_schema(survey))
+
+
+def perturbed(
+    survey: Survey,
+    table: dict[str, Any],
+    rows: int,
+    rng: Stream | None = None,
+    *,
+    ids: NDArray[np.uint64] | None = None,
+    period: int = 0,
+) -> list[tuple[NDArray[np.int64], Any]]:
+    """For each attribute the rows that report it, and what the mechanism drew.
+
+    Args:
+        survey: what is asked.
+        table: by attribute, one value a row.
+        rows: how many there are.
+        rng: None for secure randomness.
+        ids: of the reporters behind the rows, for whom the survey's own draws are made; if there are any.
+        period: of those draws.
+    """
+    stream = secure_or(rng)
+    d, size = len(survey.attributes), survey.sample_size
+    if ids is not None and survey.assigned:
+        asked = survey.lots.attributes(ids, period, size, d)
+    else:
+        asked = np.zeros((rows, d), dtype=np.bool_)
+        np.put_along_axis(asked, sampled_attributes(rows, d, size, stream), True, axis=1)
+    found = []
+    for place, attribute in enumerate(survey.attributes):
+        members = np.flatnonzero(asked[:, place])
+        instrument = survey.instruments[place]
+        drawn: Any = np.empty(0, dtype=np.int64)
+        if members.size:
+            values = table[attribute.name][members]
+            if isinstance(instrument, (OUE, OLH)):
+                drawn = instrument.perturb(values, stream)
+            elif isinstance(instrument, OneBit) and ids is not None:
+                levels = survey.lots.dither(ids[members], period, place, instrument.dither_levels)
+                drawn = instrument.sample(values, stream, dither=levels)
+            else:
+                drawn = instrument.sample(values, stream)
+        found.append((members, drawn))
+    return found
+
+
+def _counted(text: bytes, block: Any) -> tuple[int, list[Any], list[Any]]:
+    survey = _survey(text)
+    tally = Tally.empty(survey)
+    groups = (
+        uniform_below(survey.groups, block.num_rows) if survey.groups > 1 else np.zeros(block.num_rows, int)
+    )
+    for place, attribute in enumerate(survey.attributes):
+        column = block.column(attribute.name)
+        rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        if rows.size:
+            drawn = _drawn(survey.instruments[place], column.drop_null(), attribute.name)
+            tally.add(place, groups[rows], drawn)
+    return block.num_rows, tally.counts, tally.reports
+
+
+# Columns
+
+
+def _schema(survey: Survey) -> Any:
+    return pa.schema(
+        [
+            (attribute.name, pa.string() if isinstance(instrument, (OUE, OLH)) else pa.int32())
+            for attribute, instrument in zip(survey.attributes, survey.instruments, strict=True)
+        ]
+    )
+
+
+def _values(column: Any, *, is_number: bool) -> Any:
+    """A column for a mechanism: whatever it holds becomes a value, a missing one or the fallback."""
+    if is_number:
+        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+            return np.array(column.to_pylist(), dtype=object)
+        return column.to_numpy(zero_copy_only=False).astype(np.float64)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    found = np.empty(len(column), dtype=object)
+    found[:] = column.to_pylist()
+    return found
+
+
+def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: int) -> Any:
+    if isinstance(instrument, (OUE, OLH)):
+        texts = np.full(size, None, dtype=object)
+        texts[rows] = [instrument.pack(one.reshape(1, *one.shape)).hex() for one in drawn]
+        return pa.array(texts, type=pa.string())
+    symbols = np.zeros(size, dtype=np.int32)
+    symbols[rows] = drawn
+    missing = np.ones(size, dtype=np.bool_)
+    missing[rows] = False
+    return pa.array(symbols, mask=missing, type=pa.int32())
+
+
+def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
+    """What a column of reports says; an illegal report is refused."""
+    if isinstance(instrument, (OUE, OLH)):
+        try:
+            return np.concatenate([instrument.unpack(bytes.fromhex(text), 1) for text in column.to_pylist()])
+        except ValueError:
+            raise ParameterError(f"column {name} must hold reports of {type(instrument).__name__}") from None
+    symbols = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    if symbols.min() < 0 or symbols.max() >= instrument.size:
+        raise ParameterError(f"column {name} must hold symbols >= 0 and < {instrument.size}")
+    return symbols
+
+
+# Files
+
+
+def _blocks(path: Path, names: list[str], schema: Any = None) -> Iterator[Any]:
+    """The columns of a file, in blocks of rows."""
+    try:
+        reader = _reader(path, names, schema)
+        first = next(reader, None)
+    except (pa.ArrowException, OSError, KeyError):
+        raise SourceError(
+            f"{path.name} must be a CSV or Parquet file with the columns {', '.join(names)}"
+        ) from None
+    return iter(()) if first is None else itertools.chain([first], _guarded(reader, path))
+
+
+def _guarded(reader: Iterator[Any], path: Path) -> Iterator[Any]:
+    while True:
+        try:
+            block = next(reader, None)
+        except (pa.ArrowException, OSError):  # its text may quote the rows
+            raise SourceError(f"{path.name} cannot be read to its end") from None
+        if block is None:
+            return
+        yield block
+
+
+def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
+    kind = path.suffix.lower()
+    if kind in (".parquet", ".pq"):
+        file = pyarrow.parquet.ParquetFile(path)
+        missing = [name for name in names if name not in file.schema_arrow.names]
+        if missing:
+            raise KeyError(missing[0])
+        return iter(file.iter_batches(batch_size=BLOCK_ROWS, columns=names))
+    if kind != ".csv":
+        raise ParameterError(f"file must end in .csv, .parquet or .pq, got {path.name!r}")
+    # Every column as text: what a value looks like must not decide how the others are read.
+    types = (
+        {name: pa.string() for name in names}
+        if schema is None
+        else dict(zip(schema.names, schema.types, strict=True))
+    )
+    options = pyarrow.csv.ConvertOptions(include_columns=names, column_types=types, strings_can_be_null=True)
+    reading = pyarrow.csv.ReadOptions(block_size=1 << 23)
+    return iter(pyarrow.csv.open_csv(path, read_options=reading, convert_options=options))
+
+
+class _Writer:
+    """Writes blocks to a file, by its suffix."""
+
+    def __init__(self, path: Path, suffix: str, schema: Any) -> None:
+        if suffix.lower() in (".parquet", ".pq"):
+            self._open: Any = lambda: pyarrow.parquet.ParquetWriter(path, schema)
+        elif suffix.lower() == ".csv":
+            self._open = lambda: pyarrow.csv.CSVWriter(path, schema)
+        else:
+            raise ParameterError(f"out must end in .csv, .parquet or .pq, got {suffix!r}")
+
+    def __enter__(self) -> Callable[[Any], None]:
+        self._writer = self._open()
+        write: Callable[[Any], None] = self._writer.write_table
+        return write
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()

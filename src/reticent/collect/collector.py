@@ -1,0 +1,560 @@
+"""The collector: reads reports, counts each once, and forgets who said what.
+
+What it keeps, in one SQLite file: the surveys, how often each symbol came (`tally`), and which reporter was
+counted in which period, so that none is counted twice. Symbols are not kept with their reporters. A report is
+acknowledged only when its count is on the disk; several callers share a commit. Rejected reports change
+nothing but a number for each reason (which a crash may set back a little).
+
+Several processes may use one file. Open it after forking.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.arguments import real
+from reticent.collect.enrolment import ID_BYTES, KEY_BYTES, TAG_BYTES, device_key, tag
+from reticent.collect.signing import verified
+from reticent.collect.survey import Survey
+from reticent.collect.tally import Tally
+from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
+from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
+from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.numeric.one_bit import OneBit
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE survey (
+    number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text BLOB NOT NULL, file BLOB NOT NULL,
+    closed INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE seen (
+    survey INTEGER NOT NULL, period INTEGER NOT NULL, reporter BLOB NOT NULL, nonce BLOB NOT NULL,
+    PRIMARY KEY (survey, period, reporter)
+) WITHOUT ROWID;
+CREATE TABLE tally (
+    survey INTEGER NOT NULL, period INTEGER NOT NULL, attribute INTEGER NOT NULL, symbol INTEGER NOT NULL,
+    cohort INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (survey, period, attribute, symbol, cohort)
+) WITHOUT ROWID;
+CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
+"""
+_COLLECT = (
+    "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET file = excluded.file"
+)
+_SEE = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
+_SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?"
+_COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
+_REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
+_REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
+_MOST_KEYS = 100_000  # of devices, that are remembered
+_FIRST = bytes([VERSION])
+_AGAIN = "the collection cannot be used now: send again what was not acknowledged"
+_PATIENCE_S = 60.0  # with another process that writes
+
+Seen = tuple[int, int, bytes, bytes]  # survey, period, reporter, nonce
+
+
+@dataclass
+class _Held:
+    """A survey that is collected."""
+
+    number: int
+    layout: Layout
+
+    @property
+    def survey(self) -> Survey:
+        return self.layout.survey
+
+
+@dataclass
+class _Checked:
+    """Reports of one survey and one length whose form is right, to be counted if they are new."""
+
+    held: _Held
+    places: NDArray[np.int64]  # in the caller's list
+    seen: list[Seen]
+    periods: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    symbols: dict[int, tuple[NDArray[np.int64], NDArray[Any]]]  # by attribute: rows of this object, symbols
+
+
+@dataclass
+class _Batch:
+    """What one caller brought."""
+
+    outcomes: list[Outcome]
+    checked: list[_Checked]
+    is_done: bool = False
+    error: LedgerError | None = None
+
+
+class Collector:
+    """Counts the reports of surveys.
+
+    Args:
+        path: of the file; made if there is none, readable by its owner alone.
+        master: the operator's 32 bytes from which devices' keys come.
+        late_s: how long after its end a period still takes reports.
+        early_s: how long before its beginning, for devices whose clocks are ahead.
+        clock: seconds since 1970.
+
+    Raises:
+        LedgerError: the file cannot be opened, or a newer Reticent wrote it.
+        LedgerDamaged: it holds something else than was written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        master: bytes,
+        *,
+        late_s: float = 86_400.0,
+        early_s: float = 60.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(master, bytes) or len(master) != KEY_BYTES:
+            raise ParameterError(f"master must be {KEY_BYTES} bytes")
+        self._late_s, self._early_s = real("late_s", late_s, low=0.0), real("early_s", early_s, low=0.0)
+        self._master, self._clock = master, clock
+        self._guard, self._looking, self._queue = threading.Lock(), threading.Lock(), threading.Lock()
+        self._waiting: list[_Batch] = []
+        self._rejected: Counter[str] = Counter()
+        self._keys: dict[bytes, bytes] = {}
+        self._held: dict[bytes, _Held] = {}
+        self._revoked: set[bytes] = set()
+        self._newest = (0, 0)  # survey and revocation that are known
+        with ExitStack() as opened:
+            self._connection = _opened(Path(path), opened)
+            self._reader = _connected(Path(path), opened)
+            self._refresh()
+            opened.pop_all()
+
+    def close(self) -> None:
+        """Close the file; what was acknowledged is on the disk."""
+        with self._guard, self._looking:
+            try:
+                if self._rejected:
+                    with self._writing():
+                        self._write_rejects()
+            finally:
+                self._connection.close()
+                self._reader.close()
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A transaction, for whoever holds the guard. If it fails, nothing was written."""
+        with _told():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Looking waits for nobody who writes."""
+        with self._looking, _told():
+            yield self._reader
+
+    def _refresh(self) -> None:
+        """Learn of surveys and revocations that came since the last look, from whichever process."""
+        with self._reading() as reader:
+            survey, revoked = self._newest
+            for number, identity, text in reader.execute(
+                "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (survey,)
+            ):
+                self._held[identity] = _Held(number, Layout(_unchanged(identity, text)))
+                survey = number
+            for number, reporter in reader.execute(
+                "SELECT number, reporter FROM revoked WHERE number > ? ORDER BY number", (revoked,)
+            ):
+                self._revoked.add(reporter)
+                revoked = number
+            self._newest = (survey, revoked)
+
+    # Surveys and reporters
+
+    def collect(self, file: bytes, signer: bytes) -> Survey:
+        """Collect the reports of a signed survey from now on."""
+        survey = verified(file, signer)
+        with self._guard, self._writing():
+            self._connection.execute(_COLLECT, (survey.id, survey.text, file))
+        self._refresh()
+        return survey
+
+    def surveys(self) -> list[Survey]:
+        """All surveys that are collected, in the order in which they came."""
+        self._refresh()
+        with self._looking:
+            return [held.survey for held in self._held.values()]
+
+    def file(self, survey: Survey) -> bytes:
+        """The signed file of a survey, for devices."""
+        number = self._number(survey)
+        with self._reading() as reader:
+            found: bytes = reader.execute("SELECT file FROM survey WHERE number = ?", (number,)).fetchone()[0]
+        return found
+
+    def _number(self, survey: Survey) -> int:
+        held = self._held.get(survey.id)
+        if held is None:
+            raise ParameterError(f"survey {survey.name} is not collected here")
+        return held.number
+
+    def revoke(self, reporter: bytes) -> None:
+        """Take an enrolment back: what it sends from now on is not counted."""
+        if not isinstance(reporter, bytes) or len(reporter) != ID_BYTES:
+            raise ParameterError(f"reporter must be {ID_BYTES} bytes")
+        with self._guard, self._writing():
+            self._connection.execute("INSERT OR IGNORE INTO revoked (reporter) VALUES (?)", (reporter,))
+        self._refresh()
+
+    def is_closed(self, survey: Survey, period: int) -> bool:
+        """Whether a period takes no reports any more."""
+        return period < survey.period_at(self._clock() - self._late_s)
+
+    def forget(self) -> int:
+        """Forget who reported in periods that take no reports any more; returns how many rows that were.
+
+        Those periods stay closed, whatever the clock says later: nobody could tell a second arrival there.
+        """
+        self._refresh()
+        now, gone = self._clock(), 0
+        with self._guard, self._writing():
+            for held in list(self._held.values()):
+                first = (held.survey.period_at(now - self._late_s), held.number)
+                self._connection.execute("UPDATE survey SET closed = max(closed, ?) WHERE number = ?", first)
+                gone += self._connection.execute(
+                    "DELETE FROM seen WHERE period < ? AND survey = ?", first
+                ).rowcount
+        return gone
+
+    # Receiving
+
+    def receive(self, reports: Sequence[bytes]) -> list[Outcome]:
+        """Count reports, each once; returns what became of each when that is on the disk.
+
+        Raises:
+            LedgerError: it could not be written. None of them is acknowledged: send all of them again.
+        """
+        self._refresh()
+        batch = self._examined(reports)
+        if batch.checked:
+            with self._queue:
+                self._waiting.append(batch)
+            with self._guard:
+                if not batch.is_done:
+                    with self._queue:
+                        together, self._waiting = self._waiting, []
+                    self._commit(together)
+            if batch.error is not None:
+                raise batch.error
+        self.reject(one for one in batch.outcomes if not one.is_acknowledged)
+        return batch.outcomes
+
+    def knows(self, report: bytes) -> bool:
+        """Whether a report is from an enrolled device, for a survey that is collected here."""
+        return self._first_look(report) is Outcome.COUNTED
+
+    def reject(self, reasons: Iterable[Outcome]) -> None:
+        """Count what was refused."""
+        counted = Counter(one.value for one in reasons)
+        if counted:
+            with self._queue:
+                self._rejected += counted
+
+    def _examined(self, reports: Sequence[bytes]) -> _Batch:
+        """Everything that can be said of reports without knowing which came before."""
+        outcomes = [Outcome.COUNTED] * len(reports)
+        alike: dict[tuple[int, bytes], list[int]] = {}
+        for place, report in enumerate(reports):
+            outcomes[place] = outcome = self._first_look(report)
+            if outcome is Outcome.COUNTED:
+                alike.setdefault((len(report), report[1:9]), []).append(place)
+        batch = _Batch(outcomes, [])
+        for (_, identity), places in alike.items():
+            self._examine(batch, self._held[identity], [reports[place] for place in places], np.array(places))
+        return batch
+
+    def _first_look(self, report: bytes) -> Outcome:
+        """What strangers do not pass. It costs little: they are many."""
+        if report[:1] != _FIRST or not SHORTEST <= len(report) <= LONGEST:
+            return Outcome.VERSION if report and report[:1] != _FIRST else Outcome.LENGTH
+        held = self._held.get(report[1:9])
+        if held is None:
+            return Outcome.SURVEY
+        if len(report) > held.layout.longest:
+            return Outcome.LENGTH
+        if not self._is_genuine(report):
+            return Outcome.TAG
+        return Outcome.REVOKED if report[13:21] in self._revoked else Outcome.COUNTED
+
+    def _is_genuine(self, report: bytes) -> bool:
+        identity = report[13:21]
+        key = self._keys.get(identity)
+        if key is None:
+            key = device_key(self._master, identity)
+        if not hmac.compare_digest(tag(key, report[:-TAG_BYTES]), report[-TAG_BYTES:]):
+            return False
+        if len(self._keys) >= _MOST_KEYS:
+            self._keys.clear()
+        self._keys[identity] = key
+        return True
+
+    def _examine(self, batch: _Batch, held: _Held, reports: list[bytes], places: NDArray[np.int64]) -> None:
+        """Genuine reports of one survey and one length."""
+        survey = held.survey
+        table = np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), -1)
+        head = heads(table)
+        periods, ids = head["period"].astype(np.int64), head["reporter"].astype(np.uint64)
+        read = held.layout.read(table[:, HEAD_BYTES:-TAG_BYTES])
+        now = self._clock()
+        first, last = survey.period_at(now - self._late_s), survey.period_at(now + self._early_s)
+        is_open = (periods >= max(0, first)) & (periods <= min(survey.periods - 1, last))
+        wrong = read.wrong
+        if survey.assigned:
+            lots = survey.lots.attributes(ids, periods, survey.sample_size, len(survey.attributes))
+            wrong = wrong | (lots != read.asked).any(axis=1)
+        is_kept = np.ones(len(reports), dtype=np.bool_)
+        for reason, fault in (  # the first fault is the one that is told
+            (Outcome.PERIOD, ~is_open),
+            (Outcome.ATTRIBUTES, wrong),
+            (Outcome.LENGTH, read.misfit),
+            (Outcome.SYMBOL, read.illegal),
+        ):
+            for row in np.flatnonzero(fault & is_kept):
+                batch.outcomes[places[row]] = reason
+            is_kept &= ~fault
+        kept = np.flatnonzero(is_kept)
+        if not kept.size:
+            return
+        place_of = np.cumsum(is_kept) - 1
+        symbols = {}
+        for attribute, (rows, drawn) in read.symbols.items():
+            good = is_kept[rows]
+            rows, drawn = rows[good], drawn[good]
+            instrument = survey.instruments[attribute]
+            if isinstance(instrument, OneBit):
+                levels = survey.lots.dither(ids[rows], periods[rows], attribute, instrument.dither_levels)
+                drawn = 2 * levels + drawn
+            symbols[attribute] = (place_of[rows], drawn)
+        seen = [
+            (held.number, int(periods[row]), reports[row][13:21], reports[row][21:29])
+            for row in kept.tolist()
+        ]
+        groups = survey.lots.group(ids[kept], survey.groups)
+        batch.checked.append(_Checked(held, places[kept], seen, periods[kept], groups, symbols))
+
+    # Counting
+
+    def _commit(self, batches: list[_Batch]) -> None:
+        """Count what is new in all of these, in one transaction, or in none."""
+        told: list[tuple[_Batch, _Checked, list[Outcome]]] = []
+        try:
+            with self._writing():
+                for batch in batches:
+                    for checked in batch.checked:
+                        outcomes = self._seen(checked)
+                        self._count(checked, np.array([one is Outcome.COUNTED for one in outcomes]))
+                        told.append((batch, checked, outcomes))
+                written = self._write_rejects()
+        except BaseException as error:
+            known = error if isinstance(error, LedgerError) else LedgerError(_AGAIN)
+            for batch in batches:
+                batch.is_done, batch.error = True, known
+            if known is not error:
+                raise
+            return
+        with self._queue:
+            self._rejected -= written
+        for batch, checked, outcomes in told:
+            for place, outcome in zip(checked.places.tolist(), outcomes, strict=True):
+                batch.outcomes[place] = outcome
+        for batch in batches:
+            batch.is_done = True
+
+    def _seen(self, checked: _Checked) -> list[Outcome]:
+        """Note who reports; which of them are new."""
+        rows = checked.seen
+        (closed,) = self._connection.execute(
+            "SELECT closed FROM survey WHERE number = ?", (checked.held.number,)
+        ).fetchone()
+        if checked.periods.min() >= closed:
+            self._connection.execute("SAVEPOINT many")
+            before = self._connection.total_changes
+            self._connection.executemany(_SEE, rows)
+            if self._connection.total_changes - before == len(rows):
+                self._connection.execute("RELEASE many")
+                return [Outcome.COUNTED] * len(rows)
+            self._connection.execute("ROLLBACK TO many")
+            self._connection.execute("RELEASE many")
+        return [Outcome.PERIOD if row[1] < closed else self._seen_one(row) for row in rows]
+
+    def _seen_one(self, row: Seen) -> Outcome:
+        if self._connection.execute(_SEE, row).rowcount == 1:
+            return Outcome.COUNTED
+        (nonce,) = self._connection.execute(_SEEN, row[:3]).fetchone()
+        return Outcome.DUPLICATE if nonce == row[3] else Outcome.SECOND
+
+    def _count(self, checked: _Checked, is_new: NDArray[np.bool_]) -> None:
+        survey, number = checked.held.survey, checked.held.number
+        rows: list[tuple[int, int, int, int, int, int]] = []
+        for attribute, (members, drawn) in checked.symbols.items():
+            chosen = is_new[members]
+            members, drawn = members[chosen], drawn[chosen]
+            if not members.size:
+                continue
+            cells = np.stack([checked.periods[members], checked.groups[members]])
+            for (period, group), n in _counted(cells):
+                rows.append((number, period, attribute, _REPORTS, group, n))
+            instrument = survey.instruments[attribute]
+            if isinstance(instrument, (OUE, OLH)):
+                for period, group in {(p, g) for (p, g), _ in _counted(cells)}:
+                    here = (cells[0] == period) & (cells[1] == group)
+                    supports = instrument.support_counts(drawn[here])
+                    rows += [
+                        (number, period, attribute, int(symbol), group, int(supports[symbol]))
+                        for symbol in np.flatnonzero(supports)
+                    ]
+            else:
+                for (period, group, symbol), n in _counted(np.vstack([cells, drawn])):
+                    rows.append((number, period, attribute, symbol, group, n))
+        self._connection.executemany(_COUNT, rows)
+
+    def _write_rejects(self) -> Counter[str]:
+        """Write the numbers of refused reports that are not in the file yet; returns them."""
+        with self._queue:
+            written = self._rejected.copy()
+        self._connection.executemany(_REJECT, list(written.items()))
+        return written
+
+    # Looking
+
+    def tally(self, survey: Survey, periods: Sequence[int] | None = None) -> Tally:
+        """What was counted in some periods of a survey, or in all."""
+        found, number = Tally.empty(survey), self._number(survey)
+        sql = "SELECT attribute, symbol, cohort, sum(n) FROM tally WHERE survey = ? {} GROUP BY 1, 2, 3"
+        with self._reading() as reader:
+            if periods is None:
+                rows = reader.execute(sql.format(""), (number,)).fetchall()
+            else:
+                rows = []
+                for period in periods:
+                    rows += reader.execute(sql.format("AND period = ?"), (number, period)).fetchall()
+        for attribute, symbol, group, n in rows:
+            if symbol == _REPORTS:
+                found.reports[attribute][group] += n
+            else:
+                found.counts[attribute][group, symbol] += n
+        return found
+
+    def periods(self, survey: Survey) -> dict[int, int]:
+        """How many reports were counted in each period of a survey."""
+        number = self._number(survey)
+        with self._reading() as reader:
+            rows = reader.execute(
+                "SELECT period, sum(n) FROM tally WHERE survey = ? AND symbol = ? GROUP BY period",
+                (number, _REPORTS),
+            ).fetchall()
+        return {int(period): int(n) // survey.sample_size for period, n in rows}
+
+    def rejected(self) -> dict[str, int]:
+        """How many reports were refused, by reason."""
+        with self._guard, self._reading() as reader:  # the guard: nobody writes them down meanwhile
+            found = Counter(dict(reader.execute("SELECT reason, n FROM rejected").fetchall()))
+            with self._queue:
+                return dict(found + self._rejected)
+
+
+def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
+    with _told():
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
+        opened.callback(connection.close)
+        return connection
+
+
+def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
+    """The connection that writes; the tables are there."""
+    with _told():
+        if not path.exists():  # closing it again would drop the locks of whoever has it open in this process
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = _connected(path, opened)
+    with _told():
+        _use_log(connection)
+        connection.execute("PRAGMA synchronous=FULL")
+        if _version(connection) < _VERSION:
+            connection.execute("BEGIN IMMEDIATE")
+            if _version(connection) < _VERSION:  # nobody else made them meanwhile
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={_VERSION}")
+            connection.execute("COMMIT")
+        if _version(connection) > _VERSION:
+            raise LedgerError(f"the collection was written by a newer Reticent: {path}")
+    return connection
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Write ahead. SQLite does not wait for others who say so of a new file at the same time: we do."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What SQLite and the disk say, in our words: theirs could quote a row."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise LedgerDamaged("the collection's file is damaged") from error
+        raise LedgerError(f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})") from error
+
+
+def _unchanged(identity: bytes, text: bytes) -> Survey:
+    try:
+        survey = Survey.parse(text)
+    except (ParameterError, ParameterTypeError, GuaranteeError):
+        survey = None
+    if survey is None or survey.id != identity:
+        raise LedgerDamaged("the collection holds a survey that was changed")
+    return survey
+
+
+def _counted(columns: NDArray[np.int64]) -> list[tuple[tuple[int, ...], int]]:
+    """Each distinct column, and how often it occurs."""
+    return [(key, n) for key, n in Counter(zip(*columns.tolist(), strict=True)).items()]

@@ -1,0 +1,84 @@
+"""Making a survey: the best mechanism for each attribute, and how many of them a report should hold.
+
+This solves and searches, which is the operator's work; devices get the result (`survey`, `instruments`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from reticent.collect import instruments
+from reticent.collect.instruments import Instrument
+from reticent.collect.lots import KEY_BYTES
+from reticent.collect.survey import Survey
+from reticent.errors import ParameterError
+from reticent.mechanisms.record import Attribute, Category, Record
+
+
+def designed(
+    name: str,
+    attributes: Sequence[Attribute],
+    *,
+    epsilon: float,
+    purpose: str,
+    start: int,
+    period_s: int,
+    periods: int,
+    version: str = "1",
+    sample_size: int | None = None,
+    assigned: bool = False,
+    groups: int = 1,
+    mechanisms: Mapping[str, str] | None = None,
+) -> Survey:
+    """A survey whose mechanisms have the least variance.
+
+    Args:
+        name: see `Survey`, as for what is not listed here.
+        attributes: what a record holds.
+        epsilon: the LDP level of the report of one period.
+        purpose: why it is asked, in words for the person behind a device.
+        start: when the first period begins, in seconds since 1970.
+        period_s: how long a period is.
+        periods: how many there are.
+        version: of the survey's text.
+        sample_size: how many attributes a report holds; the number of least variance if not given.
+        assigned: whether the survey draws which attributes a device reports.
+        groups: of reporters, a power of two.
+        mechanisms: by attribute, the kind of mechanism to take instead of the best.
+    """
+    record = Record(attributes, epsilon, sample_size)
+    chosen = dict(mechanisms or {})
+    made: list[Instrument] = []
+    for attribute in record.attributes:
+        kind = chosen.pop(attribute.name, None)
+        found = record.mechanisms[attribute.name]
+        if kind is not None:
+            found = _of_kind(attribute, kind, record.epsilon_each)
+        made.append(found)
+    if chosen:
+        raise ParameterError(f"mechanisms must be of the attributes, got {next(iter(chosen))!r:.60}")
+    return Survey(
+        name=name,
+        version=version,
+        purpose=purpose,
+        attributes=record.attributes,
+        instruments=tuple(made),
+        epsilon=record.epsilon,
+        start=start,
+        period_s=period_s,
+        periods=periods,
+        sample_size=record.sample_size,
+        assigned=assigned,
+        groups=groups,
+        key=os.urandom(KEY_BYTES),
+    )
+
+
+def _of_kind(attribute: Attribute, kind: str, epsilon: float) -> Instrument:
+    """A mechanism of a given kind; a `Window` is solved here."""
+    if kind == "Window" and not isinstance(attribute, Category):
+        from reticent.mechanisms.numeric.window import Window
+
+        return Window(epsilon=epsilon, bounds=attribute.bounds)
+    return instruments.made(attribute, {"kind": kind, "epsilon": epsilon})

@@ -1,0 +1,167 @@
+"""What runs where the data are: one private report in each period, or none on public grounds alone.
+
+A device is a total function of its data (MATH.md 7.1): missing, odd and endless values are reported like any
+other. It refuses only for what everybody may know: a survey that is not signed, does not keep its guarantee
+or asks for more than the owner allows; a period outside of the survey; a spent ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reticent.arguments import real
+from reticent.collect.enrolment import Enrolment
+from reticent.collect.signing import verified
+from reticent.collect.survey import Survey
+from reticent.collect.wire import Layout
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.ledger.base import Amount, Terms, Unit
+from reticent.ledger.device import DeviceLedger
+from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.record import Number
+from reticent.mechanisms.sampling import sampled_attributes
+from reticent.privacy import Neighbours
+from reticent.privacy.budget import cap_units
+from reticent.randomness import Stream, secure_or
+
+ACCOUNT = "reports"
+NONCE_BYTES = 8
+
+
+class Device:
+    """One enrolled device and its lifetime budget.
+
+    Args:
+        path: the device's ledger, one file; made if there is none.
+        enrolment: what the operator gave it.
+        signer: the public key (32 bytes) whose surveys it answers.
+        lifetime: the epsilon that its reports may spend in all, over all surveys; fixed with the ledger.
+        most: the epsilon that it allows a single report.
+        rng: None for secure randomness; a SimulationStream in tests and simulations.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        enrolment: Enrolment,
+        signer: bytes,
+        *,
+        lifetime: float,
+        most: float = 4.0,
+        rng: Stream | None = None,
+    ) -> None:
+        self._enrolment, self._signer = enrolment, signer
+        self._most = real("most", most, low=0.0, open_low=True)
+        self._stream = secure_or(rng)
+        cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
+        self.ledger = DeviceLedger(path)
+        self._layouts: dict[bytes, Layout] = {}
+        self._guard = threading.Lock()
+        try:
+            self.ledger.open(
+                Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this device", cap)
+            )
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self.ledger.close()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, file: bytes) -> Survey:
+        """Take part in a signed survey, if it keeps what it says and asks no more than is allowed.
+
+        Raises:
+            GuaranteeError, ParameterError: it does not; nothing was sent or spent.
+        """
+        survey = verified(file, self._signer)
+        if survey.epsilon > self._most:
+            raise GuaranteeError(
+                f"the survey asks for epsilon {survey.epsilon:g} a report, this device allows {self._most:g}"
+            )
+        self._layouts[survey.id] = Layout(survey)
+        return survey
+
+    def report(self, survey: Survey, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
+        """The report of a period: paid for, drawn, remembered, then given out. The same one, ever after.
+
+        Args:
+            survey: one that was taken.
+            values: by the names of attributes. Missing ones are reported too, see `Number` and `Category`.
+            period: of the survey; by default the one that it is now.
+
+        Raises:
+            BudgetExceeded: the lifetime budget does not hold another report.
+            ParameterError: there is no such period, or attribute.
+        """
+        layout = self._layouts.get(survey.id)
+        if layout is None:
+            raise ParameterError(f"survey must be one that this device took, got {survey.name}")
+        survey = layout.survey
+        for name in values:
+            if name not in {one.name for one in survey.attributes}:
+                raise ParameterError(f"values must be by the survey's attributes, got {name!r:.60}")
+        number = survey.checked_period(survey.period_at(time.time()) if period is None else period)
+        key = f"{survey.id.hex()}/{number}"
+        with self._guard:
+            content = self.ledger.recorded(ACCOUNT, key)
+            if content is None:
+                information = Amount(survey.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
+                grant = self.ledger.request(ACCOUNT, key, information)
+                drawn = os.urandom(NONCE_BYTES) + self._body(layout, values, number)
+                self.ledger.fulfil(grant.pending[0].number, list(drawn))
+                content = tuple(drawn)
+        held = bytes(content)
+        return layout.report(self._enrolment, number, held[:NONCE_BYTES], held[NONCE_BYTES:])
+
+    def _body(self, layout: Layout, values: Mapping[str, Any], period: int) -> bytes:
+        survey = layout.survey
+        reporter = np.frombuffer(self._enrolment.id, dtype=">u8").astype(np.uint64)
+        asked = self._asked(survey, reporter, period)
+        drawn: list[Any] = []
+        for place in asked:
+            attribute, instrument = survey.attributes[place], survey.instruments[place]
+            value = one_value(values.get(attribute.name), is_number=isinstance(attribute, Number))
+            if isinstance(instrument, OneBit):
+                level = survey.lots.dither(reporter, period, place, instrument.dither_levels)
+                drawn.append(instrument.sample(value, self._stream, dither=level))
+            elif isinstance(instrument, (OUE, OLH)):
+                drawn.append(instrument.perturb(value, self._stream))
+            else:
+                drawn.append(instrument.sample(value, self._stream))
+        return layout.body(asked, drawn)
+
+    def _asked(self, survey: Survey, reporter: Any, period: int) -> list[int]:
+        """Which attributes are reported: by the survey's lot, or drawn here; never by the data."""
+        size, of = survey.sample_size, len(survey.attributes)
+        if survey.assigned:
+            return [
+                int(place) for place in np.flatnonzero(survey.lots.attributes(reporter, period, size, of)[0])
+            ]
+        return [int(place) for place in sampled_attributes(1, of, size, self._stream)[0]]
+
+    @property
+    def spent(self) -> float:
+        """The epsilon that this device's reports have spent in all."""
+        return self.ledger.balance(ACCOUNT).spent / 1e12
+
+
+def one_value(value: Any, *, is_number: bool) -> Any:
+    """A vector of one value, whatever the value is."""
+    held = np.empty(1, dtype=object)
+    held[0] = np.nan if value is None and is_number else value
+    return held

@@ -1,0 +1,74 @@
+"""Who may report: an id and a key, given by the operator, one for each device.
+
+A device's key is HMAC-SHA256(master, "reticent-device/v1" || id), so that the collector keeps one master
+and no list of keys. Ids are drawn at random by the operator: whoever could choose an id could choose what
+`lots` draws for it. A device that takes part in several surveys may have an enrolment for each, so that
+its reports cannot be linked across them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from reticent.errors import ParameterError
+
+ID_BYTES = 8
+KEY_BYTES = 32
+TAG_BYTES = 16
+_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """What a device is given once, and keeps to itself."""
+
+    id: bytes
+    key: bytes
+
+    def __post_init__(self) -> None:
+        for field, size in (("id", ID_BYTES), ("key", KEY_BYTES)):
+            given = getattr(self, field)
+            if not isinstance(given, bytes) or len(given) != size:
+                raise ParameterError(f"{field} must be {size} bytes")
+
+    def __repr__(self) -> str:
+        return f"Enrolment({self.id.hex()})"
+
+    def to_json(self) -> str:
+        """The text that a device stores."""
+        return json.dumps({"id": self.id.hex(), "key": self.key.hex()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Enrolment:
+        """An enrolment from its text."""
+        try:
+            given: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ParameterError("an enrolment must be JSON") from None
+        if not isinstance(given, dict) or set(given) != {"id", "key"}:
+            raise ParameterError("an enrolment must have the fields id and key")
+        for field in given.values():
+            if not isinstance(field, str) or not _HEX.fullmatch(field) or len(field) % 2:
+                raise ParameterError("an enrolment's id and key must be hexadecimal")
+        return cls(bytes.fromhex(given["id"]), bytes.fromhex(given["key"]))
+
+
+def device_key(master: bytes, identity: bytes) -> bytes:
+    """The key of an enrolled device."""
+    return hmac.digest(master, b"reticent-device/v1" + identity, "sha256")
+
+
+def enrolled(master: bytes) -> Enrolment:
+    """A new device."""
+    identity = secrets.token_bytes(ID_BYTES)
+    return Enrolment(identity, device_key(master, identity))
+
+
+def tag(key: bytes, content: bytes) -> bytes:
+    """The first 16 bytes of HMAC-SHA256 of a report's content."""
+    return hmac.digest(key, content, "sha256")[:TAG_BYTES]

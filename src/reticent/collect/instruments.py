@@ -1,0 +1,113 @@
+"""The mechanism of each attribute as a survey carries it: a few numbers, from which a device makes it again.
+
+Making one checks its guarantee in exact integers and solves nothing: what had to be solved (the outputs of a
+`Window`) travels. `Laplace` has no finite alphabet and cannot travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.mechanisms.categorical import KRR, OLH, OUE, Categories
+from reticent.mechanisms.numeric.base import NumericChannel
+from reticent.mechanisms.numeric.hybrid import HM, HMTP, PM, Duchi, PMOpt, PMSub, ThreeOutputs
+from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.numeric.window import Window
+from reticent.mechanisms.record import Attribute, Category, Number
+
+Instrument = NumericChannel | KRR | OUE | OLH
+
+MOST_OUE_CATEGORIES = 1024  # a report of OUE has a bit for each
+_NUMERIC: dict[str, tuple[type[NumericChannel], tuple[str, ...]]] = {
+    "OneBit": (OneBit, ("rho", "dither_levels")),
+    "Window": (Window, ("window", "y")),
+    "Duchi": (Duchi, ()),
+    "ThreeOutputs": (ThreeOutputs, ()),
+    "PM": (PM, ("levels",)),
+    "PMOpt": (PMOpt, ("levels",)),
+    "PMSub": (PMSub, ("levels",)),
+    "HM": (HM, ("levels",)),
+    "HMTP": (HMTP, ("levels",)),
+}
+_CATEGORICAL: dict[str, tuple[type[KRR | OUE | OLH], tuple[str, ...]]] = {
+    "KRR": (KRR, ()),
+    "OUE": (OUE, ()),
+    "OLH": (OLH, ("buckets",)),
+}
+KINDS = (*_NUMERIC, *_CATEGORICAL)
+
+
+def described(instrument: Instrument) -> dict[str, Any]:
+    """The numbers that make a mechanism, apart from what its attribute declares."""
+    for kind, (made, fields) in (_NUMERIC | _CATEGORICAL).items():
+        if type(instrument) is made:
+            found: dict[str, Any] = {"kind": kind, "epsilon": instrument.epsilon}
+            for field in fields:
+                value = getattr(instrument, field, None)
+                if value is not None:
+                    found[field] = value.tolist() if hasattr(value, "tolist") else value
+            return found
+    raise ParameterError(f"mechanism must be one of {', '.join(KINDS)}, got {type(instrument).__name__}")
+
+
+def made(attribute: Attribute, given: Any) -> Instrument:
+    """The mechanism of an attribute from its numbers; its guarantee is checked exactly.
+
+    Raises:
+        ParameterError: a field is missing, unknown or breaks its rule.
+        GuaranteeError: the numbers do not keep the epsilon that they claim.
+    """
+    where = f"mechanism of {attribute.name}"
+    if not isinstance(given, Mapping):
+        raise ParameterTypeError(f"{where} must be an object, got {type(given).__name__}")
+    kinds = _CATEGORICAL if isinstance(attribute, Category) else _NUMERIC
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r:.60}")
+    maker, fields = kinds[kind]
+    unknown = [name for name in given if name not in ("kind", "epsilon", *fields)]
+    if unknown or "epsilon" not in given:
+        raise ParameterError(f"{where}: fields must be kind, epsilon, {', '.join(fields)}".rstrip(", "))
+    options = {name: given[name] for name in ("epsilon", *fields) if name in given}
+    if isinstance(attribute, Category):
+        options |= {"categories": attribute.values, "fallback": attribute.fallback}
+    else:
+        options["bounds"] = attribute.bounds
+    if kind == "Window" and "y" not in options:
+        raise ParameterError(f"{where}: y must hold the outputs: a device solves nothing")
+    try:
+        instrument: Instrument = maker(**options)
+    except (ParameterError, ParameterTypeError) as error:
+        raise ParameterError(f"{where}: {error}") from None
+    if isinstance(instrument, OUE) and instrument.bits > MOST_OUE_CATEGORIES:
+        raise ParameterError(f"{where}: OUE must have at most {MOST_OUE_CATEGORIES} categories")
+    return instrument
+
+
+def fits(attribute: Attribute, instrument: Instrument) -> bool:
+    """Whether a mechanism is about what an attribute declares."""
+    if isinstance(attribute, Number):
+        return isinstance(instrument, NumericChannel) and instrument.bounds == attribute.bounds
+    if not isinstance(instrument, (KRR, OUE, OLH)):
+        return False
+    mine, declared = instrument.categories, Categories(attribute.values, attribute.fallback)
+    return (mine.size, mine.labels, mine.fallback) == (declared.size, declared.labels, declared.fallback)
+
+
+def worst_variance(instrument: Instrument, rate: float) -> float:
+    """Of what one report adds to an estimate, over all that devices may hold.
+
+    Where a share `rate` of the devices reports an attribute, who they are adds the spread of the values.
+    """
+    if isinstance(instrument, NumericChannel):
+        lower, upper = instrument.bounds
+        values = np.linspace(lower, upper, 257)
+        noise, spread = instrument.variance(values), (values - (lower / 2.0 + upper / 2.0)) ** 2
+    else:
+        shares = np.linspace(0.0, 1.0, 257)
+        noise, spread = instrument.frequency_variance(shares), shares * (1.0 - shares)
+    return float(np.max(noise + (1.0 - rate) * spread))

@@ -1,0 +1,74 @@
+"""An MQTT broker of one's own on this machine, for demonstrations: amqtt, from an environment of its own.
+
+`make` puts it beside the virtual environment. It forgets what was not acknowledged when a connection ends: in
+earnest, take a broker that keeps its word (mosquitto, EMQX, HiveMQ).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from reticent.errors import ReticentError
+
+_START_S = 30.0
+_SETTINGS = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+plugins:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+
+
+class NoBroker(ReticentError):
+    """There is no broker on this machine, or it does not start."""
+
+
+def find_broker() -> Path | None:
+    """The broker of RETICENT_BROKER, or beside the interpreter; None if there is none."""
+    program = Path(os.environ.get("RETICENT_BROKER", Path(sys.prefix) / "broker" / "bin" / "amqtt"))
+    return program if program.exists() else None
+
+
+@contextlib.contextmanager
+def running() -> Iterator[int]:
+    """A broker that anybody on this machine may use while the block runs; gives its port."""
+    program = find_broker()
+    if program is None:
+        raise NoBroker(
+            "there is no MQTT broker on this machine: run `make demo-collect`, or name one with --broker"
+        )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        settings = Path(folder) / "broker.yaml"
+        settings.write_text(_SETTINGS.format(port=port))
+        process = subprocess.Popen(  # noqa: S603 - the broker's own program
+            [program, "-c", settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            _until_up(process, port)
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _until_up(process: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise NoBroker("the MQTT broker does not start")

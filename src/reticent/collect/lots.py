@@ -1,0 +1,65 @@
+"""Choices that a survey makes for its reporters, so that nobody can make them to their own advantage.
+
+Which dither level a bit is about, which attributes are reported where the survey assigns them, and which
+group a reporter counts in, are drawn by a keyed hash of the reporter's id: AES-256 under the survey's key,
+one block for each draw,
+
+    id (8 bytes) | period (4) | purpose (1) | number (3)        all big-endian,
+
+of which the first eight bytes are the draw. The key is public: the draws hide nothing, they only are not the
+sender's. Nor can a reporter choose an id, since ids come with enrolment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from numpy.typing import NDArray
+
+KEY_BYTES = 32
+DITHER, ATTRIBUTES, GROUP = 0, 1, 2
+_BLOCK = np.dtype([("id", ">u8"), ("period", ">u4"), ("rest", ">u4")])
+
+Ids = NDArray[np.uint64]
+
+
+class Lots:
+    """The draws of one survey.
+
+    Args:
+        key: the survey's 32 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        # ECB of distinct single blocks is a keyed hash here, not encryption of a message.
+        self._cipher = Cipher(AES(key), ECB())  # noqa: S305
+
+    def _draws(self, ids: Ids, period: Any, purpose: int, number: int) -> Ids:
+        blocks = np.empty(ids.shape, dtype=_BLOCK)
+        blocks["id"], blocks["period"] = ids, period
+        blocks["rest"] = purpose << 24 | number
+        encryptor = self._cipher.encryptor()  # of this call: threads cannot share one
+        drawn = np.frombuffer(encryptor.update(blocks.tobytes()), dtype=">u8")[::2]
+        return drawn.astype(np.uint64)
+
+    def dither(self, ids: Ids, period: Any, attribute: int, levels: int) -> NDArray[np.int64]:
+        """The dither level of each reporter's bit; `levels` is a power of two."""
+        return (self._draws(ids, period, DITHER, attribute) & np.uint64(levels - 1)).astype(np.int64)
+
+    def attributes(self, ids: Ids, period: Any, size: int, of: int) -> NDArray[np.bool_]:
+        """Which `size` of `of` attributes each reporter is asked for: those with the lowest draws."""
+        draws = np.stack([self._draws(ids, period, ATTRIBUTES, number) for number in range(of)], axis=-1)
+        order = np.argsort(draws, axis=-1, kind="stable")
+        asked = np.zeros(draws.shape, dtype=np.bool_)
+        np.put_along_axis(asked, order[..., :size], True, axis=-1)
+        return asked
+
+    def group(self, ids: Ids, groups: int) -> NDArray[np.int64]:
+        """The group that each reporter counts in, in every period; `groups` is a power of two."""
+        if groups == 1:
+            return np.zeros(ids.shape, dtype=np.int64)
+        return (self._draws(ids, 0, GROUP, 0) & np.uint64(groups - 1)).astype(np.int64)

@@ -1,0 +1,197 @@
+"""A bridge from an MQTT broker to a collector: each message is acknowledged when its reports are on the disk.
+
+Below one topic, `reticent` unless told otherwise,
+
+    reticent/reports, reticent/reports/...    a message is one report
+    reticent/batches, reticent/batches/...    a message is a batch (`wire.batch`), at most 1 MiB
+
+at QoS 1, in a session that the broker keeps: what comes while the bridge is away, or was not acknowledged
+when it died, comes again, and the collector knows its duplicates. Refused reports are counted and
+acknowledged: sending them again would not help. If the collector cannot write, the bridge hangs up and leaves
+everything to the broker until it can. The broker must keep sessions and send again, as MQTT asks.
+
+Messages are not kept here: one connection, one thread, as many messages in memory as one commit takes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from reticent.arguments import real, whole
+from reticent.collect.collector import Collector
+from reticent.collect.wire import Outcome, split
+from reticent.errors import LedgerError, MissingExtra, ParameterError
+
+try:
+    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+except ImportError:
+    raise MissingExtra("the MQTT bridge", "mqtt") from None
+
+log = logging.getLogger("reticent.collect")
+
+PORT, TLS_PORT = 1883, 8883
+LARGEST = 1 << 20  # bytes of a message
+MOST = 1 << 16  # reports in a message
+_POLL_S = 0.1  # in which a stop is noticed
+_PAUSES_S = (0.1, 30.0)  # the shortest and the longest, before it connects again
+
+
+class Bridge:
+    """Takes what a broker holds to a collector, until it is stopped.
+
+    Attributes:
+        is_ready: set while it is connected and subscribed.
+        outcomes: of the reports that it brought.
+
+    Args:
+        collector: that counts. It is not closed here.
+        host: of the broker.
+        port: 8883 with TLS and 1883 without, if not given.
+        name: of the bridge at the broker, which keeps a session under it. One bridge at a time has it.
+        topic: above `reports` and `batches`.
+        username: and `password`, if the broker asks for them.
+        tls: how the broker is verified, e.g. `ssl.create_default_context()`; None for a plain connection.
+        most: with as many reports no message waits any longer.
+        wait_s: how long a message may wait for others to share a commit with.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        host: str,
+        port: int | None = None,
+        *,
+        name: str = "reticent-collector",
+        topic: str = "reticent",
+        username: str | None = None,
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        most: int = 1000,
+        wait_s: float = 0.005,
+    ) -> None:
+        if not name or not topic or set(topic) & set("#+\0"):
+            raise ParameterError("name and topic must not be empty, and a topic holds no # and no +")
+        self._collector, self._host = collector, host
+        self._port = whole("port", (TLS_PORT if tls else PORT) if port is None else port, low=1, high=65535)
+        self._most = whole("most", most, low=1, high=1 << 20)
+        self._wait_s = real("wait_s", wait_s, low=0.0, high=10.0)
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._messages: list[MQTTMessage] = []  # not acknowledged
+        self._reports: list[bytes] = []  # that they hold
+        self._since = 0.0  # when the first of them came
+        self._refusal: str | None = None
+        self._was_useful = False
+        self.is_ready = threading.Event()
+        self.outcomes: Counter[Outcome] = Counter()
+        self._client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=name,
+            clean_session=False,
+            protocol=MQTTProtocolVersion.MQTTv311,
+            manual_ack=True,
+        )
+        if username is not None:
+            self._client.username_pw_set(username, password)
+        if tls is not None:
+            self._client.tls_set_context(tls)
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+
+    def stop(self) -> None:
+        """End `run` soon; whatever is not acknowledged stays with the broker."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Take messages until `stop`, and connect again whenever that is needed.
+
+        Raises:
+            ParameterError: the broker does not let the bridge in, or not at these topics.
+        """
+        first_s, last_s = _PAUSES_S
+        pause_s = first_s
+        while not self._stopping.is_set():
+            self._forget()
+            self._was_useful = False
+            try:
+                self._client.connect(self._host, self._port)
+                self._serve()
+                reason = "the connection ended"
+            except (OSError, LedgerError) as error:
+                reason = type(error).__name__
+            self._hang_up()
+            if self._refusal is not None:
+                raise ParameterError(f"the broker refused the bridge: {self._refusal}")
+            if not self._stopping.is_set():
+                pause_s = first_s if self._was_useful else min(last_s, 2 * pause_s)
+                log.warning(json.dumps({"event": "bridge waits", "reason": reason, "s": pause_s}))
+                self._stopping.wait(pause_s)
+
+    def _serve(self) -> None:
+        """Until the connection ends or `stop`."""
+        while not self._stopping.is_set() and self._refusal is None:
+            left_s = self._since + self._wait_s - time.monotonic() if self._messages else _POLL_S
+            if self._client.loop(max(0.0, left_s)) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return
+            if self._messages and (
+                len(self._reports) >= self._most or time.monotonic() >= self._since + self._wait_s
+            ):
+                self._deliver()
+
+    def _deliver(self) -> None:
+        """Count, then acknowledge."""
+        self.outcomes.update(self._collector.receive(self._reports))
+        for message in self._messages:
+            self._client.ack(message.mid, message.qos)
+        self._was_useful = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """Messages of a connection that ended are not acknowledged: their numbers may be given anew."""
+        self._messages, self._reports = [], []
+
+    def _hang_up(self) -> None:
+        self.is_ready.clear()
+        self._client.disconnect()
+        self._client.loop(0.0)
+
+    # What the client calls, from within `loop`
+
+    def _on_connect(self, client: Client, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._refusal = str(reason)
+            return
+        client.subscribe([(f"{self._topic}/{part}/#", 1) for part in ("reports", "batches")])
+
+    def _on_subscribe(self, client: Client, _: Any, mid: int, reasons: Any, properties: Any) -> None:
+        failures = [str(one) for one in reasons if one.is_failure]
+        if failures:
+            self._refusal = failures[0]
+        else:
+            self.is_ready.set()
+
+    def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
+        if not self._messages:
+            self._since = time.monotonic()
+        self._messages.append(message)
+        try:
+            self._reports += self._split(message)
+        except (ParameterError, UnicodeDecodeError):
+            self._collector.reject([Outcome.LENGTH])
+            self.outcomes[Outcome.LENGTH] += 1
+
+    def _split(self, message: MQTTMessage) -> list[bytes]:
+        if len(message.payload) > LARGEST:
+            raise ParameterError(f"a message must be at most {LARGEST} bytes")
+        below = message.topic.removeprefix(f"{self._topic}/")
+        if below.split("/", 1)[0] == "batches":
+            return split(bytes(message.payload), most=MOST)
+        return [bytes(message.payload)]

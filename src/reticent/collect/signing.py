@@ -1,0 +1,83 @@
+"""A survey with the signature of whoever answers for it. A device takes no other.
+
+    {"signature": "<128 hexadecimal digits>", "signer": "<64>", "survey": "<the survey's text>"}
+
+Ed25519 over the line "reticent-survey/v1" and the survey's text. The device knows the signer's public key
+beforehand; the one in the file only says which it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from reticent.collect.survey import LONGEST_TEXT, Survey
+from reticent.errors import GuaranteeError, ParameterError
+
+_HEAD = b"reticent-survey/v1\n"
+_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+
+
+def signed(survey: Survey, key: Ed25519PrivateKey) -> bytes:
+    """The file of a survey, signed."""
+    fields = {
+        "signature": key.sign(_HEAD + survey.text).hex(),
+        "signer": key.public_key().public_bytes_raw().hex(),
+        "survey": survey.text.decode("ascii"),
+    }
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def verified(file: bytes, signer: bytes) -> Survey:
+    """The survey of a signed file, if this signer signed it and its mechanisms keep their guarantees.
+
+    Args:
+        file: as `signed` wrote it.
+        signer: the 32 bytes of the public key that the device trusts.
+
+    Raises:
+        ParameterError: it is no such file, or a field breaks its rule.
+        GuaranteeError: somebody else signed it, or a mechanism does not keep its epsilon.
+    """
+    given = _read(file)
+    if given["signer"] != signer.hex():
+        raise GuaranteeError("the survey is signed by somebody else than this device trusts")
+    text = given["survey"].encode("ascii")
+    try:
+        Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), _HEAD + text)
+    except (InvalidSignature, ValueError):
+        raise GuaranteeError("the signature of the survey does not hold") from None
+    return Survey.parse(text)
+
+
+def survey_of(file: bytes) -> Survey:
+    """The survey of a signed file, whoever signed it: for its author and for people who read it."""
+    return Survey.parse(_read(file)["survey"].encode("ascii"))
+
+
+def signer_of(file: bytes) -> bytes:
+    """Who is said to have signed a file."""
+    return bytes.fromhex(_read(file)["signer"])
+
+
+def _read(file: bytes) -> dict[str, str]:
+    if not isinstance(file, bytes) or len(file) > 2 * LONGEST_TEXT:
+        raise ParameterError(f"a signed survey must be at most {2 * LONGEST_TEXT} bytes")
+    try:
+        given: Any = json.loads(file.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise ParameterError("a signed survey must be JSON in ASCII") from None
+    names = {"signature": 128, "signer": 64, "survey": None}
+    if not isinstance(given, dict) or set(given) != set(names):
+        raise ParameterError(f"a signed survey must have the fields {', '.join(names)}")
+    for name, length in names.items():
+        text = given[name]
+        if not isinstance(text, str) or not text.isascii():
+            raise ParameterError(f"{name} must be a text in ASCII")
+        if length is not None and (len(text) != length or not _HEX.fullmatch(text)):
+            raise ParameterError(f"{name} must be {length} hexadecimal digits")
+    return given

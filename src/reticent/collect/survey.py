@@ -1,0 +1,272 @@
+"""A survey: what devices are asked, how often, by which mechanisms, under which epsilon.
+
+A survey is a text, JSON with sorted fields and no spaces, that means the same on the operator's machine and
+on every device. Its id is the first eight bytes of SHA-256 of the text; every report names it, so that nobody
+can change a survey under reports that were given for another.
+
+Privacy: one report is epsilon-LDP between any two records (`Record`); a device that answers in every period
+spends epsilon times the number of periods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from reticent.arguments import whole
+from reticent.collect import instruments
+from reticent.collect.instruments import Instrument
+from reticent.collect.lots import KEY_BYTES, Lots
+from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.mechanisms.base import checked_epsilon
+from reticent.mechanisms.record import Attribute, Category, Number
+from reticent.privacy import LocalDP
+from reticent.privacy.budget import cost_units
+
+FORMAT = 1
+ID_BYTES = 8
+LONGEST_TEXT = 1 << 20
+MOST_ATTRIBUTES = 256
+MOST_PERIODS = 1 << 20
+MOST_GROUPS = 1 << 10
+_MOST_SECONDS = 1 << 40
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
+_FIELDS = (
+    "format",
+    "name",
+    "version",
+    "purpose",
+    "epsilon",
+    "start",
+    "period_s",
+    "periods",
+    "sample_size",
+    "assigned",
+    "groups",
+    "key",
+    "attributes",
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is asked, of whom nothing else is known.
+
+    Args:
+        name: of the survey; letters, digits, dots, dashes.
+        version: of its text, for people.
+        purpose: why it is asked, in words that the person behind a device reads.
+        attributes: what a record holds.
+        instruments: the mechanism of each attribute.
+        epsilon: the LDP level of the report of one period.
+        start: when the first period begins, in seconds since 1970.
+        period_s: how long a period is; a device reports once in each.
+        periods: how many there are.
+        sample_size: how many attributes a report holds.
+        assigned: whether the survey draws which (see `lots`), or the device does.
+        groups: a power of two; with more than one, estimates may be medians over groups of reporters.
+        key: 32 bytes for the survey's draws, public.
+
+    Raises:
+        GuaranteeError: the mechanisms of a report may spend more than epsilon together.
+    """
+
+    name: str
+    version: str
+    purpose: str
+    attributes: tuple[Attribute, ...]
+    instruments: tuple[Instrument, ...]
+    epsilon: float
+    start: int
+    period_s: int
+    periods: int
+    sample_size: int
+    key: bytes
+    assigned: bool = False
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {self.name!r:.60}")
+        for field, most in (("version", 80), ("purpose", 1000)):
+            text = getattr(self, field)
+            if not isinstance(text, str) or not 0 < len(text) <= most or not text.isprintable():
+                raise ParameterError(f"{field} must be a printable text of 1 to {most} characters")
+        if not 0 < len(self.attributes) <= MOST_ATTRIBUTES:
+            raise ParameterError(f"attributes must be 1 to {MOST_ATTRIBUTES}, got {len(self.attributes)}")
+        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
+        for field, low, high in (
+            ("start", 0, _MOST_SECONDS),
+            ("period_s", 1, _MOST_SECONDS),
+            ("periods", 1, MOST_PERIODS),
+            ("groups", 1, MOST_GROUPS),
+            ("sample_size", 1, len(self.attributes)),
+        ):
+            object.__setattr__(self, field, whole(field, getattr(self, field), low=low, high=high))
+        if not isinstance(self.assigned, bool):
+            raise ParameterTypeError("assigned must be true or false")
+        if self.groups & (self.groups - 1):
+            raise ParameterError(f"groups must be a power of two, got {self.groups}")
+        if not isinstance(self.key, bytes) or len(self.key) != KEY_BYTES:
+            raise ParameterError(f"key must be {KEY_BYTES} bytes")
+        self._check_attributes()
+        if len(self.text) > LONGEST_TEXT:
+            raise ParameterError(f"the survey must be at most {LONGEST_TEXT} bytes, got {len(self.text)}")
+
+    def _check_attributes(self) -> None:
+        names = [one.name for one in self.attributes]
+        if len(set(names)) != len(names):
+            raise ParameterError("attributes must have distinct names")
+        if len(self.instruments) != len(self.attributes):
+            raise ParameterError("instruments must be one for each attribute")
+        for attribute, instrument in zip(self.attributes, self.instruments, strict=True):
+            if not instruments.fits(attribute, instrument):
+                raise ParameterError(f"the instrument of {attribute.name} must have its bounds or values")
+        dearest = sorted((Fraction(one.epsilon) for one in self.instruments), reverse=True)
+        if sum(dearest[: self.sample_size]) > Fraction(self.epsilon):
+            raise GuaranteeError(
+                f"the mechanisms of a report may spend more than its epsilon {self.epsilon:g} together"
+            )
+
+    # Its text
+
+    @cached_property
+    def text(self) -> bytes:
+        """The survey as devices get it."""
+        fields = {
+            "format": FORMAT,
+            "name": self.name,
+            "version": self.version,
+            "purpose": self.purpose,
+            "epsilon": self.epsilon,
+            "start": self.start,
+            "period_s": self.period_s,
+            "periods": self.periods,
+            "sample_size": self.sample_size,
+            "assigned": self.assigned,
+            "groups": self.groups,
+            "key": self.key.hex(),
+            "attributes": [
+                _attribute_fields(attribute) | {"mechanism": instruments.described(instrument)}
+                for attribute, instrument in zip(self.attributes, self.instruments, strict=True)
+            ],
+        }
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    @classmethod
+    def parse(cls, text: bytes) -> Survey:
+        """The survey of a text.
+
+        Raises:
+            ParameterError: in one line, with the field, the rule and the value; also if the text is not
+                written as `text` writes it.
+            GuaranteeError: a mechanism does not keep its epsilon.
+        """
+        given = _fields("the survey", _json(text), _FIELDS)
+        if given["format"] != FORMAT or isinstance(given["format"], bool):
+            raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
+        listed = given["attributes"]
+        if not isinstance(listed, list) or len(listed) > MOST_ATTRIBUTES:
+            raise ParameterError(f"attributes must be a list of at most {MOST_ATTRIBUTES}")
+        attributes, made = [], []
+        for place, one in enumerate(listed):
+            attribute = _attribute(f"attributes[{place}]", one)
+            attributes.append(attribute)
+            made.append(instruments.made(attribute, one.get("mechanism")))
+        survey = cls(
+            attributes=tuple(attributes),
+            instruments=tuple(made),
+            key=_bytes("key", given["key"]),
+            **{name: given[name] for name in _FIELDS if name not in ("format", "attributes", "key")},
+        )
+        if survey.text != text:
+            raise ParameterError("the survey must be JSON with sorted fields, no spaces and no other fields")
+        return survey
+
+    @cached_property
+    def id(self) -> bytes:
+        """The first eight bytes of SHA-256 of the text: what reports name."""
+        return hashlib.sha256(self.text).digest()[:ID_BYTES]
+
+    # What it means
+
+    @cached_property
+    def units(self) -> int:
+        """What one report costs a device's ledger, in units of 1e-12 epsilon, rounded up."""
+        return cost_units(self.epsilon)
+
+    @property
+    def guarantee(self) -> LocalDP:
+        """What one report keeps."""
+        return LocalDP(self.epsilon, unit="one report")
+
+    @cached_property
+    def lots(self) -> Lots:
+        """The survey's own draws."""
+        return Lots(self.key)
+
+    def period_at(self, seconds: float) -> int:
+        """The number of the period at a time; below 0 or from `periods` on outside of the survey."""
+        return int((seconds - self.start) // self.period_s)
+
+    def checked_period(self, period: int) -> int:
+        """The number of a period of this survey, or an error."""
+        return whole("period", period, low=0, high=self.periods - 1)
+
+
+def _attribute_fields(attribute: Attribute) -> dict[str, Any]:
+    if isinstance(attribute, Number):
+        return {"name": attribute.name, "bounds": list(attribute.bounds)}
+    values = attribute.values if isinstance(attribute.values, int) else list(attribute.values)
+    fields: dict[str, Any] = {"name": attribute.name, "values": values}
+    if attribute.fallback is not None:
+        fields["fallback"] = attribute.fallback
+    return fields
+
+
+def _attribute(where: str, given: Any) -> Attribute:
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise ParameterError(f"{where} must be an object with a name")
+    try:
+        if "bounds" in given:
+            _fields(where, given, ("name", "bounds", "mechanism"))
+            return Number(given["name"], given["bounds"])
+        _fields(where, given, ("name", "values", "fallback", "mechanism"), optional=("fallback",))
+        return Category(given["name"], given["values"], given.get("fallback"))
+    except (ParameterError, ParameterTypeError) as error:
+        raise ParameterError(f"{where}: {error}") from None
+
+
+def _fields(
+    where: str, given: Any, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise ParameterError(f"{where} must be an object")
+    for name in given:
+        if name not in names:
+            raise ParameterError(f"{where}: field {name!r:.60} is not known")
+    for name in names:
+        if name not in given and name not in optional:
+            raise ParameterError(f"{where}: field {name} is missing")
+    return given
+
+
+def _bytes(field: str, given: Any) -> bytes:
+    if not isinstance(given, str) or not re.fullmatch(r"([0-9a-f]{2})*", given, re.ASCII):
+        raise ParameterError(f"{field} must be hexadecimal")
+    return bytes.fromhex(given)
+
+
+def _json(text: Any) -> Any:
+    if not isinstance(text, bytes) or len(text) > LONGEST_TEXT:
+        raise ParameterError(f"the survey must be at most {LONGEST_TEXT} bytes")
+    try:
+        return json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise ParameterError("the survey must be JSON in ASCII") from None

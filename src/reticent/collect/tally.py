@@ -1,0 +1,66 @@
+"""What a collector keeps of reports: how often each symbol came. Tables of batches and periods add up.
+
+A row of the table is a group of reporters (see `lots`); a column is a symbol of a channel, or a category that
+an OUE or OLH report supports. Memory is bounded by the survey, however many reports come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.collect.instruments import Instrument
+from reticent.collect.survey import Survey
+from reticent.errors import ParameterError
+from reticent.mechanisms.categorical import OLH, OUE
+
+Counts = NDArray[np.int64]
+
+
+def columns(instrument: Instrument) -> int:
+    """How many symbols, or categories, are counted."""
+    return instrument.categories.size if isinstance(instrument, (OUE, OLH)) else instrument.size
+
+
+@dataclass
+class Tally:
+    """Counts of one survey.
+
+    Attributes:
+        counts: for each attribute, shape (groups, columns).
+        reports: for each attribute the reports that hold it, shape (groups,).
+    """
+
+    survey: Survey
+    counts: list[Counts]
+    reports: list[Counts]
+
+    @classmethod
+    def empty(cls, survey: Survey) -> Tally:
+        """Nothing counted."""
+        return cls(
+            survey,
+            [np.zeros((survey.groups, columns(one)), dtype=np.int64) for one in survey.instruments],
+            [np.zeros(survey.groups, dtype=np.int64) for _ in survey.instruments],
+        )
+
+    def add(self, attribute: int, groups: NDArray[np.int64], symbols: NDArray[Any]) -> None:
+        """Count reports of one attribute: of `OneBit` 2 * level + bit, else what the mechanism drew."""
+        instrument, counts = self.survey.instruments[attribute], self.counts[attribute]
+        if isinstance(instrument, (OUE, OLH)):
+            for group in np.unique(groups):
+                counts[group] += instrument.support_counts(symbols[groups == group])
+        else:
+            flat = np.bincount(groups * counts.shape[1] + symbols, minlength=counts.size)
+            counts += flat.reshape(counts.shape)
+        self.reports[attribute] += np.bincount(groups, minlength=self.survey.groups)
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another table of the same survey."""
+        if other.survey.id != self.survey.id:
+            raise ParameterError("tallies must be of one survey")
+        for mine, theirs in zip((*self.counts, *self.reports), (*other.counts, *other.reports), strict=True):
+            mine += theirs

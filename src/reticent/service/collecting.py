@@ -1,0 +1,299 @@
+"""Reports of devices over HTTP, and what they come to. `collect` does the work.
+
+Devices need no API key: the tag of a report says who made it. So the rate is that of the device whose report
+comes first, if it is genuine, and else that of the host: a fleet behind one address is not held up by
+strangers there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from reticent.collect.collector import Collector
+from reticent.collect.enrolment import KEY_BYTES
+from reticent.collect.estimates import Estimate, estimates
+from reticent.collect.record import learn
+from reticent.collect.survey import MOST_PERIODS, Survey
+from reticent.collect.wire import Outcome, split
+from reticent.errors import LedgerDamaged, LedgerError, ParameterError
+from reticent.ledger import Ledger
+from reticent.mechanisms.record import Category
+from reticent.service.api import PROBLEMS, Anyone, Json, Owner, TheDesk, stranger
+from reticent.service.limits import Rate
+from reticent.service.refusals import Refused, not_found, too_many
+from reticent.service.schemas import SignedSurvey
+from reticent.service.settings import Settings
+from reticent.service.state import own_folder
+
+MOST_REPORTS = 10_000  # in a batch
+_REJECTS = 100  # that cost a caller as much as a request
+_KIND = "application/octet-stream"
+_BYTES: Json = {
+    "requestBody": {
+        "required": True,
+        "content": {_KIND: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+router = APIRouter(prefix="/api/v1", responses=PROBLEMS)
+
+
+class Collecting:
+    """The collector of a service, opened when it is first needed, and the operator's two secrets.
+
+    They lie in the service's own folder, readable by its owner alone: `survey.key` signs surveys, and from
+    `enrolment.key` the keys of devices come.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = own_folder(settings.folder)
+        self._guard = threading.Lock()
+        self._collector: Collector | None = None
+        self.rate = Rate(settings.rate, settings.burst)  # of devices
+        self._learnt: set[tuple[bytes, int, bool]] = set()  # periods that are in the ledger, open or closed
+        self.looks: dict[bytes, deque[tuple[float, int]]] = {}  # of pages, at how many reports there were
+
+    @property
+    def collector(self) -> Collector:
+        """That of this process."""
+        with self._guard:
+            if self._collector is None:
+                self._collector = Collector(self._folder / "collected.sqlite", self.master)
+                with contextlib.suppress(LedgerError):  # it is tried again with the next start
+                    self._collector.forget()
+            return self._collector
+
+    @property
+    def master(self) -> bytes:
+        """The operator's secret from which devices' keys come."""
+        return kept_secret(self._folder / "enrolment.key")
+
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """The operator's secret that signs surveys."""
+        return Ed25519PrivateKey.from_private_bytes(kept_secret(self._folder / "survey.key"))
+
+    @property
+    def signer(self) -> bytes:
+        """The public key of who signs the surveys that are collected here."""
+        return self.signing_key.public_key().public_bytes_raw()
+
+    def survey(self, name: str) -> Survey:
+        """The newest survey of that name, or the one with that id."""
+        for one in reversed(self.collector.surveys()):
+            if name in (one.name, one.id.hex()):
+                return one
+        raise not_found("survey")
+
+    def learn(self, ledger: Ledger, survey: Survey, periods: Mapping[int, int]) -> None:
+        """Enter into the ledger, before it is shown, what the reports of these periods tell."""
+        if ledger.measured_by_oracle:  # on a chain nobody could record what devices said
+            return
+        told = {
+            period: reports if self.collector.is_closed(survey, period) else None
+            for period, reports in periods.items()
+        }
+        fresh = {at: n for at, n in told.items() if (survey.id, at, n is None) not in self._learnt}
+        if fresh:
+            learn(ledger, survey, fresh)
+            self._learnt |= {(survey.id, at, n is None) for at, n in fresh.items()}
+
+    def close(self) -> None:
+        """Close the collector."""
+        with self._guard:
+            collector, self._collector = self._collector, None
+        if collector is not None:
+            collector.close()
+
+
+def kept_secret(path: FilePath) -> bytes:
+    """32 secret bytes from a file, drawn and written if there is none. Processes agree on them."""
+    if not path.exists():
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(KEY_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        temporary.unlink()
+    try:
+        found = bytes.fromhex(path.read_text())
+    except ValueError:
+        found = b""
+    if len(found) != KEY_BYTES:
+        raise LedgerDamaged(f"{path.name} must hold {2 * KEY_BYTES} hexadecimal digits")
+    return found
+
+
+async def _the_collecting(request: Request) -> Collecting:
+    found: Collecting = request.app.state.collecting
+    return found
+
+
+TheCollecting = Annotated[Collecting, Depends(_the_collecting)]
+Name = Annotated[str, Path(max_length=80, description="Of the survey, or its id.")]
+Period = Annotated[int, Query(ge=0, le=MOST_PERIODS)]
+
+
+# What devices send
+
+
+@router.post("/reports", openapi_extra=_BYTES)
+async def report(request: Request, collecting: TheCollecting) -> Json:
+    """Count one report. A retry of the same report is acknowledged, and counted once."""
+    (outcome,) = await _received(request, collecting, [await _body(request)])
+    if not outcome.is_acknowledged:
+        raise Refused(422, "report_refused", f"the report is refused: {outcome.value}", outcome=outcome.value)
+    return {"outcome": outcome.value}
+
+
+@router.post("/reports/batch", openapi_extra=_BYTES)
+async def batch(request: Request, collecting: TheCollecting) -> Json:
+    """Count many reports, each behind its length in two bytes. What became of each is told in their order."""
+    body = await _body(request)
+    try:
+        reports = split(body, most=MOST_REPORTS)
+    except ParameterError:
+        await stranger(request)
+        await run_in_threadpool(_reject, collecting)
+        raise
+    outcomes = [one.value for one in await _received(request, collecting, reports)]
+    return {"counts": {one: outcomes.count(one) for one in sorted(set(outcomes))}, "outcomes": outcomes}
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != _KIND:
+        raise Refused(415, "unsupported_media_type", f"content-type must be {_KIND}")
+    return await request.body()
+
+
+def _reject(collecting: Collecting) -> None:
+    collecting.collector.reject([Outcome.LENGTH])
+
+
+async def _received(request: Request, collecting: Collecting, reports: list[bytes]) -> list[Outcome]:
+    """What became of reports, within the rate of whoever brings them."""
+    collector = await run_in_threadpool(lambda: collecting.collector)
+    is_known = bool(reports) and collector.knows(reports[0])
+
+    async def charge() -> None:
+        if not is_known:
+            await stranger(request)
+        elif pause := collecting.rate.wait_s(reports[0][13:21].hex()):
+            raise too_many(pause)
+
+    await charge()
+    try:
+        outcomes = await run_in_threadpool(collector.receive, reports)
+    except LedgerError as error:
+        raise Refused(503, "not_counted", str(error), retry_s=1.0) from error
+    with contextlib.suppress(Refused):
+        for _ in range(sum(not one.is_acknowledged for one in outcomes) // _REJECTS):
+            await charge()
+    return outcomes
+
+
+# Surveys
+
+
+@router.get("/surveys", dependencies=[Depends(stranger)])
+def surveys(collecting: TheCollecting) -> Json:
+    """What is asked, for devices and for whoever wants to know. A device trusts a signer it knew before."""
+    collector = collecting.collector
+    return {
+        "signer": collecting.signer.hex(),
+        "surveys": [
+            {**_summary(one), "file": collector.file(one).decode("ascii")} for one in collector.surveys()
+        ],
+    }
+
+
+@router.post("/surveys", status_code=201)
+def collect(person: Owner, collecting: TheCollecting, body: SignedSurvey) -> Json:
+    """Collect the reports of a survey that the operator signed."""
+    file = json.dumps(body.model_dump(), sort_keys=True, separators=(",", ":")).encode()
+    return _summary(collecting.collector.collect(file, collecting.signer))
+
+
+@router.get("/surveys/{name}/estimates")
+def estimated(
+    person: Anyone,
+    desk: TheDesk,
+    collecting: TheCollecting,
+    name: Name,
+    first: Period = 0,
+    last: Period = MOST_PERIODS,
+) -> Json:
+    """What the reports of some periods come to, with intervals, and what liars could have moved."""
+    survey, collector = collecting.survey(name), collecting.collector
+    periods = {at: n for at, n in collector.periods(survey).items() if first <= at <= last}
+    collecting.learn(desk.ledger, survey, periods)
+    found = estimates(collector.tally(survey, list(periods)))
+    return {
+        **_summary(survey),
+        "reports": {str(at): n for at, n in sorted(periods.items())},
+        "rejected": collector.rejected(),
+        "estimates": [_estimate(survey, place, one) for place, one in enumerate(found)],
+    }
+
+
+def _summary(survey: Survey) -> Json:
+    return {
+        "name": survey.name,
+        "version": survey.version,
+        "id": survey.id.hex(),
+        "purpose": survey.purpose,
+        "epsilon": survey.epsilon,
+        "start": survey.start,
+        "period_s": survey.period_s,
+        "periods": survey.periods,
+    }
+
+
+def _estimate(survey: Survey, place: int, found: Estimate) -> Json:
+    told: dict[str, Any] = {"name": found.name, "reports": found.reports, "mean": None, "frequencies": None}
+    attribute = survey.attributes[place]
+    if found.mean is not None:
+        told["mean"] = {
+            "value": found.mean.value,
+            "lower": found.mean.lower,
+            "upper": found.mean.upper,
+            "robust": found.robust,
+        }
+    if found.frequencies is not None and isinstance(attribute, Category):
+        labels = range(attribute.values) if isinstance(attribute.values, int) else attribute.values
+        rows = zip(
+            labels,
+            found.frequencies.frequencies,
+            found.frequencies.lower,
+            found.frequencies.upper,
+            strict=True,
+        )
+        told["frequencies"] = [
+            {
+                "category": label,
+                "value": float(value),
+                "lower": float(lower),
+                "upper": float(upper),
+                "robust": None if found.robust is None else float(found.robust[at]),  # type: ignore[index]
+            }
+            for at, (label, value, lower, upper) in enumerate(rows)
+        ]
+    told["shifts"] = {
+        f"{share:g}": {"by_outputs": shift.by_outputs, "by_inputs": shift.by_inputs}
+        for share, shift in found.shifts.items()
+    }
+    return told

@@ -1,0 +1,114 @@
+"""`reticent survey`, `perturb`, `aggregate`, as somebody types them."""
+
+import json
+import stat
+from collections import namedtuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from reticent.collect.device import Device
+from reticent.collect.enrolment import Enrolment
+from reticent.collect.signing import signer_of
+
+Done = namedtuple("Done", "code out err")
+
+
+@pytest.fixture
+def run(command):
+    """Run `reticent ARGS`, whatever the arguments are."""
+    return lambda *args: Done(*command(*map(str, args)))
+
+
+@pytest.fixture
+def survey(run, tmp_path):
+    """A signed survey, made by the commands."""
+    plain, signed = tmp_path / "s.yaml", tmp_path / "s.json"
+    assert run("survey", "new", plain).code == 0
+    made = run("survey", "sign", plain, "--out", signed, "--key", tmp_path / "key")
+    assert made.code == 0, made.err
+    return signed
+
+
+def test_from_a_blank_to_a_report(run, survey, tmp_path):
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    told = run("survey", "check", survey)
+    assert told.code == 0
+    assert "spends epsilon 30 in all" in " ".join(told.out.split())
+    made = run(
+        "survey", "enrol", "--out", tmp_path / "devices", "--master", tmp_path / "master", "--count", 2
+    )
+    assert made.code == 0
+    first, second = sorted((tmp_path / "devices").iterdir())
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    content = survey.read_bytes()
+    enrolment = Enrolment.from_json(first.read_text())
+    with Device(tmp_path / "ledger", enrolment, signer_of(content), lifetime=2.0) as device:
+        report = device.report(device.take(content), {"speed": 50.0}, period=0)
+    assert len(report) == 47
+    assert first.name != second.name
+
+
+def test_a_plot_of_the_errors(run, survey, tmp_path):
+    told = run("survey", "show", survey, "--plot", tmp_path / "p.png")
+    assert told.code == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_perturb_and_aggregate(run, survey, tmp_path, form):
+    rows = 5000
+    pa.parquet.write_table(
+        pa.table({"speed": np.full(rows, 50.0), "kind": ["bus"] * rows}), tmp_path / "rows.parquet"
+    )
+    done = run("perturb", tmp_path / "rows.parquet", tmp_path / "reports.csv", "--survey", survey)
+    assert done.code == 0, done.err
+    assert "5,000 reports at epsilon 1 each" in " ".join(done.out.split())
+    out = tmp_path / f"estimates.{form}"
+    done = run("aggregate", tmp_path / "reports.csv", "--survey", survey, "--out", out)
+    assert done.code == 0, done.err
+    assert "speed" in done.out
+    if form == "json":
+        told = json.loads(out.read_text())
+        assert [one["attribute"] for one in told["estimates"]] == ["speed", *["kind"] * 4]
+        assert sum(one["reports"] for one in told["estimates"][:2]) == rows
+    else:
+        assert out.stat().st_size > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["survey", "check", "none.yaml"], "there is no none.yaml"),
+        (["survey", "check", "none.json"], "there is no survey at none.json"),
+        (["perturb", "a.csv", "b.csv", "--survey", "none.json"], "there is no survey"),
+        (["aggregate", "a.csv", "--survey", "none.json"], "there is no survey"),
+    ],
+)
+def test_what_is_missing_is_named(run, arguments, message):
+    done = run(*arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_nothing_is_overwritten(run, survey, tmp_path):
+    for arguments in (
+        ["survey", "new", survey],
+        ["survey", "sign", tmp_path / "s.yaml", "--out", survey, "--key", tmp_path / "key"],
+    ):
+        done = run(*arguments)
+        assert done.code == 2
+        assert "exist" in done.err
+    (tmp_path / "bad").write_text("not a key")
+    done = run("survey", "enrol", "--out", tmp_path / "d", "--master", tmp_path / "bad")
+    assert done.code == 2
+    assert "holds no master key" in done.err
+
+
+def test_a_cluster_that_does_not_answer(run, survey, tmp_path):
+    done = run("aggregate", "a.csv", "--survey", survey, "--cluster", "nonsense")
+    assert done.code == 2
+    assert "cluster must be a Dask scheduler that answers" in done.err

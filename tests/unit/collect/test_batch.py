@@ -1,0 +1,181 @@
+"""Tables larger than a block: reports of every row, counted on any executor."""
+
+import math
+from concurrent.futures import Future, ProcessPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from reticent.collect import batch
+from reticent.collect.design import designed
+from reticent.collect.estimates import estimates
+from reticent.errors import ParameterError, SourceError
+from reticent.mechanisms.record import Category, Number
+
+KINDS = ["car", "bus", "bicycle"]
+
+
+class Here:
+    """An executor that works in this process, and says how many jobs were under way at once."""
+
+    def __init__(self):
+        self.jobs = 0
+
+    def submit(self, work, *given):
+        self.jobs += 1
+        done = Future()
+        done.set_result(work(*given))
+        return done
+
+
+@pytest.fixture(params=[{}, {"kind": "OUE", "speed": "PM"}, {"kind": "OLH", "speed": "Window"}], ids=str)
+def survey(request):
+    return designed(
+        "traffic",
+        [Number("speed", (0.0, 130.0)), Category("kind", KINDS)],
+        epsilon=4.0,
+        purpose="To plan roads.",
+        start=0,
+        period_s=60,
+        periods=1,
+        groups=4,
+        mechanisms=request.param,
+    )
+
+
+def people(rows, *, odd=True):
+    rng = np.random.default_rng(1)
+    speed = rng.uniform(20.0, 80.0, rows).astype(object)
+    kind = rng.choice(KINDS, rows, p=[0.5, 0.3, 0.2]).astype(object)
+    if odd:
+        speed[0], kind[0] = None, None
+    return {"speed": speed.tolist(), "kind": kind.tolist(), "name": ["somebody"] * rows}
+
+
+def written(folder, table, form):
+    path = folder / f"rows.{form}"
+    if form == "parquet":
+        pa.parquet.write_table(pa.table(table), path)
+    else:
+        pa.csv.write_csv(pa.table(table), path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_reports_are_counted_and_estimate_the_rows(survey, tmp_path, monkeypatch, form):
+    """Mean and shares within 6 standard errors: false alarms below 1e-8."""
+    monkeypatch.setattr(batch, "BLOCK_ROWS", 3000)
+    rows, shown, here = 8000, [], Here()
+    table = people(rows)
+    given = written(tmp_path, table, form)
+    out = tmp_path / f"reports.{form}"
+    assert batch.perturb(survey, given, out, here, progress=shown.append) == rows
+    assert shown[-1] == rows
+    assert shown == sorted(shown)
+    assert not [one for one in tmp_path.iterdir() if one.suffix == ".part"]
+    tally = batch.aggregate(survey, out, here)
+    assert sum(int(one.sum()) for one in tally.reports) == rows * survey.sample_size
+    speed, kind = estimates(tally)
+    truth = np.array([65.0 if one is None else one for one in table["speed"]]).mean()
+    error = math.sqrt(survey.instruments[0].worst_case_variance / speed.reports)
+    assert abs(speed.mean.value - truth) < 6 * error
+    shares = np.array([sum((one or "car") == name for one in table["kind"]) for name in KINDS]) / rows
+    assert (np.abs(kind.frequencies.frequencies - shares) < 6 * kind.frequencies.standard_errors + 0.01).all()
+
+
+def test_the_check_finds_reports_that_are_not_perturbed_but_shifted(survey, tmp_path, monkeypatch):
+    """Planted: every number is reported as if it were the upper bound."""
+    true = batch._values
+    monkeypatch.setattr(
+        batch,
+        "_values",
+        lambda column, *, is_number: (
+            np.full(len(column), 130.0) if is_number else true(column, is_number=False)
+        ),
+    )
+    given, out = written(tmp_path, people(8000), "parquet"), tmp_path / "reports.parquet"
+    batch.perturb(survey, given, out, Here())
+    speed, _ = estimates(batch.aggregate(survey, out, Here()))
+    assert abs(speed.mean.value - 50.0) > 6 * math.sqrt(
+        survey.instruments[0].worst_case_variance / speed.reports
+    )
+
+
+def test_processes_draw_independently(tmp_path):
+    """Two processes, equal rows: their reports differ (equal by chance with probability below 2^-1000)."""
+    survey = designed("traffic", [Number("speed")], epsilon=1.0, purpose="x", start=0, period_s=60, periods=1)
+    given = written(tmp_path, {"speed": [0.0] * 4000}, "parquet")
+    out = tmp_path / "reports.parquet"
+    with pytest.MonkeyPatch.context() as patch, ProcessPoolExecutor(2) as pool:
+        patch.setattr(batch, "BLOCK_ROWS", 2000)
+        batch.perturb(survey, given, out, pool)
+    symbols = pa.parquet.read_table(out)["speed"].to_numpy()
+    assert (symbols[:2000] != symbols[2000:]).any()
+
+
+def test_columns_and_files_are_named_in_errors(survey, tmp_path):
+    given = written(tmp_path, people(10), "csv")
+    other = written(tmp_path, {"speed": [1.0], "other": [2.0]}, "parquet")
+    out = tmp_path / "reports.parquet"
+    for path in (other, tmp_path / "none.csv", tmp_path / "none.parquet"):
+        with pytest.raises(SourceError, match="with the columns speed, kind"):
+            batch.perturb(survey, path, out, Here())
+    for place in ("reports.txt", "reports"):
+        with pytest.raises(ParameterError, match="must end in"):
+            batch.perturb(survey, given, tmp_path / place, Here())
+    out.write_text("mine")
+    with pytest.raises(ParameterError, match="out must not exist"):
+        batch.perturb(survey, given, out, Here())
+    assert out.read_text() == "mine"
+
+
+def test_an_interrupted_run_leaves_nothing(survey, tmp_path, monkeypatch):
+    given, out = written(tmp_path, people(10), "csv"), tmp_path / "reports.csv"
+
+    def broken(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch, "_perturbed", broken)
+    with pytest.raises(KeyboardInterrupt):
+        batch.perturb(survey, given, out, Here())
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["rows.csv"]
+
+
+def test_illegal_reports_are_refused(tmp_path):
+    survey = designed(
+        "traffic",
+        [Number("speed"), Category("kind", KINDS)],
+        epsilon=2.0,
+        purpose="x",
+        start=0,
+        period_s=60,
+        periods=1,
+        sample_size=2,
+        mechanisms={"speed": "Duchi", "kind": "OUE"},
+    )
+    for speed, kind, message in (
+        (2, "00", "symbols >= 0 and < 2"),
+        (0, "zz", "reports of OUE"),
+        (0, "01", "OUE"),
+    ):
+        path = tmp_path / "r.parquet"
+        pa.parquet.write_table(pa.table({"speed": pa.array([speed], pa.int32()), "kind": [kind]}), path)
+        with pytest.raises(ParameterError, match=message):
+            batch.aggregate(survey, path, Here())
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_is_an_executor(survey, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    given, out = written(tmp_path, people(8000), "parquet"), tmp_path / "reports.parquet"
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        executor = client.get_executor(pure=False)
+        assert batch.perturb(survey, given, out, executor) == 8000
+        tally = batch.aggregate(survey, out, executor)
+    assert sum(int(one.sum()) for one in tally.reports) == 8000 * survey.sample_size
