@@ -142,7 +142,7 @@ def test_patience_with_a_crowd_is_caught(process, keys):
 def test_the_slowest_hundredth_stays_below_twice(process, keys, made_census, tmp_path):
     """Beside a service that the crowd spares: other work of the machine, the crowd's own too, slows both.
 
-    The best of several, since one pause of the machine in 100 requests is all that there is to see.
+    The middle one of several, since one pause of the machine in 100 requests is all that there is to see.
     """
     spared_folder = tmp_path / "spared"
     shutil.copytree(made_census, spared_folder)
@@ -156,7 +156,7 @@ def test_the_slowest_hundredth_stays_below_twice(process, keys, made_census, tmp
             one.times = []
         with crowded(crowded_one, MANY) as told:
             time.sleep(2.0)
-            end = time.monotonic() + 8.0
+            end = time.monotonic() + 12.0  # in which the slow ones are cut
             while time.monotonic() < end:
                 crowd.ask_twice()
                 spared.ask_twice()
@@ -166,4 +166,4 @@ def test_the_slowest_hundredth_stays_below_twice(process, keys, made_census, tmp
     for one in (crowd, spared):
         one.old.close()
         assert not one.refused
-    assert min(ratios) < 2, ratios
+    assert np.median(ratios) < 2, ratios

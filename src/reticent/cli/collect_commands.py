@@ -88,6 +88,18 @@ def publish(
     run(folder, file)
 
 
+@group.command("estimates")
+def estimates_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the survey, or its id.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Estimates as .csv, .json or .parquet.")] = None,
+) -> None:
+    """What the reports of a survey come to so far. Looking is entered into the service's ledger."""
+    from reticent.cli.survey import estimates_of as run
+
+    run(folder, name, out=out)
+
+
 def bridge(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
     broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")],

@@ -33,6 +33,7 @@ from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
 from reticent.mechanisms.record import Category, Number
+from reticent.randomness import SECURE
 
 PERIOD_S = 30
 PERIODS = 5
@@ -132,17 +133,18 @@ class _Fleet:
     """Vehicles, each with its own enrolment, ledger and speed. A vehicle wakes up to report."""
 
     def __init__(self, devices: int, master: bytes, file: bytes, signer: bytes, folder: Path) -> None:
-        self._rng = np.random.default_rng()  # of the invented vehicles, not of their noise
         self._file, self._signer, self._ledgers = file, signer, folder / "devices"
         self._ledgers.mkdir()
         self._enrolments = [enrolled(master) for _ in range(devices)]
-        self._kinds = self._rng.choice(list(KINDS), devices, p=list(KINDS.values()))
+        places = np.searchsorted(np.cumsum(list(KINDS.values())), _uniform(devices))
+        self._kinds = np.array(list(KINDS))[np.minimum(places, len(KINDS) - 1)]
         self._speeds = np.zeros(devices)
 
     def report(self, period: int, place: tuple[str, int], *, pace_s: float) -> int:
         """Let all vehicles report; returns how many reports were sent in all periods."""
         devices = len(self._enrolments)
-        self._speeds = np.clip(self._rng.normal(50.0 + 5.0 * period, 15.0, devices), 0.0, 130.0)
+        spread = sum(_uniform(devices) for _ in range(6)) - 3.0  # nearly normal
+        self._speeds = np.clip(50.0 + 5.0 * period + 20.0 * spread, 0.0, 130.0)
         client = _client(*place)
         with Progress(transient=True) as shown:
             for number in shown.track(range(devices), description=f"period {period + 1}"):
@@ -161,6 +163,10 @@ class _Fleet:
         """What an honest collector could never see."""
         shares = ", ".join(f"{kind} {np.mean(self._kinds == kind):.2f}" for kind in KINDS)
         return f"mean speed {self._speeds.mean():.1f}; {shares}"
+
+
+def _uniform(count: int) -> Any:
+    return SECURE.units(count) - 1.0
 
 
 def _client(host: str, port: int) -> Any:

@@ -125,6 +125,23 @@ def _collecting(folder: Path) -> Iterator[Any]:
         yield found
 
 
+def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
+    """Print, and write, what a service's collector counted."""
+    from reticent.service.desk import Desk
+    from reticent.service.settings import Settings
+
+    if out is not None and out.exists():
+        raise ParameterError(f"out must not exist, got {out}")
+    with _collecting(folder) as collecting, contextlib.closing(Desk(Settings(folder))) as desk:
+        survey = collecting.survey(name)
+        periods = collecting.collector.periods(survey)
+        collecting.learn(desk.ledger, survey, periods)
+        found = estimates(collecting.collector.tally(survey, list(periods)))
+    Console().print(table(survey, found))
+    if out is not None:
+        export.write(out, survey, found)
+
+
 def bridge_to(folder: Path, *, broker: str, topic: str, name: str, username: str | None, tls: bool) -> None:
     """Bring reports from a broker, until interrupted."""
     import ssl

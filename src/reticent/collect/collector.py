@@ -60,6 +60,7 @@ _SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?
 _COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
+_FORGET_S = 3600.0  # how often closed periods are looked for
 _MOST_KEYS = 100_000  # of devices, that are remembered
 _FIRST = bytes([VERSION])
 _AGAIN = "the collection cannot be used now: send again what was not acknowledged"
@@ -130,6 +131,7 @@ class Collector:
             raise ParameterError(f"master must be {KEY_BYTES} bytes")
         self._late_s, self._early_s = real("late_s", late_s, low=0.0), real("early_s", early_s, low=0.0)
         self._master, self._clock = master, clock
+        self._forget_at = clock() + _FORGET_S
         self._guard, self._looking, self._queue = threading.Lock(), threading.Lock(), threading.Lock()
         self._waiting: list[_Batch] = []
         self._rejected: Counter[str] = Counter()
@@ -272,6 +274,9 @@ class Collector:
             if batch.error is not None:
                 raise batch.error
         self.reject(one for one in batch.outcomes if not one.is_acknowledged)
+        if self._clock() >= self._forget_at:
+            self._forget_at = self._clock() + _FORGET_S
+            self.forget()
         return batch.outcomes
 
     def knows(self, report: bytes) -> bool:

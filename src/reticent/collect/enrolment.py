@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
-import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ def device_key(master: bytes, identity: bytes) -> bytes:
 
 def enrolled(master: bytes) -> Enrolment:
     """A new device."""
-    identity = secrets.token_bytes(ID_BYTES)
+    identity = os.urandom(ID_BYTES)
     return Enrolment(identity, device_key(master, identity))
 
 

@@ -112,3 +112,42 @@ def test_a_cluster_that_does_not_answer(run, survey, tmp_path):
     done = run("aggregate", "a.csv", "--survey", survey, "--cluster", "nonsense")
     assert done.code == 2
     assert "cluster must be a Dask scheduler that answers" in done.err
+
+
+def test_a_service_collects_and_tells(run, tmp_path):
+    """Publish, enrol, report into the collector, read the estimates."""
+    from reticent.service.collecting import Collecting
+    from reticent.service.settings import Settings
+
+    folder, plain = tmp_path / "desk", tmp_path / "s.yaml"
+    folder.mkdir()
+    assert run("survey", "new", plain).code == 0
+    refused = run("survey", "publish", folder, plain)
+    assert refused.code == 2
+    assert "folder must be that of a service" in refused.err
+    assert run("key", "make", folder, "olga", "--role", "owner").code == 0
+    assert run("survey", "publish", folder, plain).code == 0
+    master = folder / ".service" / "enrolment.key"
+    assert run("survey", "enrol", "--out", tmp_path / "d", "--master", master, "--count", 30).code == 0
+    collecting = Collecting(Settings(folder))
+    content = collecting.collector.file(collecting.survey("my-survey"))
+    for path in (tmp_path / "d").iterdir():
+        enrolment = Enrolment.from_json(path.read_text())
+        with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+            (outcome,) = collecting.collector.receive([device.report(device.take(content), {"speed": 50.0})])
+        assert outcome.is_acknowledged
+    collecting.close()
+    out = tmp_path / "e.json"
+    told = run("survey", "estimates", folder, "my-survey", "--out", out)
+    assert told.code == 0, told.err
+    assert sum(one["reports"] for one in json.loads(out.read_text())["estimates"][:2]) == 30
+    again = run("survey", "estimates", folder, "nothing")
+    assert again.code == 2
+    assert "survey" in again.err
+
+
+@pytest.mark.parametrize("given", ["nonsense", "host:", ":1883", "host:x", "host:0", "host:99999"])
+def test_a_broker_is_a_host_and_a_port(run, tmp_path, given):
+    done = run("bridge", tmp_path, "--broker", given)
+    assert done.code == 2
+    assert "broker must read HOST:PORT" in done.err

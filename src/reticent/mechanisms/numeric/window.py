@@ -21,9 +21,9 @@ from reticent.arguments import whole
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.mechanisms.base import Floats, exp_below, require_ratio
 from reticent.mechanisms.numeric.base import NumericChannel, as_floats, worst_between_knots
-from reticent.mechanisms.numeric.window_solver import MOST_OUTPUTS, best_window, solve_window
 from reticent.randomness import LATTICE
 
+MOST_OUTPUTS = 256
 _PLACES = 1 << 50  # equally likely places of one draw; see `hybrid` for why not 2^52
 
 
@@ -59,6 +59,8 @@ class Window(NumericChannel):
                 raise ParameterError("window must be given together with y")
             self.window = whole("window", window, low=1, high=self._y.size - 1)
         else:
+            from reticent.mechanisms.numeric.window_solver import best_window, solve_window
+
             outputs = whole("outputs", outputs, low=2, high=MOST_OUTPUTS)
             if window is not None:
                 window = whole("window", window, low=1, high=outputs - 1)

@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
+from reticent.mechanisms.numeric.window import MOST_OUTPUTS
 
 Array = NDArray[np.float64]
 
@@ -44,7 +45,6 @@ LEAST_EPSILON: Final = 1e-3
 """Smallest accepted epsilon: the range in which the solver is tested."""
 MOST_EPSILON: Final = 700.0
 """Largest accepted epsilon: e^-epsilon is still a normal float."""
-MOST_OUTPUTS: Final = 256
 """Largest accepted number of outputs: one solve takes 0.05 to 0.4 s there."""
 
 _GAP: Final = 1e-7  # relative gap between the variance and its lower bound at which the solver stops
