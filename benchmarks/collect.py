@@ -6,19 +6,29 @@ says how long that took, in how much memory, and at which rate beside the secure
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import Request
 
 from benchmarks.measure import Figure, cpu_ratio
+from reticent.collect.design import designed
+from reticent.collect.signing import signed
+from reticent.collect.survey import Survey
 from reticent.mechanisms.numeric import OneBit, Window
 from reticent.mechanisms.packing import count_bits
+from reticent.mechanisms.record import Number
 from reticent.randomness import SECURE
 
 COUNT = 1 << 22
+REQUESTS, ROUNDS = 128, 7
 BILLION = 1_000_000_000
 BLOCK = 1 << 20
 DEVICE = """
@@ -32,7 +42,10 @@ with tempfile.TemporaryDirectory() as folder:
     with Device(folder + "/ledger", enrolment, bytes.fromhex(sys.argv[2]), lifetime=10.0) as device:
         device.report(device.take(content), {"speed": 50.0}, period=0)
 """
-PEAK = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+PEAK = """
+with open("/proc/self/status") as file:
+    print(next(line for line in file if line.startswith("VmHWM")).split()[1])
+"""
 
 
 def counted(width: int) -> float:
@@ -51,20 +64,81 @@ def packed(channel) -> float:
     return cpu_ratio(lambda: channel.perturb(values, out=out), lambda: channel.pack(channel.sample(values)))
 
 
+def run_server(port: str, folder: str) -> None:
+    """The service, with one more call that reads a body and discards it."""
+    import uvicorn
+
+    from reticent.service.app import create_app
+    from reticent.service.settings import Settings
+
+    app = create_app(Settings(Path(folder), rate=1e6, burst=10**6))
+
+    @app.post("/discard")
+    async def discard(request: Request) -> dict:
+        return {"length": len(await request.body())}
+
+    uvicorn.run(app, port=int(port), log_config=None, access_log=False, http="httptools", ws="none")
+
+
+def ingest(size: int) -> float:
+    """Batches of reports counted a second / batches that the same server reads and discards."""
+    from benchmarks.query import place
+    from benchmarks.service import load, process
+    from reticent.collect.enrolment import enrolled
+    from reticent.collect.wire import Layout, batch
+    from reticent.service.collecting import Collecting
+    from reticent.service.settings import Settings
+    from reticent.service.state import own_folder
+
+    def sent(path: str, body: bytes) -> bytes:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    with place() as base:
+        own_folder(base).mkdir()
+        with contextlib.closing(Collecting(Settings(base))) as collecting:
+            survey, master = _designed(), collecting.master
+            collecting.collector.collect(signed(survey, collecting.signing_key), collecting.signer)
+        layout, symbol = Layout(survey), np.zeros(1, dtype=np.int64)
+
+        def bodies() -> list[bytes]:
+            """Batches of devices that never reported."""
+            body = layout.body([0], [symbol])
+            return [
+                batch([layout.report(enrolled(master), 0, bytes(8), body) for _ in range(size)])
+                for _ in range(REQUESTS)
+            ]
+
+        fresh = iter([[sent("/api/v1/reports/batch", one) for one in bodies()] for _ in range(ROUNDS + 1)])
+        peer = [sent("/discard", one) for one in bodies()]
+        with process("serve", base, module="benchmarks.collect") as port:
+            return cpu_ratio(
+                lambda: load(port, peer),
+                lambda: load(port, next(fresh)),
+                clock=time.perf_counter,
+                repetitions=ROUNDS,
+            )
+
+
+def _designed() -> Survey:
+    return designed(
+        "bench",
+        [Number("speed", (0.0, 130.0))],
+        epsilon=1.0,
+        purpose="x",
+        start=int(time.time()),
+        period_s=86_400,
+        periods=1,
+    )
+
+
 def _survey() -> tuple[str, str]:
     """A signed survey in a file, and its signer."""
-    import tempfile
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from reticent.collect.design import designed
-    from reticent.collect.signing import signed
-    from reticent.mechanisms.record import Number
-
     key = Ed25519PrivateKey.generate()
-    survey = designed(
-        "bench", [Number("speed", (0.0, 130.0))], epsilon=1.0, purpose="x", start=0, period_s=60, periods=1
-    )
+    survey = _designed()
     with tempfile.NamedTemporaryFile(delete=False) as file:
         file.write(signed(survey, key))
     return file.name, key.public_key().public_bytes_raw().hex()
@@ -129,9 +203,14 @@ FIGURES = [
     Figure("count packed reports, 11 bits", "numpy bincount, unpacked", 0.5, lambda: counted(11)),
     Figure("perturb and pack, OneBit", "perturb", 0.4, lambda: packed(OneBit(epsilon=1.0))),
     Figure("perturb and pack, Window", "perturb", 0.4, lambda: packed(Window(epsilon=2.0))),
+    Figure("ingest, batches of 10", "the server discarding", 0.5, lambda: ingest(10)),
+    Figure("ingest, batches of 100", "the server discarding", 0.5, lambda: ingest(100)),
     Figure("device, start to report", "import numpy, cryptography", 1.3, device_start, at_most=True),
     Figure("device, peak memory", "80 MB", 80.0, device_memory, at_most=True),
 ]
 
-if __name__ == "__main__" and sys.argv[1:2] == ["billion"]:
-    billion(int(sys.argv[2]) if len(sys.argv) > 2 else BILLION)
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        run_server(*sys.argv[2:])
+    if sys.argv[1:2] == ["billion"]:
+        billion(int(sys.argv[2]) if len(sys.argv) > 2 else BILLION)

@@ -79,12 +79,12 @@ def run_ours(port: int, folder: str, grid_s: str, workers: str) -> None:
 
 
 @contextlib.contextmanager
-def process(what: str, *given: object, **variables: str) -> Iterator[int]:
-    """A server of this module in a process of its own; its port."""
+def process(what: str, *given: object, module: str = "benchmarks.service", **variables: str) -> Iterator[int]:
+    """A server of a module in a process of its own; its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "benchmarks.service", what, str(port), *map(str, given)]
+    command = [sys.executable, "-m", module, what, str(port), *map(str, given)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen(command, start_new_session=True, env=os.environ | variables, **quiet)
     try:

@@ -21,10 +21,11 @@ from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms.base import Floats, Symbols, exp_below, require_ratio
 from reticent.mechanisms.numeric import formulas
 from reticent.mechanisms.numeric.base import NumericChannel, worst_between_knots
-from reticent.mechanisms.packing import checked_symbols, pack_bits, unpack_bits
+from reticent.mechanisms.packing import checked_symbols, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 MAX_DITHER_LEVELS = 1 << 16
+_BLOCK = 1 << 15  # symbols, a multiple of 8
 
 
 class OneBit(NumericChannel):
@@ -112,7 +113,11 @@ class OneBit(NumericChannel):
 
     def pack(self, symbols: ArrayLike) -> bytes:
         """Pack the bits alone; the reader knows the dither levels."""
-        return pack_bits(checked_symbols(np.asarray(symbols), self.size) & 1, 1, 2)
+        flat, bits = np.asarray(symbols).reshape(-1), []
+        for start in range(0, flat.size, _BLOCK):
+            block = checked_symbols(flat[start : start + _BLOCK], self.size)
+            bits.append(np.packbits((block & 1).astype(np.uint8)).tobytes())
+        return b"".join(bits)
 
     def unpack(self, data: bytes, count: int, *, dither: ArrayLike | None = None) -> Symbols:
         """Return the symbols of `count` bits, given the public dither level of each."""
