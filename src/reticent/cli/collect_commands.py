@@ -112,7 +112,7 @@ def bridge(
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Verify the broker, and encrypt.")] = False,
 ) -> None:
-    """Bring reports from an MQTT broker to a service's collector, until interrupted."""
+    """Bring reports from an MQTT broker to a service."""
     from reticent.cli.survey import bridge_to as run
 
     run(folder, broker=broker, topic=topic, name=name, username=username, tls=tls)
@@ -138,7 +138,7 @@ def aggregate(
     workers: Workers = 2,
     cluster: Cluster = None,
 ) -> None:
-    """Estimate from a file of reports: means and frequencies with intervals."""
+    """Estimate means and frequencies from a file of reports."""
     from reticent.cli.survey import aggregate_file as run
 
     run(reports, survey=survey, out=out, workers=workers, cluster=cluster)

@@ -190,16 +190,16 @@ def test_its_own_folder_has_one_demo_at_a_time(monkeypatch, tmp_path, command, i
 
 
 def test_the_port(monkeypatch, command, is_one_error_line):
-    with demo._listener(0) as taken:
+    with demo.demo_listener(0) as taken:
         port = taken.getsockname()[1]
         code, out, err = command("demo", "--once", "--port", str(port))
         assert (code, out) == (2, "")
         assert is_one_error_line(err)
         assert f"127.0.0.1:{port} (Address already in use)" in err
         monkeypatch.setattr(demo, "PORT", port)
-        with demo._listener(None) as other:
+        with demo.demo_listener(None) as other:
             assert other.getsockname()[1] not in (0, port)
-    with demo._listener(None) as free:
+    with demo.demo_listener(None) as free:
         assert free.getsockname()[1] == port
 
 
