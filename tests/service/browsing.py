@@ -3,15 +3,20 @@
 import contextlib
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import uvicorn
 
+from reticent.collect.design import designed
+from reticent.mechanisms.record import Category, Number
 from reticent.query import census
 from reticent.service.app import create_app
+from reticent.service.collecting import Collecting
 from reticent.service.settings import Settings
 
+from ..unit.collect.many_devices import Fleet
 from .running import ROWS, free_port, make_keys, until
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -60,7 +65,27 @@ def furnish(folder):
     (folder / "hostile.yaml").write_text(HOSTILE)
     (folder / "hostile.csv").write_text(f'"{SCRIPT}","{{{{7*7}}}}"\n1,a\n2,b\n3,c\n')
     (folder / "survey.csv").write_text("age,kind,vote\n30,a,true\n40,b,false\n")
-    return make_keys(folder)
+    keys = make_keys(folder)
+    answered(folder)
+    return keys
+
+
+def answered(folder):
+    """A survey with a name that could do harm, and some reports to it."""
+    with contextlib.closing(Collecting(Settings(folder))) as collecting:
+        survey = designed(
+            "fleet",
+            [Number("speed", (0.0, 130.0)), Category(SCRIPT, [SCRIPT, IMAGE, "{{7*7}}"])],
+            epsilon=2.0,
+            purpose=IMAGE,
+            start=int(time.time()),
+            period_s=3600,
+            periods=10,
+            mechanisms={"speed": "OneBit", SCRIPT: "KRR"},
+        )
+        fleet = Fleet(200, survey, key=collecting.signing_key, master=collecting.master)
+        collecting.collector.collect(fleet.file, collecting.signer)
+        collecting.collector.receive(fleet.reports())
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The pages in a real chromium: an analyst's minute, an owner's afternoon, and what must not happen."""
 
+import contextlib
 import json
 import re
 from urllib.parse import parse_qsl
@@ -7,6 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from reticent.query import tree
+from reticent.service.collecting import Collecting
 
 from .browsing import ARGUMENTS, AXE, CHROMIUM, IMAGE, LAZY, SCRIPT, furnish, served
 from .running import until
@@ -16,7 +18,10 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no chromium on this machine"),
     pytest.mark.filterwarnings(LAZY),
 ]
-PLAIN = ("/", "/ledger", *(f"/datasets/story{path}" for path in ("", "/ask", "/answers", "/reuse")))
+PLAIN = (
+    *("/", "/ledger", "/surveys", "/surveys/fleet"),
+    *(f"/datasets/story{path}" for path in ("", "/ask", "/answers", "/reuse")),
+)
 OWNED = ("/owner/keys", "/owner/register", "/owner/register?file=survey.csv", "/datasets/story")
 
 
@@ -448,6 +453,27 @@ def test_an_owner_makes_a_key_limits_it_and_takes_it_back(service, visiting):
     carol.sign_in(key)
     assert "not known, or was taken back" in carol.page.inner_text("[role=alert]")
     assert "401" in carol.said.pop()
+
+
+# Surveys
+
+
+def test_a_survey_is_watched_and_harms_nobody(service, visiting):
+    """Names and labels of a survey are its author's to choose; none becomes an element."""
+    person = visiting("alice")
+    page = person.page
+    page.goto("/surveys")
+    page.click("main h2 a")
+    page.wait_for_selector("#live .chart canvas")
+    assert page.inner_text("#live .number") == "200"
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main script, main img").count() == 0
+    before = page.get_attribute("#live", "hx-get")
+    with contextlib.closing(Collecting(service.desk.settings)) as collecting:
+        collecting.collector.receive([b"nonsense"])
+    page.wait_for_function(f"document.querySelector('#live').getAttribute('hx-get') != {json.dumps(before)}")
+    assert "version" in page.inner_text("#live table:last-of-type")
+    assert person.said == []
 
 
 # What every page must be

@@ -5,7 +5,9 @@ Every process has its own secure stream, keyed by the operating system. A few bl
 so that memory is bounded, and results are taken in the order of the blocks.
 
 Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
-as a whole number, or for OUE and OLH the packed report in hexadecimal. Nothing tells which row a report was.
+as a whole number, or for OUE and OLH the packed report in hexadecimal. Their order is drawn anew within each
+block; which block a row was in is told, as is how many rows there are. Blocks are cut by number of rows
+alone, whatever the rows hold: how a file is cut would tell how long its rows are.
 Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
 """
 
@@ -27,7 +29,7 @@ from reticent.collect.tally import Tally
 from reticent.errors import MissingExtra, ParameterError, SourceError
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
-from reticent.mechanisms.record import Number
+from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream, secure_or, uniform_below
 
@@ -130,12 +132,18 @@ def _survey(text: bytes) -> Survey:
 
 
 def _perturbed(text: bytes, block: Any) -> Any:
-    survey = _survey(text)
-    table = {
-        one.name: _values(block.column(one.name), is_number=isinstance(one, Number))
-        for one in survey.attributes
-    }
+    """Reports of a block. What goes wrong with the rows is not told: it would tell of them."""
+    try:
+        return _reports(_survey(text), block)
+    except Exception:
+        raise SourceError("a block of rows cannot be read") from None
+
+
+def _reports(survey: Survey, block: Any) -> Any:
+    table = {one.name: _values(block.column(one.name), one) for one in survey.attributes}
     reports = perturbed(survey, table, block.num_rows)
+    order = np.argsort(secure_or(None).words(block.num_rows))
+    reports = [(order[members], drawn) for members, drawn in reports]
     columns = [
         _column(survey.instruments[place], rows, drawn, block.num_rows)
         for place, (rows, drawn) in enumerate(reports)
@@ -214,17 +222,30 @@ def _schema(survey: Survey) -> Any:
     )
 
 
-def _values(column: Any, *, is_number: bool) -> Any:
+def _values(column: Any, attribute: Attribute) -> Any:
     """A column for a mechanism: whatever it holds becomes a value, a missing one or the fallback."""
-    if is_number:
-        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            return np.array(column.to_pylist(), dtype=object)
+    kind = column.type
+    if isinstance(attribute, Number) and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         return column.to_numpy(zero_copy_only=False).astype(np.float64)
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return column.to_numpy(zero_copy_only=False)
-    found = np.empty(len(column), dtype=object)
-    found[:] = column.to_pylist()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = column.cast(pa.binary())
+    listed = [_text(one) if isinstance(one, bytes) else one for one in column.to_pylist()]
+    if isinstance(attribute, Category):
+        numbers = _numbers(attribute)
+        listed = [numbers.get(one, one) if isinstance(one, str) else one for one in listed]
+    found = np.empty(len(listed), dtype=object)
+    found[:] = listed
     return found
+
+
+def _text(given: bytes) -> str:
+    return given.decode(errors="replace")
+
+
+def _numbers(attribute: Category) -> dict[str, int]:
+    """Whole numbers among the values, by how a text file writes them."""
+    labels = range(attribute.values) if isinstance(attribute.values, int) else attribute.values
+    return {str(one): one for one in labels if isinstance(one, int)}
 
 
 def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: int) -> Any:
@@ -258,13 +279,32 @@ def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
 def _blocks(path: Path, names: list[str], schema: Any = None) -> Iterator[Any]:
     """The columns of a file, in blocks of rows."""
     try:
-        reader = _reader(path, names, schema)
+        reader = _recut(_reader(path, names, schema))
         first = next(reader, None)
     except (pa.ArrowException, OSError, KeyError):
         raise SourceError(
             f"{path.name} must be a CSV or Parquet file with the columns {', '.join(names)}"
         ) from None
     return iter(()) if first is None else itertools.chain([first], _guarded(reader, path))
+
+
+def _recut(blocks: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in blocks of BLOCK_ROWS, of which the last may be shorter."""
+    held: list[Any] = []
+    rows = 0
+    for block in blocks:
+        held.append(block)
+        rows += block.num_rows
+        while rows >= BLOCK_ROWS:
+            table = pa.Table.from_batches(held)
+            yield _one(table.slice(0, BLOCK_ROWS))
+            held, rows = table.slice(BLOCK_ROWS).to_batches(), rows - BLOCK_ROWS
+    if rows:
+        yield _one(pa.Table.from_batches(held))
+
+
+def _one(table: Any) -> Any:
+    return table.combine_chunks().to_batches()[0]
 
 
 def _guarded(reader: Iterator[Any], path: Path) -> Iterator[Any]:
@@ -288,13 +328,15 @@ def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
         return iter(file.iter_batches(batch_size=BLOCK_ROWS, columns=names))
     if kind != ".csv":
         raise ParameterError(f"file must end in .csv, .parquet or .pq, got {path.name!r}")
-    # Every column as text: what a value looks like must not decide how the others are read.
+    # Every column as bytes: what a value looks like must not decide how the others are read.
     types = (
-        {name: pa.string() for name in names}
+        {name: pa.binary() for name in names}
         if schema is None
         else dict(zip(schema.names, schema.types, strict=True))
     )
-    options = pyarrow.csv.ConvertOptions(include_columns=names, column_types=types, strings_can_be_null=True)
+    options = pyarrow.csv.ConvertOptions(
+        include_columns=names, column_types=types, strings_can_be_null=True, null_values=[""]
+    )
     reading = pyarrow.csv.ReadOptions(block_size=1 << 23)
     return iter(pyarrow.csv.open_csv(path, read_options=reading, convert_options=options))
 

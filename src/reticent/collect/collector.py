@@ -1,9 +1,10 @@
-"""The collector: reads reports, counts each once, and forgets who said what.
+"""The collector: reads reports, counts each once, and keeps counts instead of reports.
 
 What it keeps, in one SQLite file: the surveys, how often each symbol came (`tally`), and which reporter was
-counted in which period, so that none is counted twice. Symbols are not kept with their reporters. A report is
-acknowledged only when its count is on the disk; several callers share a commit. Rejected reports change
-nothing but a number for each reason (which a crash may set back a little).
+counted in which period, so that none is counted twice. A cell of the table that one reporter fills names its
+reporter to whoever knows the ids, as dither level and group follow from an id: epsilon is the protection of a
+report, not the counting. A report is acknowledged only when its count is on the disk; several callers share a
+commit. Rejected reports change nothing but a number for each reason (which a crash may set back a little).
 
 Several processes may use one file. Open it after forking.
 """
@@ -53,13 +54,15 @@ CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWI
 CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
 """
 _COLLECT = (
-    "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET file = excluded.file"
+    "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
+    "SET file = excluded.file WHERE text = excluded.text"
 )
 _SEE = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
 _SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?"
 _COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
+_ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
 _MOST_KEYS = 100_000  # of devices, that are remembered
 _FIRST = bytes([VERSION])
@@ -234,8 +237,8 @@ class Collector:
         self._refresh()
 
     def is_closed(self, survey: Survey, period: int) -> bool:
-        """Whether a period takes no reports any more."""
-        return period < survey.period_at(self._clock() - self._late_s)
+        """Whether a period takes no reports any more, and what was on its way has arrived."""
+        return period < survey.period_at(self._clock() - self._late_s - _ON_THE_WAY_S)
 
     def forget(self) -> int:
         """Forget who reported in periods that take no reports any more; returns how many rows that were.
@@ -509,6 +512,7 @@ def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
     with _told():
         _use_log(connection)
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA secure_delete=ON")
         if _version(connection) < _VERSION:
             connection.execute("BEGIN IMMEDIATE")
             if _version(connection) < _VERSION:  # nobody else made them meanwhile

@@ -93,6 +93,11 @@ class Device:
             raise GuaranteeError(
                 f"the survey asks for epsilon {survey.epsilon:g} a report, this device allows {self._most:g}"
             )
+        try:
+            for place in range(len(survey.attributes)):  # what cannot draw must not be paid for
+                self._drawn(survey, place, None, 0, secure_or(None))
+        except Exception:
+            raise GuaranteeError("a mechanism of the survey cannot draw") from None
         self._layouts[survey.id] = Layout(survey)
         return survey
 
@@ -101,22 +106,20 @@ class Device:
 
         Args:
             survey: one that was taken.
-            values: by the names of attributes. Missing ones are reported too, see `Number` and `Category`.
+            values: by the names of attributes. Missing ones are reported too, see `Number` and `Category`;
+                others are passed over.
             period: of the survey; by default the one that it is now.
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
-            ParameterError: there is no such period, or attribute.
+            ParameterError: there is no such period.
         """
         layout = self._layouts.get(survey.id)
         if layout is None:
             raise ParameterError(f"survey must be one that this device took, got {survey.name}")
         survey = layout.survey
-        for name in values:
-            if name not in {one.name for one in survey.attributes}:
-                raise ParameterError(f"values must be by the survey's attributes, got {name!r:.60}")
         number = survey.checked_period(survey.period_at(time.time()) if period is None else period)
-        key = f"{survey.id.hex()}/{number}"
+        key = f"{survey.id.hex()}/{self._enrolment.id.hex()}/{number}"
         with self._guard:
             content = self.ledger.recorded(ACCOUNT, key)
             if content is None:
@@ -130,28 +133,34 @@ class Device:
 
     def _body(self, layout: Layout, values: Mapping[str, Any], period: int) -> bytes:
         survey = layout.survey
-        reporter = np.frombuffer(self._enrolment.id, dtype=">u8").astype(np.uint64)
-        asked = self._asked(survey, reporter, period)
-        drawn: list[Any] = []
-        for place in asked:
-            attribute, instrument = survey.attributes[place], survey.instruments[place]
-            value = one_value(values.get(attribute.name), is_number=isinstance(attribute, Number))
-            if isinstance(instrument, OneBit):
-                level = survey.lots.dither(reporter, period, place, instrument.dither_levels)
-                drawn.append(instrument.sample(value, self._stream, dither=level))
-            elif isinstance(instrument, (OUE, OLH)):
-                drawn.append(instrument.perturb(value, self._stream))
-            else:
-                drawn.append(instrument.sample(value, self._stream))
+        asked = self._asked(survey, period)
+        drawn = [
+            self._drawn(survey, place, values.get(survey.attributes[place].name), period, self._stream)
+            for place in asked
+        ]
         return layout.body(asked, drawn)
 
-    def _asked(self, survey: Survey, reporter: Any, period: int) -> list[int]:
+    def _drawn(self, survey: Survey, place: int, value: Any, period: int, stream: Stream) -> Any:
+        """What the mechanism of an attribute says of a value."""
+        instrument = survey.instruments[place]
+        held = one_value(value, is_number=isinstance(survey.attributes[place], Number))
+        if isinstance(instrument, OneBit):
+            level = survey.lots.dither(self._reporter, period, place, instrument.dither_levels)
+            return instrument.sample(held, stream, dither=level)
+        if isinstance(instrument, (OUE, OLH)):
+            return instrument.perturb(held, stream)
+        return instrument.sample(held, stream)
+
+    @property
+    def _reporter(self) -> Any:
+        return np.frombuffer(self._enrolment.id, dtype=">u8").astype(np.uint64)
+
+    def _asked(self, survey: Survey, period: int) -> list[int]:
         """Which attributes are reported: by the survey's lot, or drawn here; never by the data."""
         size, of = survey.sample_size, len(survey.attributes)
         if survey.assigned:
-            return [
-                int(place) for place in np.flatnonzero(survey.lots.attributes(reporter, period, size, of)[0])
-            ]
+            lot = survey.lots.attributes(self._reporter, period, size, of)[0]
+            return [int(place) for place in np.flatnonzero(lot)]
         return [int(place) for place in sampled_attributes(1, of, size, self._stream)[0]]
 
     @property

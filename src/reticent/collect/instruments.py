@@ -111,3 +111,8 @@ def worst_variance(instrument: Instrument, rate: float) -> float:
         shares = np.linspace(0.0, 1.0, 257)
         noise, spread = instrument.frequency_variance(shares), shares * (1.0 - shares)
     return float(np.max(noise + (1.0 - rate) * spread))
+
+
+def columns(instrument: Instrument) -> int:
+    """How many symbols, or categories, are counted."""
+    return instrument.categories.size if isinstance(instrument, (OUE, OLH)) else instrument.size

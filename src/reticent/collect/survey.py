@@ -27,7 +27,7 @@ from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.mechanisms.base import checked_epsilon
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.privacy import LocalDP
-from reticent.privacy.budget import cost_units
+from reticent.privacy.budget import MAX_UNITS, cost_units
 
 FORMAT = 1
 ID_BYTES = 8
@@ -35,6 +35,8 @@ LONGEST_TEXT = 1 << 20
 MOST_ATTRIBUTES = 256
 MOST_PERIODS = 1 << 20
 MOST_GROUPS = 1 << 10
+MOST_COLUMNS = 1 << 20  # symbols and categories of all attributes, that a device makes and a collector counts
+MOST_CELLS = 1 << 24  # times groups
 _MOST_SECONDS = 1 << 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 _FIELDS = (
@@ -128,6 +130,14 @@ class Survey:
         for attribute, instrument in zip(self.attributes, self.instruments, strict=True):
             if not instruments.fits(attribute, instrument):
                 raise ParameterError(f"the instrument of {attribute.name} must have its bounds or values")
+        counted = sum(instruments.columns(one) for one in self.instruments)
+        if counted > MOST_COLUMNS or counted * self.groups > MOST_CELLS:
+            raise ParameterError(
+                f"attributes must have at most {MOST_COLUMNS} symbols and categories together, "
+                f"and {MOST_CELLS} in all groups, got {counted} and {counted * self.groups}"
+            )
+        if self.units * self.periods > MAX_UNITS:
+            raise ParameterError(f"epsilon times periods must be at most {MAX_UNITS / 1e12:g}")
         dearest = sorted((Fraction(one.epsilon) for one in self.instruments), reverse=True)
         if sum(dearest[: self.sample_size]) > Fraction(self.epsilon):
             raise GuaranteeError(
@@ -175,8 +185,12 @@ class Survey:
         if not isinstance(listed, list) or len(listed) > MOST_ATTRIBUTES:
             raise ParameterError(f"attributes must be a list of at most {MOST_ATTRIBUTES}")
         attributes, made = [], []
+        categories = 0
         for place, one in enumerate(listed):
             attribute = _attribute(f"attributes[{place}]", one)
+            categories += _categories(attribute)
+            if categories > MOST_COLUMNS:  # before any table is made for them
+                raise ParameterError(f"attributes must have at most {MOST_COLUMNS} categories together")
             attributes.append(attribute)
             made.append(instruments.made(attribute, one.get("mechanism")))
         survey = cls(
@@ -218,6 +232,12 @@ class Survey:
     def checked_period(self, period: int) -> int:
         """The number of a period of this survey, or an error."""
         return whole("period", period, low=0, high=self.periods - 1)
+
+
+def _categories(attribute: Attribute) -> int:
+    if isinstance(attribute, Number):
+        return 0
+    return attribute.values if isinstance(attribute.values, int) else len(attribute.values)
 
 
 def _attribute_fields(attribute: Attribute) -> dict[str, Any]:

@@ -12,17 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.instruments import Instrument
+from reticent.collect.instruments import columns
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
 from reticent.mechanisms.categorical import OLH, OUE
 
 Counts = NDArray[np.int64]
-
-
-def columns(instrument: Instrument) -> int:
-    """How many symbols, or categories, are counted."""
-    return instrument.categories.size if isinstance(instrument, (OUE, OLH)) else instrument.size
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Reports of devices over HTTP, and what they come to. `collect` does the work.
 
 Devices need no API key: the tag of a report says who made it. So the rate is that of the device whose report
-comes first, if it is genuine, and else that of the host: a fleet behind one address is not held up by
-strangers there.
+comes first, at this host, if it is genuine, and else that of the host: a fleet behind one address is not held
+up by strangers there, nor a device by whoever sends what it once sent from elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -77,7 +77,10 @@ class Collecting:
     @property
     def master(self) -> bytes:
         """The operator's secret from which devices' keys come."""
-        return kept_secret(self._folder / "enrolment.key")
+        path = self._folder / "enrolment.key"
+        if not path.exists() and (self._folder / "collected.sqlite").exists():
+            raise LedgerDamaged("enrolment.key is gone: without it no device is known; restore it")
+        return kept_secret(path)
 
     @property
     def signing_key(self) -> Ed25519PrivateKey:
@@ -96,14 +99,13 @@ class Collecting:
                 return one
         raise not_found("survey")
 
-    def learn(self, ledger: Ledger, survey: Survey, periods: Mapping[int, int]) -> None:
+    def learn(self, ledger: Ledger, survey: Survey, periods: Iterable[int]) -> None:
         """Enter into the ledger, before it is shown, what the reports of these periods tell."""
         if ledger.measured_by_oracle:  # on a chain nobody could record what devices said
             return
-        told = {
-            period: reports if self.collector.is_closed(survey, period) else None
-            for period, reports in periods.items()
-        }
+        closed = {period: self.collector.is_closed(survey, period) for period in periods}
+        counts = self.collector.periods(survey)  # of a closed period this is its last word
+        told = {period: counts.get(period, 0) if is_closed else None for period, is_closed in closed.items()}
         fresh = {at: n for at, n in told.items() if (survey.id, at, n is None) not in self._learnt}
         if fresh:
             learn(ledger, survey, fresh)
@@ -188,11 +190,12 @@ async def _received(request: Request, collecting: Collecting, reports: list[byte
     """What became of reports, within the rate of whoever brings them."""
     collector = await run_in_threadpool(lambda: collecting.collector)
     is_known = bool(reports) and collector.knows(reports[0])
+    host = request.client.host if request.client else ""
 
     async def charge() -> None:
         if not is_known:
             await stranger(request)
-        elif pause := collecting.rate.wait_s(reports[0][13:21].hex()):
+        elif pause := collecting.rate.wait_s(f"{host} {reports[0][13:21].hex()}"):
             raise too_many(pause)
 
     await charge()

@@ -92,9 +92,7 @@ def test_the_check_finds_reports_that_are_not_perturbed_but_shifted(survey, tmp_
     monkeypatch.setattr(
         batch,
         "_values",
-        lambda column, *, is_number: (
-            np.full(len(column), 130.0) if is_number else true(column, is_number=False)
-        ),
+        lambda column, of: np.full(len(column), 130.0) if of.name == "speed" else true(column, of),
     )
     given, out = written(tmp_path, people(8000), "parquet"), tmp_path / "reports.parquet"
     batch.perturb(survey, given, out, Here())
@@ -114,6 +112,81 @@ def test_processes_draw_independently(tmp_path):
         batch.perturb(survey, given, out, pool)
     symbols = pa.parquet.read_table(out)["speed"].to_numpy()
     assert (symbols[:2000] != symbols[2000:]).any()
+
+
+def cut(survey, folder, names, form):
+    """How reports of rows with these names, which nobody asks for, are cut into row groups."""
+    folder.mkdir()
+    rows = len(names)
+    given = written(folder, {"speed": [50.0] * rows, "kind": ["car"] * rows, "name": names}, form)
+    out = folder / "reports.parquet"
+    batch.perturb(survey, given, out, Here())
+    file = pa.parquet.ParquetFile(out)
+    return [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_reports_are_cut_by_the_number_of_rows_alone(survey, tmp_path, monkeypatch, form):
+    """How long a row is must not be told. Planted: blocks as the reader cuts them."""
+    monkeypatch.setattr(batch, "BLOCK_ROWS", 1000)
+    short, long = ["x" * 5] * 2500, ["x" * 5_000] * 2500
+    assert (
+        cut(survey, tmp_path / "a", short, form)
+        == cut(survey, tmp_path / "b", long, form)
+        == [1000, 1000, 500]
+    )
+    if form == "csv":
+        monkeypatch.setattr(batch, "_recut", lambda blocks: blocks)
+        assert cut(survey, tmp_path / "c", short, form) != cut(survey, tmp_path / "d", long, form)
+
+
+def test_no_line_of_reports_is_that_of_its_row(tmp_path, monkeypatch):
+    """At epsilon 20 nearly every symbol tells its value: sorted rows must not give sorted reports."""
+    survey = designed(
+        "traffic", [Number("speed")], epsilon=20.0, purpose="x", start=0, period_s=60, periods=1,
+        mechanisms={"speed": "Duchi"},
+    )  # fmt: skip
+    given = written(tmp_path, {"speed": [-1.0] * 500 + [1.0] * 500}, "parquet")
+    for planted in (False, True):
+        if planted:
+            monkeypatch.setattr(batch.np, "argsort", lambda words: np.arange(len(words)))
+        out = tmp_path / f"{planted}.parquet"
+        batch.perturb(survey, given, out, Here())
+        symbols = pa.parquet.read_table(out)["speed"].to_numpy()
+        share = symbols[:500].mean()  # by chance 0.5, and beyond 0.35 once in 1e11
+        assert (share < 0.01) if planted else (0.35 < share < 0.65)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("values", [5, [1, 2, 3]], ids=["numbers", "labels"])
+def test_whole_numbers_are_categories_in_every_form(tmp_path, form, values):
+    survey = designed(
+        "c", [Category("c", values)], epsilon=12.0, purpose="x", start=0, period_s=60, periods=1,
+        mechanisms={"c": "KRR"},
+    )  # fmt: skip
+    given, out = written(tmp_path, {"c": [3] * 1000}, form), tmp_path / "r.parquet"
+    batch.perturb(survey, given, out, Here())
+    (found,) = estimates(batch.aggregate(survey, out, Here()))
+    assert found.frequencies.frequencies[survey.instruments[0].categories.index(3)] > 0.95
+
+
+def test_odd_bytes_are_a_value_like_any_other(survey, tmp_path):
+    """And what no mechanism can take is told without a word of it."""
+    table = {"speed": pa.array([1.0, 2.0]), "kind": pa.array([b"car", b"\xff\xfe"]).cast(pa.binary())}
+    path, out = tmp_path / "rows.parquet", tmp_path / "r.parquet"
+    pa.parquet.write_table(pa.table(table), path)
+    assert batch.perturb(survey, path, out, Here()) == 2
+    (tmp_path / "rows.csv").write_bytes(b"speed,kind\n1,car\n2,\xff\xfe\nx,\n")
+    assert batch.perturb(survey, tmp_path / "rows.csv", tmp_path / "r.csv", Here()) == 3
+
+
+def test_a_fault_in_a_block_tells_nothing(survey, tmp_path, monkeypatch):
+    def broken(column, of):
+        raise ValueError("a secret of somebody")
+
+    monkeypatch.setattr(batch, "_values", broken)
+    with pytest.raises(SourceError, match=r"^a block of rows cannot be read$"):
+        batch.perturb(survey, written(tmp_path, people(10), "csv"), tmp_path / "r.csv", Here())
 
 
 def test_columns_and_files_are_named_in_errors(survey, tmp_path):

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import chi2
 
 from reticent.collect.device import ACCOUNT, Device, one_value
+from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed
 from reticent.collect.wire import HEAD_BYTES, TAG_BYTES, Layout
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
@@ -339,13 +340,39 @@ def test_a_period_outside_is_refused(device):
     assert int.from_bytes(one.report(current, {})[9:13], "big") == 3
 
 
-def test_an_unknown_name_is_refused_without_its_value(device):
+def test_an_unknown_name_is_passed_over(device):
+    """Which names an application has at hand may depend on its data."""
     one = device()
     taken = one.take(file_of(fleet.single("Duchi")))
-    with pytest.raises(ParameterError, match="values must be by the survey's attributes, got 'sped'") as told:
-        one.report(taken, {"sped": 123456.75}, period=0)
-    assert "123456" not in str(told.value)
+    report = one.report(taken, {"sped": 123456.75, 3: None}, period=0)
+    assert one.report(taken, {}, period=0) == report
+
+
+def test_what_cannot_draw_is_not_taken(device, monkeypatch):
+    """A mechanism that fails would fail after the charge, in every period."""
+    one = device()
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as planted:
+        planted.setattr("reticent.mechanisms.numeric.hybrid.Duchi.sample", broken)
+        with pytest.raises(GuaranteeError, match="a mechanism of the survey cannot draw"):
+            one.take(file_of(fleet.single("Duchi")))
     assert one.spent == 0.0
+    with pytest.raises(ParameterError, match="rho must be"):
+        fleet.instrument(fleet.SPEED, "OneBit", 1.0).__class__(epsilon=1.0, rho=5e-324)
+
+
+def test_two_enrolments_are_two_reporters(device):
+    """Under one ledger each pays for its own report, and draws it."""
+    one = device()
+    taken = one.take(file_of(fleet.single("OneBit")))
+    first = one.report(taken, {"speed": 1.0}, period=0)
+    spent = one.spent
+    one._enrolment = enrolled(fleet.MASTER)
+    assert one.report(taken, {"speed": 1.0}, period=0)[21:29] != first[21:29]
+    assert one.spent == 2 * spent
 
 
 def test_the_ledger_holds_no_value(device, tmp_path):

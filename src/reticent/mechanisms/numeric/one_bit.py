@@ -25,6 +25,7 @@ from reticent.mechanisms.packing import checked_symbols, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 MAX_DITHER_LEVELS = 1 << 16
+_LEAST_RHO = 1e-7  # one of 2^20 attributes is more
 _BLOCK = 1 << 15  # symbols, a multiple of 8
 
 
@@ -51,7 +52,7 @@ class OneBit(NumericChannel):
         bounds: tuple[float, float] = (-1.0, 1.0),
     ) -> None:
         super().__init__(epsilon=epsilon, bounds=bounds)
-        self.rho = real("rho", rho, low=0.0, open_low=True, high=1.0)
+        self.rho = real("rho", rho, low=_LEAST_RHO, high=1.0)
         self.dither_levels = whole("dither_levels", dither_levels, low=1, high=MAX_DITHER_LEVELS)
         if self.dither_levels & (self.dither_levels - 1):
             raise ParameterError(f"dither_levels must be a power of two, got {self.dither_levels}")

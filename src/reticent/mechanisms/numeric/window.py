@@ -74,7 +74,7 @@ class Window(NumericChannel):
     @property
     def y(self) -> Floats:
         """The outputs as they were solved, to make the same mechanism elsewhere."""
-        return self._y
+        return self._y.copy()
 
     def _places(self) -> None:
         """Choose how many places an output inside and outside the window has; keep e^epsilon exactly.

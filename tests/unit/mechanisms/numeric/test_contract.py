@@ -434,7 +434,7 @@ def test_bad_shapes(factory):
         (lambda: PM(epsilon=1.0, levels=1), "levels must be >= 3, got 1"),
         (lambda: HMTP(epsilon=1.0, levels=10**9), "levels must be <= 65537"),
         (lambda: OneBit(epsilon=1.0, dither_levels=3), "dither_levels must be a power of two, got 3"),
-        (lambda: OneBit(epsilon=1.0, rho=0.0), "rho must be > 0 and <= 1, got 0.0"),
+        (lambda: OneBit(epsilon=1.0, rho=0.0), "rho must be >= 1e-07 and <= 1, got 0.0"),
         (lambda: OneBit(epsilon=1.0).unpack(b"\x00", 3), "dither must be given"),
         (lambda: OneBit(epsilon=1.0).sample([0.1], dither=[2000]), "dither must be >= 0 and < 1024"),
         (lambda: OneBit(epsilon=1.0).sample([0.1, 0.2], dither=[1]), "dither must give one level per value"),
