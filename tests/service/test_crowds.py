@@ -134,8 +134,7 @@ def test_a_crowd_harms_nobody(process, keys):
 def test_patience_with_a_crowd_is_caught(process, keys):
     service = process(planted=PATIENT)
     done = harm(service, keys["alice"], FEW, 4.0)
-    assert f"never cut: {list(KINDS)}" in done
-    assert any("MB" in one for one in done)
+    assert f"never cut: {list(KINDS)}" in done  # how much it keeps of them is a matter of speed
 
 
 @pytest.mark.slow
