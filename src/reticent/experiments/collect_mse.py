@@ -124,7 +124,7 @@ def _caption(rows: list[Row], n: int, times: int) -> str:
             best[row["epsilon"]] = row
     ratios = np.array([row["ratio"] for row in rows])
     lines = [
-        f"{epsilon:g}: {row['mechanism']} ({row['answer_bits']} bits), root of the expected squared error "
+        f"{epsilon:g}: {row['mechanism']} (bits: {row['answer_bits']}), root of the expected squared error "
         f"{row['expected'] ** 0.5:.3g}"
         for epsilon, row in sorted(best.items())
     ]
@@ -146,10 +146,15 @@ def _draw(rows: list[Row], n: int) -> Any:
     for name in NAMES:
         mine = [row for row in rows if row["mechanism"] == name]
         x = [row["epsilon"] for row in mine]
-        axes[0][0].plot(x, [row["mse"] for row in mine], label=plots.label(name), **plots.style(name))
+        line = plots.style(name, marker=False)
+        axes[0][0].plot(x, [row["expected"] for row in mine], label=plots.label(name), **line)
+        points = plots.style(name) | {"linestyle": "none"}
+        axes[0][0].plot(x, [row["mse"] for row in mine], **points)
         axes[0][1].plot(x, [row["answer_bits"] for row in mine], label=plots.label(name), **plots.style(name))
     axes[0][0].set(
-        yscale="log", xlabel="epsilon of one report", title=f"squared error of the mean, {n:,} people"
+        yscale="log",
+        xlabel="epsilon of one report",
+        title=f"squared error of the mean, {n:,} people: expected (lines), measured",
     )
     axes[0][1].set(xlabel="epsilon of one report", title="bits of an answer")
     plots.legend_right(figure, axes[0][0])
