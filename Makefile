@@ -30,7 +30,7 @@ demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, 
 	$(BIN)/reticent demo chain
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
-	$(BIN)/python -m pytest -m "not slow" --timeout 300 -n $(JOBS) --dist loadfile $(ARGS) $(TESTS)
+	$(BIN)/python -m pytest -m "not slow" --timeout 300 -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)

@@ -23,8 +23,6 @@ CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
 
-# FastAPI hides this warning while it builds a route at the first request; threads of the service undo that.
-LAZY = "ignore::pydantic.warnings.UnsupportedFieldAttributeWarning"
 
 # What an owner could write to do harm: names and labels are theirs to choose.
 SCRIPT = "<script>window.hit=1</script>"

@@ -26,11 +26,8 @@ from reticent.service.settings import Settings
 from reticent.service.state import State
 
 from ..unit.query.town import Town
-from .browsing import LAZY
 from .canaries import SOURCES, Rows, files, planted_in
 from .running import Process, Service, TestClient, make_keys, until
-
-pytestmark = pytest.mark.filterwarnings(LAZY)
 
 API = "/api/v1"
 LITTLE = {"information": 1e-4}

@@ -29,11 +29,9 @@ from reticent.service import jobs
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
-from .browsing import LAZY
 from .running import BASE, Process, Service, TestClient, free_port, make_keys, refused, until
 from .test_pages_plain import token
 
-pytestmark = pytest.mark.filterwarnings(LAZY)
 DEAD = "http://127.0.0.1:9"
 
 

@@ -18,10 +18,7 @@ from reticent.errors import LedgerDamaged
 from reticent.service.collecting import MOST_REPORTS, kept_secret
 
 from ..unit.collect.many_devices import Fleet, make_survey
-from .browsing import LAZY
 from .running import refused
-
-pytestmark = pytest.mark.filterwarnings(LAZY)
 
 REPORTS, BATCH, SURVEYS = "/api/v1/reports", "/api/v1/reports/batch", "/api/v1/surveys"
 BYTES = {"Content-Type": "application/octet-stream"}

@@ -10,13 +10,12 @@ import pytest
 from reticent.query import tree
 from reticent.service.collecting import Collecting
 
-from .browsing import ARGUMENTS, AXE, CHROMIUM, IMAGE, LAZY, SCRIPT, furnish, served
+from .browsing import ARGUMENTS, AXE, CHROMIUM, IMAGE, SCRIPT, furnish, served
 from .running import until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright in this environment")
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no chromium on this machine"),
-    pytest.mark.filterwarnings(LAZY),
 ]
 PLAIN = (
     *("/", "/ledger", "/surveys", "/surveys/fleet"),

@@ -14,10 +14,8 @@ from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 
-from .browsing import IMAGE, LAZY, SCRIPT, furnish
+from .browsing import IMAGE, SCRIPT, furnish
 from .running import TestClient
-
-pytestmark = pytest.mark.filterwarnings(LAZY)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,8 @@ from reticent.service.keys import Role
 from reticent.service.state import State
 
 from ..unit.collect.many_devices import make_survey
-from .browsing import LAZY
 from .running import BASE, MEAN, ROWS, until
 from .test_collecting import Operator
-
-pytestmark = pytest.mark.filterwarnings(LAZY)
 
 # olga registered `town`, alice has the job; otto and bob are the others in their roles.
 CALLERS = ("none", "revoked", "olga", "otto", "alice", "bob", "vera")

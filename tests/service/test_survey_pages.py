@@ -8,10 +8,7 @@ import pytest
 from reticent.collect.record import account
 from reticent.collect.wire import batch
 
-from .browsing import LAZY
 from .test_collecting import BATCH, Operator
-
-pytestmark = pytest.mark.filterwarnings(LAZY)
 
 
 @pytest.fixture
