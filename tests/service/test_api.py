@@ -217,7 +217,8 @@ def test_two_workers_register_one(service, folder, monkeypatch):
 @pytest.mark.parametrize(
     "source",
     ["../census.csv", "/etc/passwd", "nothing.csv", "*.csv", ".service/state.sqlite",
-     "{url: 'postgresql://elsewhere/x', table: t}", "{duckdb: ../x.db, table: t}"],
+     "{url: 'postgresql://elsewhere/x', table: t}", "{duckdb: ../x.db, table: t}", "x" * 5000 + ".csv"],
+    ids=lambda source: source[:20],
 )  # fmt: skip
 def test_no_other_place_is_read(shared, source):
     reply = shared.call("olga", "POST", "/api/v1/datasets", json={"declaration": town(source=source)})

@@ -267,8 +267,11 @@ class Desk:
             raise ParameterError("source must be a csv, parquet or duckdb file in the service's folder")
         ((form, place),) = given.items()
         folder = self.settings.folder.resolve()
-        path = (folder / str(place)).resolve()
-        if Path(str(place)).is_absolute() or path.parent != folder or not path.is_file():
+        is_there = False
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            path = (folder / str(place)).resolve()
+            is_there = not Path(str(place)).is_absolute() and path.parent == folder and path.is_file()
+        if not is_there:
             raise ParameterError(
                 f"source.{form} must be a file in the service's folder, got {str(place)!r:.80}"
             )
