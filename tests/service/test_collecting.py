@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.collect.collector import Collector
 from reticent.collect.device import Device
 from reticent.collect.enrolment import enrolled
+from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
 from reticent.errors import LedgerDamaged
-from reticent.service.collecting import MOST_REPORTS, kept_secret
+from reticent.service.collecting import MOST_REPORTS
 
 from ..unit.collect.many_devices import Fleet, make_survey
 from .running import refused

@@ -17,9 +17,10 @@ from rich.table import Table
 
 from reticent.arguments import whole
 from reticent.collect import export, survey_file
-from reticent.collect.enrolment import KEY_BYTES, enrolled
+from reticent.collect.enrolment import enrolled
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.explanation import explain, standard_error
+from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
@@ -172,25 +173,10 @@ def broker_address(given: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def master_key(path: Path) -> bytes:
-    """The operator's master key; made if there is none, readable by its owner alone."""
-    if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(os.urandom(KEY_BYTES).hex() + "\n")
-    try:
-        master = bytes.fromhex(path.read_text().strip())
-    except ValueError:
-        master = b""
-    if len(master) != KEY_BYTES:
-        raise ParameterError(f"{path} holds no master key")
-    return master
-
-
 def enrol(*, out: Path, master: Path, count: int) -> None:
     """Write enrolments."""
     whole("count", count, low=1, high=_MOST_ENROLMENTS)
-    secret = master_key(master)
+    secret = kept_secret(master)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     for _ in range(count):
         enrolment = enrolled(secret)

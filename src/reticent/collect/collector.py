@@ -33,6 +33,7 @@ from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
 from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
+from reticent.ledger.transactions import writing
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
 
@@ -168,14 +169,8 @@ class Collector:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """A transaction, for whoever holds the guard. If it fails, nothing was written."""
-        with _told():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        with _told(), writing(self._connection):
+            yield
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

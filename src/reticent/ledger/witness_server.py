@@ -48,6 +48,7 @@ from reticent.ledger.checkpoint import (
 )
 from reticent.ledger.merkle import EMPTY_ROOT, verify_consistency
 from reticent.ledger.store import make_private
+from reticent.ledger.transactions import writing
 from reticent.privacy import MAX_UNITS
 
 MOST_FIRST_BYTES = 64 << 10  # of the first line of a request, which is read before anybody is known
@@ -117,14 +118,8 @@ class WitnessState:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        with self._lock, writing(self._connection):
+            yield
 
     def _known(self, origin: str) -> tuple[PublicKey, str] | None:
         row = self._connection.execute(

@@ -7,51 +7,46 @@
 * `composition`: mixtures, through Google's dp-accounting (extra `accounting`).
 * `normal`, `rounding`: the numerical ground: Mills ratio with its error bound, directed rounding.
 
-Everything here rounds to the safe side: costs and guarantees up, caps and budgets down. What is named here is
-loaded when it is first used: a device needs little of it.
+Everything here rounds to the safe side: costs and guarantees up, caps and budgets down.
 """
 
-import typing as _typing
-from importlib import import_module as _import_module
-
-if _typing.TYPE_CHECKING:
-    from reticent.privacy.budget import (
-        MAX_UNITS,
-        UNITS_PER_ONE,
-        Budget,
-        cap_units,
-        cost_units,
-        format_units,
-        mu2_cost,
-        parse_decimal,
-        parse_units,
-        spent_epsilon,
-    )
-    from reticent.privacy.composition import from_event, mixture_delta, mixture_epsilon, to_event
-    from reticent.privacy.conversions import (
-        ClassicalComparison,
-        WastefulFormula,
-        classical_sigma,
-        discrete_gaussian_sigma,
-        mu_of_sigma,
-        pure_to_mu,
-        sigma_of_mu,
-        zcdp_delta,
-        zcdp_epsilon,
-        zcdp_rho,
-    )
-    from reticent.privacy.gaussian_curve import delta_of, epsilon_of, mu_of
-    from reticent.privacy.guarantees import (
-        ApproximateDP,
-        GaussianDP,
-        Guarantee,
-        LocalDP,
-        MetricDP,
-        Neighbours,
-        PureDP,
-        ZeroConcentratedDP,
-        compose,
-    )
+from reticent.privacy.budget import (
+    MAX_UNITS,
+    UNITS_PER_ONE,
+    Budget,
+    cap_units,
+    cost_units,
+    format_units,
+    mu2_cost,
+    parse_decimal,
+    parse_units,
+    spent_epsilon,
+)
+from reticent.privacy.composition import from_event, mixture_delta, mixture_epsilon, to_event
+from reticent.privacy.conversions import (
+    ClassicalComparison,
+    WastefulFormula,
+    classical_sigma,
+    discrete_gaussian_sigma,
+    mu_of_sigma,
+    pure_to_mu,
+    sigma_of_mu,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from reticent.privacy.gaussian_curve import delta_of, epsilon_of, mu_of
+from reticent.privacy.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    Guarantee,
+    LocalDP,
+    MetricDP,
+    Neighbours,
+    PureDP,
+    ZeroConcentratedDP,
+    compose,
+)
 
 __all__ = [
     "MAX_UNITS",
@@ -91,48 +86,3 @@ __all__ = [
     "zcdp_epsilon",
     "zcdp_rho",
 ]
-
-_HOMES = {
-    "MAX_UNITS": "budget",
-    "UNITS_PER_ONE": "budget",
-    "Budget": "budget",
-    "cap_units": "budget",
-    "cost_units": "budget",
-    "format_units": "budget",
-    "mu2_cost": "budget",
-    "parse_decimal": "budget",
-    "parse_units": "budget",
-    "spent_epsilon": "budget",
-    "from_event": "composition",
-    "mixture_delta": "composition",
-    "mixture_epsilon": "composition",
-    "to_event": "composition",
-    "ClassicalComparison": "conversions",
-    "WastefulFormula": "conversions",
-    "classical_sigma": "conversions",
-    "discrete_gaussian_sigma": "conversions",
-    "mu_of_sigma": "conversions",
-    "pure_to_mu": "conversions",
-    "sigma_of_mu": "conversions",
-    "zcdp_delta": "conversions",
-    "zcdp_epsilon": "conversions",
-    "zcdp_rho": "conversions",
-    "delta_of": "gaussian_curve",
-    "epsilon_of": "gaussian_curve",
-    "mu_of": "gaussian_curve",
-    "ApproximateDP": "guarantees",
-    "GaussianDP": "guarantees",
-    "Guarantee": "guarantees",
-    "LocalDP": "guarantees",
-    "MetricDP": "guarantees",
-    "Neighbours": "guarantees",
-    "PureDP": "guarantees",
-    "ZeroConcentratedDP": "guarantees",
-    "compose": "guarantees",
-}
-
-
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'reticent.privacy' has no attribute {name!r}")
-    return getattr(_import_module(f"reticent.privacy.{_HOMES[name]}"), name)

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import secrets
 import threading
 from collections import deque
 from collections.abc import Iterable
-from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,9 +19,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from reticent.collect.collector import Collector
-from reticent.collect.enrolment import KEY_BYTES
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.record import learn
+from reticent.collect.secret_file import kept_secret
 from reticent.collect.survey import MOST_PERIODS, Survey
 from reticent.collect.wire import Outcome, split
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
@@ -117,26 +114,6 @@ class Collecting:
             collector, self._collector = self._collector, None
         if collector is not None:
             collector.close()
-
-
-def kept_secret(path: FilePath) -> bytes:
-    """32 secret bytes from a file, drawn and written if there is none. Processes agree on them."""
-    if not path.exists():
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(KEY_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-        temporary.unlink()
-    try:
-        found = bytes.fromhex(path.read_text())
-    except ValueError:
-        found = b""
-    if len(found) != KEY_BYTES:
-        raise LedgerDamaged(f"{path.name} must hold {2 * KEY_BYTES} hexadecimal digits")
-    return found
 
 
 async def _the_collecting(request: Request) -> Collecting:

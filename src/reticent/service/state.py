@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import IdempotencyConflict, LedgerError, ParameterError
+from reticent.ledger.transactions import writing
 from reticent.service.keys import Person, Role, checked_name, digest, new_secret
 
 VISIT_S = 12 * 3600.0
@@ -178,14 +179,8 @@ class State:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._guard:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        with self._guard, writing(self._connection) as connection:
+            yield connection
 
     def _one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
         with self._looking:

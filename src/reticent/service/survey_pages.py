@@ -13,7 +13,6 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from reticent.collect.collector import Collector
 from reticent.collect.estimates import SHARES, Estimate, estimates
 from reticent.collect.explanation import explain
 from reticent.collect.survey import Survey
@@ -70,34 +69,37 @@ def survey_part(
     seen: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """The numbers alone, which the page fetches again and again; nothing if they are as they were seen."""
-    found = _live(desk, collecting, collecting.survey(name))
-    if found["stamp"] == seen:
+    asked = collecting.survey(name)
+    if _news(collecting, asked)["stamp"] == seen:
         return Response(status_code=204)
-    return part(request, "survey_part.html", found | {"person": visit.person})
+    return part(request, "survey_part.html", _live(desk, collecting, asked) | {"person": visit.person})
 
 
 def _live(desk: Desk, collecting: Collecting, survey: Survey) -> dict[str, Any]:
+    """All that is shown. What it tells is in the ledger before."""
+    content = _news(collecting, survey)
+    periods = [period for period, _ in content["periods"]]
+    collecting.learn(desk.ledger, survey, periods)
+    tally = collecting.collector.tally(survey, periods)
+    found = [_shown(tally, place, one) for place, one in enumerate(estimates(tally))]
+    return content | {"estimates": found, "shares": SHARES}
+
+
+def _news(collecting: Collecting, survey: Survey) -> dict[str, Any]:
+    """The numbers that say whether there is anything new, and their mark: cheap, for a page asks often."""
     collector = collecting.collector
     periods = collector.periods(survey)
-    collecting.learn(desk.ledger, survey, periods)
-    tally = collector.tally(survey, list(periods))
-    reports = sum(periods.values())
-    content = {
-        "survey": survey,
-        "reports": reports,
-        "rate": _rate(collecting, collector, survey, reports),
+    told: dict[str, Any] = {
+        "reports": sum(periods.values()),
         "period": min(max(0, survey.period_at(time.time())), survey.periods - 1),
-        "periods": sorted(periods.items())[-7:],
         "rejected": sorted(collector.rejected().items()),
-        "estimates": [_shown(tally, place, one) for place, one in enumerate(estimates(tally))],
-        "shares": SHARES,
     }
-    told = {key: content[key] for key in ("reports", "rate", "rejected", "period")}
+    told["rate"] = _rate(collecting, survey, told["reports"])
     stamp = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
-    return content | {"stamp": stamp}
+    return told | {"survey": survey, "periods": sorted(periods.items()), "stamp": stamp}
 
 
-def _rate(collecting: Collecting, collector: Collector, survey: Survey, reports: int) -> str:
+def _rate(collecting: Collecting, survey: Survey, reports: int) -> str:
     """Reports a second, over the last half minute in which somebody looked."""
     looks: deque[tuple[float, int]] = collecting.looks.setdefault(survey.id, deque(maxlen=1000))
     now = time.monotonic()

@@ -105,7 +105,7 @@ def test_nothing_is_overwritten(run, survey, tmp_path):
     (tmp_path / "bad").write_text("not a key")
     done = run("survey", "enrol", "--out", tmp_path / "d", "--master", tmp_path / "bad")
     assert done.code == 2
-    assert "holds no master key" in done.err
+    assert "must hold 64 hexadecimal digits" in done.err
 
 
 def test_a_cluster_that_does_not_answer(run, survey, tmp_path):
