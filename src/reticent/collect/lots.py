@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
-DITHER, ATTRIBUTES, GROUP = 0, 1, 2
+DITHER, ATTRIBUTES, GROUP, SUBSET = 0, 1, 2, 3
 _BLOCK = np.dtype([("id", ">u8"), ("period", ">u4"), ("rest", ">u4")])
 
 Ids = NDArray[np.uint64]
@@ -38,7 +38,7 @@ class Lots:
         # ECB of distinct single blocks is a keyed hash here, not encryption of a message.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-    def _draws(self, ids: Ids, period: Any, purpose: int, number: int) -> Ids:
+    def _draws(self, ids: Ids, period: Any, purpose: int, number: Any) -> Ids:
         blocks = np.empty(ids.shape, dtype=_BLOCK)
         blocks["id"], blocks["period"] = ids, period
         blocks["rest"] = purpose << 24 | number
@@ -46,7 +46,7 @@ class Lots:
         drawn = np.frombuffer(encryptor.update(blocks.tobytes()), dtype=">u8")[::2]
         return drawn.astype(np.uint64)
 
-    def dither(self, ids: Ids, period: Any, attribute: int, levels: int) -> NDArray[np.int64]:
+    def dither(self, ids: Ids, period: Any, attribute: Any, levels: int) -> NDArray[np.int64]:
         """The dither level of each reporter's bit; `levels` is a power of two."""
         return (self._draws(ids, period, DITHER, attribute) & np.uint64(levels - 1)).astype(np.int64)
 
@@ -57,6 +57,20 @@ class Lots:
         asked = np.zeros(draws.shape, dtype=np.bool_)
         np.put_along_axis(asked, order[..., :size], True, axis=-1)
         return asked
+
+    def subset(self, ids: Ids, period: Any, size: int, of: int) -> NDArray[np.int64]:
+        """Which `size` of `of` coordinates each reporter is asked for, increasing, shape (reporters, size).
+
+        Draws `size` numbers where `attributes` draws `of`: for thousands of coordinates.
+        Reference: Floyd's algorithm (Bentley and Floyd 1987); each draw is off uniform by less than of/2^64.
+        """
+        taken = np.empty((ids.size, size), dtype=np.int64)
+        for column, j in enumerate(range(of - size, of)):
+            drawn = (self._draws(ids, period, SUBSET, column) % np.uint64(j + 1)).astype(np.int64)
+            again = (taken[:, :column] == drawn[:, None]).any(axis=1)
+            taken[:, column] = np.where(again, j, drawn)
+        taken.sort(axis=1)
+        return taken
 
     def group(self, ids: Ids, groups: int) -> NDArray[np.int64]:
         """The group that each reporter counts in, in every period; `groups` is a power of two."""

@@ -18,18 +18,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from reticent.collect.survey import LONGEST_TEXT, Survey
 from reticent.errors import GuaranteeError, ParameterError
 
-_HEAD = b"reticent-survey/v1\n"
+_FIELD, _HEAD = "survey", b"reticent-survey/v1\n"
 _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 
 
 def signed(survey: Survey, key: Ed25519PrivateKey) -> bytes:
     """The file of a survey, signed."""
-    fields = {
-        "signature": key.sign(_HEAD + survey.text).hex(),
-        "signer": key.public_key().public_bytes_raw().hex(),
-        "survey": survey.text.decode("ascii"),
-    }
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    return sealed(_FIELD, _HEAD, survey.text, key)
 
 
 def verified(file: bytes, signer: bytes) -> Survey:
@@ -43,37 +38,60 @@ def verified(file: bytes, signer: bytes) -> Survey:
         ParameterError: it is no such file, or a field breaks its rule.
         GuaranteeError: somebody else signed it, or a mechanism does not keep its epsilon.
     """
-    given = _read(file)
-    if given["signer"] != signer.hex():
-        raise GuaranteeError("the survey is signed by somebody else than this device trusts")
-    text = given["survey"].encode("ascii")
-    try:
-        Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), _HEAD + text)
-    except (InvalidSignature, ValueError):
-        raise GuaranteeError("the signature of the survey does not hold") from None
-    return Survey.parse(text)
+    return Survey.parse(opened(_FIELD, _HEAD, file, signer))
 
 
 def survey_of(file: bytes) -> Survey:
     """The survey of a signed file, whoever signed it: for its author and for people who read it."""
-    return Survey.parse(_read(file)["survey"].encode("ascii"))
+    return Survey.parse(unverified(_FIELD, file))
 
 
 def signer_of(file: bytes) -> bytes:
     """Who is said to have signed a file."""
-    return bytes.fromhex(_read(file)["signer"])
+    return bytes.fromhex(_read(_FIELD, file)["signer"])
 
 
-def _read(file: bytes) -> dict[str, str]:
+# Any text, under the name of its field
+
+
+def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The file of a text in ASCII, signed together with the line that says what it is."""
+    fields = {
+        "signature": key.sign(head + text).hex(),
+        "signer": key.public_key().public_bytes_raw().hex(),
+        field: text.decode("ascii"),
+    }
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def opened(field: str, head: bytes, file: bytes, signer: bytes) -> bytes:
+    """The text of a sealed file, if this signer signed it."""
+    given = _read(field, file)
+    if given["signer"] != signer.hex():
+        raise GuaranteeError(f"the {field} is signed by somebody else than this device trusts")
+    text = given[field].encode("ascii")
+    try:
+        Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), head + text)
+    except (InvalidSignature, ValueError):
+        raise GuaranteeError(f"the signature of the {field} does not hold") from None
+    return text
+
+
+def unverified(field: str, file: bytes) -> bytes:
+    """The text of a sealed file, whoever signed it."""
+    return _read(field, file)[field].encode("ascii")
+
+
+def _read(field: str, file: bytes) -> dict[str, str]:
     if not isinstance(file, bytes) or len(file) > 2 * LONGEST_TEXT:
-        raise ParameterError(f"a signed survey must be at most {2 * LONGEST_TEXT} bytes")
+        raise ParameterError(f"a signed {field} must be at most {2 * LONGEST_TEXT} bytes")
     try:
         given: Any = json.loads(file.decode("ascii"))
     except (ValueError, RecursionError):
-        raise ParameterError("a signed survey must be JSON in ASCII") from None
-    names = {"signature": 128, "signer": 64, "survey": None}
+        raise ParameterError(f"a signed {field} must be JSON in ASCII") from None
+    names = {"signature": 128, "signer": 64, field: None}
     if not isinstance(given, dict) or set(given) != set(names):
-        raise ParameterError(f"a signed survey must have the fields {', '.join(names)}")
+        raise ParameterError(f"a signed {field} must have the fields {', '.join(names)}")
     for name, length in names.items():
         text = given[name]
         if not isinstance(text, str) or not text.isascii():

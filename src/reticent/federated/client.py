@@ -1,0 +1,193 @@
+"""What runs where the data are: a gradient, clipped, sampled, made private, paid for; then sent, always.
+
+A client is a total function of its data (MATH.md 7.1): odd and endless gradients are reported like any other.
+It refuses only for what everybody may know: a task that is not signed, does not keep its guarantee or asks
+for more than the owner allows; a round too many; a spent ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from reticent.arguments import real
+from reticent.collect.enrolment import Enrolment
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.federated import payload
+from reticent.federated.tasks import Task, verified
+from reticent.ledger.base import Amount, Terms, Unit
+from reticent.ledger.device import DeviceLedger
+from reticent.mechanisms.base import Floats
+from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.privacy import Neighbours
+from reticent.privacy.budget import cap_units
+from reticent.randomness import Stream, secure_or
+
+ACCOUNT = "training"
+_ROUND_BYTES = 4
+
+
+class ParticipationsSpent(ParameterError):
+    """The client has reported in as many rounds of the task as it allows: nothing was spent or sent."""
+
+
+class Client:
+    """One enrolled client and its lifetime budget.
+
+    Args:
+        path: the client's ledger, one file; made if there is none.
+        enrolment: what the operator gave it.
+        signer: the public key (32 bytes) whose tasks it trains.
+        lifetime: the epsilon that its reports may spend in all, over all tasks; fixed with the ledger.
+        most: the epsilon that it allows a single report.
+        rng: None for secure randomness; a SimulationStream in tests and simulations.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        enrolment: Enrolment,
+        signer: bytes,
+        *,
+        lifetime: float,
+        most: float = 4.0,
+        rng: Stream | None = None,
+    ) -> None:
+        self._enrolment, self._signer = enrolment, signer
+        self._most = real("most", most, low=0.0, open_low=True)
+        self._stream = secure_or(rng)
+        cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
+        self._guard = threading.Lock()
+        self._taken: dict[bytes, Task] = {}
+        self.ledger = DeviceLedger(path)
+        try:
+            self.ledger.open(
+                Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap)
+            )
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self.ledger.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, file: bytes) -> Task:
+        """Take part in a signed task, if it keeps what it says and asks no more than is allowed.
+
+        Raises:
+            GuaranteeError, ParameterError: it does not; nothing was sent or spent.
+        """
+        task = verified(file, self._signer)
+        if task.epsilon > self._most:
+            raise GuaranteeError(
+                f"the task asks for epsilon {task.epsilon:g} a round, this client allows {self._most:g}"
+            )
+        try:
+            self._symbols(task, 0, np.zeros(task.dimensions), secure_or(None))  # what cannot draw is not paid
+        except Exception:
+            raise GuaranteeError("the mechanism of the task cannot draw") from None
+        self._taken[task.id] = task
+        return task
+
+    def train(self, task: Task, number: int, theta: Floats, features: Any, targets: Any) -> bytes:
+        """The report of a round on the client's own records: the mean of their gradients. See `report`."""
+        if task.model is None:
+            raise ParameterError("task must have a model; give the gradient of your own to `report`")
+        try:
+            with np.errstate(all="ignore"):
+                x = np.asarray(features, dtype=np.float64).reshape(-1, task.model.inputs)
+                y = np.asarray(targets, dtype=np.float64).reshape(-1)
+                gradient = task.model.gradients(np.asarray(theta, dtype=np.float64), x, y).mean(axis=0)
+        except Exception:  # a total function of its data
+            gradient = np.zeros(task.dimensions)
+        return self.report(task, number, gradient)
+
+    def report(self, task: Task, number: int, gradient: Any) -> bytes:
+        """The report of a round: paid for, drawn, remembered, then given out. The same one, ever after.
+
+        Args:
+            task: one that was taken.
+            number: of the round.
+            gradient: of the client's loss, d numbers, whatever they are.
+
+        Raises:
+            BudgetExceeded: the lifetime budget does not hold another report.
+            ParticipationsSpent: the task allows no further round of this client.
+            ParameterError: there is no such task or round.
+        """
+        held = self._taken.get(task.id)
+        if held is None:
+            raise ParameterError(f"task must be one that this client took, got {task.name}")
+        number = held.checked_round(number)
+        with self._guard:
+            symbols = self._remembered(held, number)
+            if symbols is None:
+                symbols = self._paid(held, number, gradient)
+        return payload.written(held, self._enrolment, number, symbols)
+
+    # The ledger: one key for each participation, under which the round and its symbols are recorded.
+
+    def _key(self, task: Task, place: int) -> str:
+        return f"{task.id.hex()}/{self._enrolment.id.hex()}/{place}"
+
+    def _records(self, task: Task) -> list[bytes]:
+        found = []
+        for place in range(task.participations):
+            content = self.ledger.recorded(ACCOUNT, self._key(task, place))
+            if content is None:
+                break
+            found.append(bytes(content))
+        return found
+
+    def _remembered(self, task: Task, number: int) -> bytes | None:
+        head = number.to_bytes(_ROUND_BYTES, "big")
+        for record in self._records(task):
+            if record[:_ROUND_BYTES] == head:
+                return record[_ROUND_BYTES:]
+        return None
+
+    def _paid(self, task: Task, number: int, gradient: Any) -> bytes:
+        place = len(self._records(task))
+        if place == task.participations:
+            raise ParticipationsSpent(f"task {task.name} allows {task.participations} rounds of one client")
+        information = Amount(task.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
+        grant = self.ledger.request(ACCOUNT, self._key(task, place), information)
+        symbols = self._symbols(task, number, gradient, self._stream)
+        self.ledger.fulfil(grant.pending[0].number, list(number.to_bytes(_ROUND_BYTES, "big") + symbols))
+        return symbols
+
+    def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
+        """The sampled coordinates of a gradient, private and packed."""
+        me = payload.client_number(self._enrolment)
+        asked = task.asked(me, number)
+        units = task.clipped(_vector(gradient, task.dimensions))[asked[0]]
+        if isinstance(task.mechanism, OneBit):
+            drawn = task.mechanism.sample(units, stream, dither=task.dither(me, number, asked)[0])
+        else:
+            drawn = task.mechanism.sample(units, stream)
+        return task.mechanism.pack(drawn)
+
+    @property
+    def spent(self) -> float:
+        """The epsilon that this client's reports have spent in all."""
+        return self.ledger.balance(ACCOUNT).spent / 1e12
+
+
+def _vector(gradient: Any, dimensions: int) -> Floats:
+    """A gradient as d doubles, whatever it is: silence would tell something about the data."""
+    try:
+        with np.errstate(all="ignore"):
+            vector = np.asarray(gradient, dtype=np.float64).reshape(-1)
+    except Exception:
+        return np.zeros(dimensions)
+    return vector if vector.size == dimensions else np.zeros(dimensions)

@@ -1,0 +1,126 @@
+"""What one client sends in one round, as bytes.
+
+    version      1   0x01
+    task         8   its id
+    round        4   big-endian
+    client       8   the enrolment's id
+    symbols      s   of the k coordinates that the task drew for this client and round, each at its true
+                     width, highest bit first, zero padded
+    tag         16   HMAC-SHA256 under the client's key of everything before, cut
+
+Which coordinates, and the dither levels of `OneBit`, follow from the task's key, the client's id and the
+round, so that they take no place and nobody can choose them.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.collect.enrolment import TAG_BYTES, Enrolment, device_key, tag
+from reticent.federated.tasks import Task
+from reticent.mechanisms.base import Symbols
+from reticent.mechanisms.numeric.one_bit import OneBit
+
+VERSION = 1
+_HEAD = np.dtype([("version", "u1"), ("task", "S8"), ("round", ">u4"), ("client", ">u8")])
+HEAD_BYTES = _HEAD.itemsize
+
+
+class Outcome(Enum):
+    """What became of a payload."""
+
+    COUNTED = "counted"
+    LENGTH = "length"  # not that of the task's payloads
+    VERSION = "version"
+    TASK = "task"  # another one
+    ROUND = "round"  # another one
+    TAG = "tag"  # not made with the key of its client
+    SECOND = "second"  # the client has a report in this round
+    SYMBOL = "symbol"  # none of the mechanism's, or padding that is not zero
+
+
+def symbol_bytes(task: Task) -> int:
+    """How many bytes the symbols of a payload take."""
+    return -(-task.sample_size * task.mechanism.bits // 8)
+
+
+def size(task: Task) -> int:
+    """The length of every payload of a task."""
+    return HEAD_BYTES + symbol_bytes(task) + TAG_BYTES
+
+
+def client_number(enrolment: Enrolment) -> NDArray[np.uint64]:
+    """The id of one client as `Lots` takes it."""
+    return np.frombuffer(enrolment.id, dtype=">u8").astype(np.uint64)
+
+
+def written(task: Task, enrolment: Enrolment, number: int, symbols: bytes) -> bytes:
+    """The payload of packed symbols."""
+    content = b"".join((bytes([VERSION]), task.id, number.to_bytes(4, "big"), enrolment.id, symbols))
+    return content + tag(enrolment.key, content)
+
+
+@dataclass(frozen=True)
+class Read:
+    """The payloads that hold.
+
+    Attributes:
+        clients: their ids.
+        asked: the coordinates of each, shape (clients, k).
+        symbols: of the mechanism, shape (clients, k).
+    """
+
+    clients: NDArray[np.uint64]
+    asked: Symbols
+    symbols: Symbols
+
+
+def read(task: Task, number: int, payloads: Sequence[bytes], master: bytes) -> tuple[list[Outcome], Read]:
+    """Read many payloads of one round; each is judged on its own, and none raises.
+
+    Args:
+        task: what was asked.
+        number: of the round.
+        payloads: as they came.
+        master: the operator's enrolment key, from which the clients' keys follow.
+    """
+    outcomes = [_outcome(task, number, payload, master) for payload in payloads]
+    kept = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
+    rows = np.frombuffer(b"".join(payloads[place] for place in kept), dtype=np.uint8)
+    rows = rows.reshape(len(kept), size(task))
+    heads = np.ascontiguousarray(rows[:, :HEAD_BYTES]).view(_HEAD).reshape(-1)
+    clients = heads["client"].astype(np.uint64)
+    asked = task.asked(clients, number)
+    bits = np.unpackbits(rows[:, HEAD_BYTES:-TAG_BYTES], axis=1)
+    width, used = task.mechanism.bits, task.sample_size * task.mechanism.bits
+    weights = np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64)
+    numbers = bits[:, :used].reshape(len(kept), task.sample_size, width).astype(np.int64) @ weights
+    is_one_bit = isinstance(task.mechanism, OneBit)
+    legal = (numbers < (2 if is_one_bit else task.mechanism.size)).all(axis=1) & ~bits[:, used:].any(axis=1)
+    if is_one_bit:
+        numbers = 2 * task.dither(clients, number, asked) + numbers
+    for place in np.flatnonzero(~legal):
+        outcomes[kept[place]] = Outcome.SYMBOL
+    return outcomes, Read(clients[legal], asked[legal], numbers[legal])
+
+
+def _outcome(task: Task, number: int, payload: bytes, master: bytes) -> Outcome:
+    """What is wrong with a payload before its symbols are looked at."""
+    if not isinstance(payload, bytes) or len(payload) != size(task):
+        return Outcome.LENGTH
+    if payload[0] != VERSION:
+        return Outcome.VERSION
+    if payload[1:9] != task.id:
+        return Outcome.TASK
+    if payload[9:13] != number.to_bytes(4, "big"):
+        return Outcome.ROUND
+    content, sent = payload[:-TAG_BYTES], payload[-TAG_BYTES:]
+    if not hmac.compare_digest(tag(device_key(master, payload[13:21]), content), sent):
+        return Outcome.TAG
+    return Outcome.COUNTED

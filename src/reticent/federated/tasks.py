@@ -1,0 +1,375 @@
+"""A training task: what is learnt, from how many clients, under which epsilon; signed.
+
+A task is a text, JSON with sorted fields and no spaces, that means the same on the server and on every
+client. Its id is the first eight bytes of SHA-256 of the text; every report names it. Everything that decides
+about privacy is in it: bounds, mechanism, how many coordinates a report holds. The parameters of a round are
+not, and need not be: a report is epsilon-LDP whatever gradient goes in.
+
+Privacy: the report of one round is epsilon-LDP between any two data sets of a client (user level, local
+    perturbation: the server itself is the adversary). A client that answers in several rounds spends
+    epsilon in each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reticent.arguments import real, whole
+from reticent.collect import instruments, signing
+from reticent.collect.lots import KEY_BYTES, Lots
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.federated import models, steps
+from reticent.federated.models import MAX_DIMENSIONS, Model
+from reticent.federated.steps import Steps
+from reticent.mechanisms import sampling
+from reticent.mechanisms.base import Floats, checked_epsilon
+from reticent.mechanisms.numeric.base import NumericChannel
+from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.record import Number
+from reticent.privacy import LocalDP
+from reticent.privacy.budget import cost_units
+
+FORMAT = 1
+ID_BYTES = 8
+MOST_ROUNDS = 1 << 20
+MOST_PARTICIPATIONS = 1 << 12
+LONGEST_TEXT = 1 << 20
+UNIT = Number("coordinate", (-1.0, 1.0))
+_FIELD, _HEAD = "task", b"reticent-task/v1\n"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
+_FIELDS = (
+    "format",
+    "name",
+    "version",
+    "purpose",
+    "model",
+    "dimensions",
+    "bounds",
+    "epsilon",
+    "sample_size",
+    "mechanism",
+    "rounds",
+    "group",
+    "participations",
+    "steps",
+    "key",
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to be learnt by LDP-FedSGD.
+
+    Args:
+        name: of the task; letters, digits, dots, dashes.
+        version: of its text, for people.
+        purpose: why it is learnt, in words that the person behind a client reads.
+        model: what is learnt; None if clients bring gradients of a model of their own.
+        dimensions: d, the length of a gradient.
+        bounds: each coordinate of a gradient is clipped to [-b, b]; one b for all, or d of them. Public.
+        epsilon: the LDP level of the report of one round.
+        mechanism: of one coordinate, in units of its bound.
+        sample_size: k, how many coordinates a report holds; drawn by the task, never by their values.
+        rounds: how many there are.
+        group: clients of one round.
+        participations: in how many rounds one client may report.
+        steps: of the server.
+        key: 32 bytes for the task's draws, public.
+
+    Raises:
+        GuaranteeError: a report may spend more than epsilon.
+    """
+
+    name: str
+    version: str
+    purpose: str
+    model: Model | None
+    dimensions: int
+    bounds: float | tuple[float, ...]
+    epsilon: float
+    mechanism: NumericChannel
+    sample_size: int
+    rounds: int
+    group: int
+    steps: Steps
+    key: bytes
+    participations: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {self.name!r:.60}")
+        for field, most in (("version", 80), ("purpose", 1000)):
+            text = getattr(self, field)
+            if not isinstance(text, str) or not 0 < len(text) <= most or not text.isprintable():
+                raise ParameterError(f"{field} must be a printable text of 1 to {most} characters")
+        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
+        whole("dimensions", self.dimensions, low=1, high=MAX_DIMENSIONS)
+        for field, high in (
+            ("sample_size", self.dimensions),
+            ("rounds", MOST_ROUNDS),
+            ("group", 1 << 40),
+            ("participations", min(self.rounds, MOST_PARTICIPATIONS)),
+        ):
+            object.__setattr__(self, field, whole(field, getattr(self, field), low=1, high=high))
+        if self.model is not None and self.model.dimensions != self.dimensions:
+            raise ParameterError(
+                f"dimensions must be {self.model.dimensions} as of the model, got {self.dimensions}"
+            )
+        object.__setattr__(self, "bounds", _checked_bounds(self.bounds, self.dimensions))
+        if not isinstance(self.mechanism, NumericChannel) or not instruments.fits(UNIT, self.mechanism):
+            raise ParameterError("mechanism must be a numeric channel with bounds -1 and 1")
+        if Fraction(self.mechanism.epsilon) * self.sample_size > Fraction(self.epsilon):
+            raise GuaranteeError(
+                f"{self.sample_size} coordinates under epsilon {self.mechanism.epsilon:g} each may spend "
+                f"more than epsilon {self.epsilon:g}"
+            )
+        if not isinstance(self.key, bytes) or len(self.key) != KEY_BYTES:
+            raise ParameterError(f"key must be {KEY_BYTES} bytes")
+        if len(self.text) > LONGEST_TEXT:
+            raise ParameterError(f"the task must be at most {LONGEST_TEXT} bytes, got {len(self.text)}")
+
+    # As text
+
+    @cached_property
+    def text(self) -> bytes:
+        """The text that is signed."""
+        fields = {
+            "format": FORMAT,
+            "model": None if self.model is None else self.model.described(),
+            "bounds": list(self.bounds) if isinstance(self.bounds, tuple) else self.bounds,
+            "mechanism": instruments.described(self.mechanism),
+            "steps": self.steps.described(),
+            "key": self.key.hex(),
+        }
+        fields |= {name: getattr(self, name) for name in _FIELDS if name not in fields}
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+    @classmethod
+    def parse(cls, text: bytes) -> Task:
+        """The task of its text; its mechanism's guarantee is checked in exact integers.
+
+        Raises:
+            ParameterError: with the field, the rule and the value.
+            GuaranteeError: it does not keep its epsilon.
+        """
+        given = _json(text)
+        if given["format"] != FORMAT:
+            raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
+        mechanism = instruments.made(UNIT, given["mechanism"])
+        if not isinstance(mechanism, NumericChannel):
+            raise ParameterError("mechanism must be a numeric channel")
+        bounds, key = given["bounds"], given["key"]
+        if not isinstance(key, str) or not re.fullmatch(r"([0-9a-f]{2})*", key, re.ASCII):
+            raise ParameterError("key must be hexadecimal")
+        task = cls(
+            model=None if given["model"] is None else models.made(given["model"]),
+            bounds=tuple(bounds) if isinstance(bounds, list) else bounds,
+            mechanism=mechanism,
+            steps=steps.made(given["steps"]),
+            key=bytes.fromhex(key),
+            **{
+                name: given[name]
+                for name in _FIELDS
+                if name not in ("format", "model", "bounds", "mechanism", "steps", "key")
+            },
+        )
+        if task.text != text:
+            raise ParameterError("the task must be JSON with sorted fields, no spaces and no other fields")
+        return task
+
+    @cached_property
+    def id(self) -> bytes:
+        """The first eight bytes of SHA-256 of the text: what reports name."""
+        return hashlib.sha256(self.text).digest()[:ID_BYTES]
+
+    # What it means
+
+    @cached_property
+    def units(self) -> int:
+        """What one report costs a client's ledger, in units of 1e-12 epsilon, rounded up."""
+        return cost_units(self.epsilon)
+
+    @property
+    def guarantee(self) -> LocalDP:
+        """What one report keeps."""
+        return LocalDP(self.epsilon, unit="all data of one client in one round")
+
+    @cached_property
+    def lots(self) -> Lots:
+        """The task's own draws."""
+        return Lots(self.key)
+
+    @cached_property
+    def scale(self) -> Floats:
+        """The bound of each coordinate."""
+        return np.broadcast_to(np.asarray(self.bounds, dtype=np.float64), (self.dimensions,))
+
+    def clipped(self, gradients: Any) -> Floats:
+        """Gradients in units of their bounds, in [-1, 1]: what is no number counts as 0."""
+        with np.errstate(all="ignore"):
+            units = np.asarray(gradients, dtype=np.float64) / self.scale
+        return np.clip(np.nan_to_num(units, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+
+    def asked(self, clients: Any, number: Any) -> Any:
+        """The coordinates that each client reports in a round, shape (clients, k)."""
+        return self.lots.subset(clients, number, self.sample_size, self.dimensions)
+
+    def dither(self, clients: Any, number: Any, asked: Any) -> Any:
+        """The dither level of each bit of `OneBit`, shape (clients, k)."""
+        assert isinstance(self.mechanism, OneBit)
+        levels = [
+            self.lots.dither(clients, number, asked[:, place], self.mechanism.dither_levels)
+            for place in range(self.sample_size)
+        ]
+        return np.stack(levels, axis=1)
+
+    def checked_round(self, number: int) -> int:
+        """The number of a round of this task, or an error."""
+        return whole("round", number, low=0, high=self.rounds - 1)
+
+    def noise(self, clients: int, gradient: Any = None) -> Floats:
+        """The variance of each coordinate of the averaged gradient of a group, noise and sampling together.
+
+        (d/k E[Y^2] - g^2) / n in units of the squared bound: for a clipped gradient `gradient` that all
+        clients share, or the worst over all that they may hold.
+        """
+        rate = self.sample_size / self.dimensions
+        x = np.linspace(-1.0, 1.0, 257) if gradient is None else self.clipped(gradient)
+        spread = (np.asarray(self.mechanism.variance(x)) + x * x) / rate - x * x
+        worst = np.max(spread) if gradient is None else spread
+        return np.asarray(worst / whole("clients", clients, low=1) * np.square(self.scale))
+
+
+def designed(
+    name: str,
+    model: Model | int,
+    *,
+    epsilon: float,
+    purpose: str,
+    rounds: int,
+    group: int,
+    rate: float,
+    bounds: float | Sequence[float] = 1.0,
+    kind: str = "inverse-root",
+    momentum: float = 0.0,
+    participations: int = 1,
+    sample_size: int | None = None,
+    mechanism: str | None = None,
+    version: str = "1",
+) -> Task:
+    """A task with the mechanism and the number of coordinates of least worst-case variance.
+
+    Args:
+        name: see `Task`, as for what is not listed here.
+        model: what is learnt, or the number of coordinates of a model of the clients' own.
+        epsilon: of the report of one round.
+        purpose: in words for the person behind a client.
+        rounds: how many there are.
+        group: clients of one round.
+        rate: of the first step.
+        bounds: of the coordinates.
+        kind: how the rate falls, see `Steps`.
+        momentum: see `Steps`.
+        participations: of one client.
+        sample_size: coordinates in a report; the number of least variance if not given.
+        mechanism: a kind of `instruments.KINDS` instead of the best.
+        version: of the task's text.
+    """
+    d = model if isinstance(model, int) else model.dimensions
+    epsilon = checked_epsilon(epsilon)
+    k = (
+        sampling.best_sample_size(epsilon, d)
+        if sample_size is None
+        else whole("sample_size", sample_size, low=1, high=d)
+    )
+    each = sampling.epsilon_each(epsilon, k)
+    return Task(
+        name=name,
+        version=version,
+        purpose=purpose,
+        model=None if isinstance(model, int) else model,
+        dimensions=d,
+        bounds=bounds if isinstance(bounds, (int, float)) else tuple(bounds),
+        epsilon=epsilon,
+        mechanism=_mechanism(mechanism, each, k / d),
+        sample_size=k,
+        rounds=rounds,
+        group=group,
+        participations=participations,
+        steps=Steps(rate, kind, momentum),
+        key=os.urandom(KEY_BYTES),
+    )
+
+
+def _mechanism(kind: str | None, epsilon: float, rate: float) -> NumericChannel:
+    """The mechanism of one coordinate, of which a share `rate` is reported."""
+    if kind is None or kind == "OneBit":  # nothing reported rarely has less worst-case variance (MATH.md 1.4)
+        one_bit = OneBit(epsilon=epsilon, rho=rate)
+        if kind == "OneBit" or rate <= 0.5:
+            return one_bit
+        from reticent.mechanisms.numeric import Optimal
+
+        return Optimal(epsilon=epsilon)
+    if kind == "Window":
+        from reticent.mechanisms.numeric.window import Window
+
+        return Window(epsilon=epsilon)
+    made = instruments.made(UNIT, {"kind": kind, "epsilon": epsilon})
+    assert isinstance(made, NumericChannel)
+    return made
+
+
+def signed(task: Task, key: Ed25519PrivateKey) -> bytes:
+    """The file of a task, signed."""
+    return signing.sealed(_FIELD, _HEAD, task.text, key)
+
+
+def verified(file: bytes, signer: bytes) -> Task:
+    """The task of a signed file, if this signer signed it and its mechanism keeps its guarantee."""
+    return Task.parse(signing.opened(_FIELD, _HEAD, file, signer))
+
+
+def task_of(file: bytes) -> Task:
+    """The task of a signed file, whoever signed it: for the server, which signed it, and for people."""
+    return Task.parse(signing.unverified(_FIELD, file))
+
+
+def _checked_bounds(given: Any, dimensions: int) -> float | tuple[float, ...]:
+    if isinstance(given, tuple):
+        if len(given) != dimensions:
+            raise ParameterError(f"bounds must be one or {dimensions} numbers, got {len(given)}")
+        return tuple(_bound(f"bounds[{place}]", one) for place, one in enumerate(given))
+    return _bound("bounds", given)
+
+
+def _bound(field: str, given: Any) -> float:
+    return real(field, given, low=1e-150, high=1e150)
+
+
+def _json(text: Any) -> Mapping[str, Any]:
+    if not isinstance(text, bytes) or len(text) > LONGEST_TEXT:
+        raise ParameterError(f"the task must be at most {LONGEST_TEXT} bytes")
+    try:
+        given = json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise ParameterError("the task must be JSON in ASCII") from None
+    if not isinstance(given, dict):
+        raise ParameterError("the task must be an object")
+    for name in given:
+        if name not in _FIELDS:
+            raise ParameterError(f"the task: field {name!r:.60} is not known")
+    for name in _FIELDS:
+        if name not in given:
+            raise ParameterError(f"the task: field {name} is missing")
+    return given
