@@ -3,7 +3,7 @@
 IBU is the EM algorithm for a mixture whose components, the rows of the channel, are known. It never
 leaves the simplex and needs no inverse, so it serves channels that cannot be inverted. The matrix
 is used the way it is written, matrix[x, y] = P(y | x), so asymmetric channels come out right.
-Not here: fast paths for channels that are convolutions (see the location room).
+Not here: channels that are convolutions (see `locations`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -162,7 +163,7 @@ def _run(
 ) -> DistributionEstimate:
     tolerance = real("tolerance", tolerance, low=0.0)
     max_iterations = whole("max_iterations", max_iterations, low=1)
-    theta = _checked_start(start, matrix.shape[0])
+    theta = checked_start(start, matrix.shape[0])
     seen = counts > 0
     if not matrix.max(axis=0)[seen].all():
         raise ParameterError("counts must be 0 for outputs that the matrix makes impossible")
@@ -171,14 +172,27 @@ def _run(
     if 2 * seen.sum() <= seen.size or not matrix.min(axis=0)[~seen].all():
         matrix, counts = np.ascontiguousarray(matrix[:, seen]), counts[seen]
     update = _Update(matrix, counts)
-    solve = _accelerated if accelerated else _plain
+    solve = accelerated_updates if accelerated else _plain
     with np.errstate(under="ignore"):
         theta, iterations, gap = solve(update, theta, tolerance, max_iterations)
         log_likelihood = float(counts.sum()) * update.forward(theta)
     return DistributionEstimate(frozen(theta), iterations, log_likelihood, gap, gap <= tolerance)
 
 
-def _checked_start(start: ArrayLike | None, size: int) -> Floats:
+class Update(Protocol):
+    """One update of theta for reports of any kind: what `accelerated_updates` repeats."""
+
+    factors: Floats
+
+    def forward(self, theta: Floats) -> float:
+        """Set the law of the outputs under theta; return the log-likelihood per report."""
+
+    def back(self) -> float:
+        """Set the factors R at the theta of the last `forward`; return the gap."""
+
+
+def checked_start(start: ArrayLike | None, size: int) -> Floats:
+    """A distribution without zeros to start from; the uniform one if none is given."""
     if start is None:
         return np.full(size, 1.0 / size)
     theta = checked_reals("start", start)
@@ -226,7 +240,9 @@ def _plain(update: _Update, theta: Floats, tolerance: float, limit: int) -> tupl
     return theta, done, gap
 
 
-def _accelerated(update: _Update, theta: Floats, tolerance: float, limit: int) -> tuple[Floats, int, float]:
+def accelerated_updates(
+    update: Update, theta: Floats, tolerance: float, limit: int
+) -> tuple[Floats, int, float]:
     """Two updates, then a jump along the parabola through them if the likelihood allows it.
 
     Reference: Varadhan and Roland 2008, SQUAREM with steplength S3.

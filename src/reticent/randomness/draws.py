@@ -64,14 +64,28 @@ def categorical(weights: Sequence[int], size: int, rng: Stream | None = None) ->
     if total <= 1 << 62:
         draws = uniform_below(total, size, rng)
         return np.searchsorted(np.asarray(edges, dtype=np.int64), draws, side="right").astype(np.int64)
-    stream = secure_or(rng)
-    return np.array([bisect_right(edges, _big_below(total, stream)) for _ in range(size)], dtype=np.int64)
+    return _by_long_edges(edges, total, size, secure_or(rng))
 
 
-def _big_below(bound: int, stream: Stream) -> int:
-    """A whole number uniform in [0, bound) for a bound of any length, by rejection."""
-    bits = (bound - 1).bit_length()
+def _by_long_edges(edges: list[int], total: int, size: int, stream: Stream) -> NDArray[np.int64]:
+    """Indices for a total of any length: a word is compared with the edges cut to 64 bits.
+
+    A word that equals a cut edge does not decide; then further words are drawn for it alone.
+    """
+    cut = np.array([(edge << 64) // total for edge in edges[:-1]], dtype=np.uint64)
+    words = stream.words(size)
+    found = np.searchsorted(cut, words, side="right").astype(np.int64)
+    for place in np.flatnonzero(np.searchsorted(cut, words, side="left") != found):
+        found[place] = _refined(edges, total, int(words[place]), stream)
+    return found
+
+
+def _refined(edges: list[int], total: int, word: int, stream: Stream) -> int:
+    """The index of a uniform number in [0, 1) whose first 64 bits are given."""
+    bits = 64
     while True:
-        draw = int.from_bytes(stream.words(-(-bits // 64)).tobytes(), "little") >> (-bits % 64)
-        if draw < bound:
-            return draw
+        bits += 64
+        word = word << 64 | int(stream.words(1)[0])
+        low = bisect_right(edges, (word * total) >> bits)
+        if low == bisect_right(edges, ((word + 1) * total - 1) >> bits):
+            return low

@@ -1,0 +1,165 @@
+"""Where people are, by maximum likelihood from private reports of places, over rounds of any channels.
+
+IBU and GIBU as in `distributions`, with the channels' own sums in the place of a matrix: O(n log n) an update
+on a grid of n cells and no n x n matrix. The likelihood never falls; iteration stops when no distribution can
+have a log-likelihood per report that is higher by more than `tolerance`, or after `max_iterations` (which
+smooths: the maximum fits the noise).
+
+References: ElSalamouny and Palamidessi 2020 (GIBU); Biswas 2023, Algorithm 3. Departure: Algorithm 1 averages
+the
+    estimates of the rounds, which is not the maximum; GIBU over all rounds is (MATH.md section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.estimation.distributions import (
+    DistributionEstimate,
+    accelerated_updates,
+    checked_start,
+)
+from reticent.estimation.inputs import Counts, checked_counts, frozen
+from reticent.mechanisms.base import Floats
+from reticent.randomness import Stream, secure_or
+
+TOLERANCE = 1e-6
+MAX_ITERATIONS = 1000
+_LEAST = 1e-300
+
+
+class PlaceChannel(Protocol):
+    """What an estimate needs of a channel."""
+
+    space: Any
+
+    def forward(self, theta: Floats) -> Floats:
+        """The law of the reports."""
+
+    def back(self, values: Floats) -> Floats:
+        """The sum over y of P(y|x) values(y)."""
+
+
+Round = tuple[PlaceChannel, Any]  # a channel, and how often each place was reported under it
+
+
+def estimated(
+    rounds: Sequence[Round],
+    *,
+    start: Any = None,
+    tolerance: float = TOLERANCE,
+    max_iterations: int = MAX_ITERATIONS,
+    accelerated: bool = True,
+) -> DistributionEstimate:
+    """The distribution of people over places, from one round (IBU) or several (GIBU).
+
+    Args:
+        rounds: a channel and the counts of its reports each; rounds without reports are passed over.
+        start: a distribution without zeros; None for the uniform one.
+        tolerance: of the log-likelihood per report.
+        max_iterations: updates at most.
+        accelerated: extrapolate, see `ibu`; the limit is the same.
+    """
+    tolerance = real("tolerance", tolerance, low=0.0)
+    limit = whole("max_iterations", max_iterations, low=1)
+    if not rounds:
+        raise ParameterError("rounds must hold at least one (channel, counts)")
+    size = rounds[0][0].space.size
+    held = []
+    for place, (channel, counts) in enumerate(rounds):
+        if channel.space.size != size:
+            raise ParameterError(f"rounds[{place}] must be about {size} places, got {channel.space.size}")
+        given = np.asarray(counts)
+        if given.size and given.any():
+            held.append((channel, checked_counts(f"rounds[{place}] counts", counts, size)))
+    theta = checked_start(start, size)
+    if not held:
+        return DistributionEstimate(frozen(theta), 0, 0.0, float("inf"), converged=False)
+    update = _RoundsUpdate(held)
+    reports = float(sum(counts.sum() for _, counts in held))
+    with np.errstate(under="ignore"):
+        solve = accelerated_updates if accelerated else _plain
+        theta, iterations, gap = solve(update, theta, tolerance, limit)
+        log_likelihood = reports * update.forward(theta)
+    return DistributionEstimate(frozen(theta), iterations, log_likelihood, gap, gap <= tolerance)
+
+
+class _RoundsUpdate:
+    """R_x = sum over rounds of their share times the sum over y of P(y|x) q(y) / law(y)."""
+
+    def __init__(self, rounds: Sequence[tuple[PlaceChannel, Counts]]) -> None:
+        total = float(sum(counts.sum() for _, counts in rounds))
+        self._rounds = [(channel, counts / total, counts > 0) for channel, counts in rounds]
+        self._laws: list[Floats] = []
+        self.factors = np.empty(rounds[0][1].size)
+
+    def forward(self, theta: Floats) -> float:
+        """The log-likelihood per report."""
+        self._laws = [np.maximum(channel.forward(theta), _LEAST) for channel, _, _ in self._rounds]
+        return float(
+            sum(
+                shares[seen] @ np.log(law[seen])
+                for (_, shares, seen), law in zip(self._rounds, self._laws, strict=True)
+            )
+        )
+
+    def back(self) -> float:
+        """Set the factors, return the gap."""
+        self.factors[:] = 0.0
+        for (channel, shares, _), law in zip(self._rounds, self._laws, strict=True):
+            self.factors += channel.back(shares / law)
+        return float(self.factors.max()) - 1.0
+
+
+def _plain(update: _RoundsUpdate, theta: Floats, tolerance: float, limit: int) -> tuple[Floats, int, float]:
+    done, gap = 0, np.inf
+    while done < limit and gap > tolerance:
+        update.forward(theta)
+        gap = min(gap, update.back())
+        theta = theta * update.factors
+        done += 1
+    return theta, done, gap
+
+
+def bootstrapped(
+    reports: Any,
+    people: Any,
+    channels: Sequence[PlaceChannel],
+    statistic: Callable[[Floats], Any],
+    *,
+    repetitions: int = 200,
+    rng: Stream | None = None,
+    **options: Any,
+) -> list[Any]:
+    """A statistic of the estimate, again and again with people drawn anew: what chance could have made of it.
+
+    People are resampled with all of their reports, since the reports of one person are not independent.
+
+    Args:
+        reports: (round, place) of each report, shape (reports, 2).
+        people: who made each report, whole numbers.
+        channels: of the rounds.
+        statistic: of an estimated distribution.
+        repetitions: how many.
+        rng: None for secure randomness.
+        options: of `estimated`.
+    """
+    rows = np.asarray(reports, dtype=np.int64).reshape(-1, 2)
+    owners, size = np.unique(np.asarray(people), return_inverse=True)[1], channels[0].space.size
+    persons = int(owners.max()) + 1 if len(owners) else 0
+    if not persons:
+        raise ParameterError("reports must hold at least one report")
+    stream = secure_or(rng)
+    found = []
+    for _ in range(whole("repetitions", repetitions, low=1)):
+        drawn = np.bincount(((stream.units(persons) - 1.0) * persons).astype(np.int64), minlength=persons)
+        counts = np.bincount(rows[:, 0] * size + rows[:, 1], drawn[owners], minlength=len(channels) * size)
+        tables = counts.reshape(len(channels), size)
+        rounds = list(zip(channels, tables, strict=True))
+        found.append(statistic(estimated(rounds, **options).distribution))
+    return found

@@ -1,0 +1,130 @@
+"""What runs on a phone: one private report of a place in each round, within a lifetime budget per kilometre.
+
+A device is a total function of where it is (MATH.md 7.1): points outside of the box, missing and odd ones are
+reported like any other. It refuses only for what everybody may know: a round that is not signed, claims more
+than it keeps or asks for more than the owner allows; a spent ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from reticent.arguments import real
+from reticent.collect.enrolment import Enrolment
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.ledger.base import Amount, Terms, Unit
+from reticent.ledger.device import DeviceLedger
+from reticent.location import payload
+from reticent.location.rounds import PlaceRound, verified
+from reticent.mechanisms.numeric.base import as_floats
+from reticent.privacy import Neighbours
+from reticent.privacy.budget import cap_units
+from reticent.randomness import Stream, secure_or
+
+ACCOUNT = "places"
+
+
+class LocationDevice:
+    """One enrolled device and its lifetime budget.
+
+    Args:
+        path: the device's ledger, one file; made if there is none.
+        enrolment: what the operator gave it.
+        signer: the public key (32 bytes) whose rounds it answers.
+        lifetime_per_km: the level that its reports may spend in all, in 1/km; fixed with the ledger.
+        most_per_km: the level that it allows a single report.
+        rng: None for secure randomness; a SimulationStream in tests and simulations.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        enrolment: Enrolment,
+        signer: bytes,
+        *,
+        lifetime_per_km: float,
+        most_per_km: float = 4.0,
+        rng: Stream | None = None,
+    ) -> None:
+        self._enrolment, self._signer = enrolment, signer
+        self._most = real("most_per_km", most_per_km, low=0.0, open_low=True)
+        self._stream = secure_or(rng)
+        cap = cap_units(real("lifetime_per_km", lifetime_per_km, low=0.0, open_low=True))
+        self._guard = threading.Lock()
+        self._taken: dict[bytes, PlaceRound] = {}
+        self.ledger = DeviceLedger(path)
+        try:
+            self.ledger.open(
+                Terms(ACCOUNT, Unit.EPSILON_PER_KM, Neighbours.METRIC, "the person behind this device", cap)
+            )
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self.ledger.close()
+
+    def __enter__(self) -> LocationDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, file: bytes) -> PlaceRound:
+        """Take part in a signed round, if it keeps what it says and asks no more than is allowed.
+
+        Raises:
+            GuaranteeError, ParameterError: it does not; nothing was sent or spent.
+        """
+        asked = verified(file, self._signer)
+        if asked.channel.level > self._most:
+            raise GuaranteeError(
+                f"the round asks for {asked.channel.level:g} per km, this device allows {self._most:g}"
+            )
+        self._taken[asked.id] = asked
+        return asked
+
+    def report(self, asked: PlaceRound, latitude: Any, longitude: Any) -> bytes:
+        """The report of a round: paid for, drawn, remembered, then given out. The same one, ever after.
+
+        Raises:
+            BudgetExceeded: the lifetime budget does not hold another report.
+            ParameterError: the round was not taken.
+        """
+        held = self._taken.get(asked.id)
+        if held is None:
+            raise ParameterError(f"round must be one that this device took, got {asked.name} {asked.number}")
+        # One report for each round of a campaign, whatever text it is published under.
+        key = f"{held.name}/{self._enrolment.id.hex()}/{held.number}"
+        with self._guard:
+            content = self.ledger.recorded(ACCOUNT, key)
+            if content is None:
+                information = Amount(held.units, Unit.EPSILON_PER_KM, Neighbours.METRIC)
+                grant = self.ledger.request(ACCOUNT, key, information)
+                content = (self._drawn(held, latitude, longitude), int.from_bytes(held.id[:7], "big"))
+                self.ledger.fulfil(grant.pending[0].number, list(content))
+        if content[1] != int.from_bytes(held.id[:7], "big"):
+            raise ParameterError(f"round {held.number} of {held.name} was answered under another text")
+        return payload.written(held, self._enrolment, int(content[0]))
+
+    def _drawn(self, asked: PlaceRound, latitude: Any, longitude: Any) -> int:
+        cell = asked.grid.cells(_one(latitude), _one(longitude))
+        return int(asked.channel.sample(cell, self._stream)[0])
+
+    @property
+    def spent_per_km(self) -> float:
+        """The level that this device's reports have spent in all."""
+        return self.ledger.balance(ACCOUNT).spent / 1e12
+
+
+def _one(value: Any) -> Any:
+    """One number in an array, whatever the value is."""
+    try:
+        return as_floats([value]).reshape(-1)[:1]
+    except Exception:  # a total function of where the device is
+        return np.array([np.nan])

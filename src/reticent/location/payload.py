@@ -1,0 +1,65 @@
+"""The report of one place, as bytes.
+
+version      1   0x01
+round        8   its id
+reporter     8   the enrolment's id
+cell         c   the reported cell, big-endian, in as few bytes as the grid's largest cell takes
+tag         16   HMAC-SHA256 under the reporter's key of everything before, cut
+"""
+
+from __future__ import annotations
+
+import hmac
+from enum import Enum
+
+from reticent.collect.enrolment import TAG_BYTES, Enrolment, device_key, tag
+from reticent.location.rounds import PlaceRound
+
+VERSION = 1
+_HEAD_BYTES = 17
+
+
+class Outcome(Enum):
+    """What became of a report. The first two are acknowledged."""
+
+    COUNTED = "counted"
+    DUPLICATE = "duplicate"  # the very report that was counted before
+    LENGTH = "length"
+    VERSION = "version"
+    ROUND = "round"  # not the one that is open
+    TAG = "tag"  # not made with the key of its reporter
+    CELL = "cell"  # not an open cell of the grid
+    SECOND = "second"  # the reporter has another report in this round
+
+
+def cell_bytes(asked: PlaceRound) -> int:
+    """How many bytes a cell takes."""
+    return max(1, ((asked.grid.size - 1).bit_length() + 7) // 8)
+
+
+def size(asked: PlaceRound) -> int:
+    """The length of every report of a round."""
+    return _HEAD_BYTES + cell_bytes(asked) + TAG_BYTES
+
+
+def written(asked: PlaceRound, enrolment: Enrolment, cell: int) -> bytes:
+    """The report of a cell."""
+    content = bytes([VERSION]) + asked.id + enrolment.id + cell.to_bytes(cell_bytes(asked), "big")
+    return content + tag(enrolment.key, content)
+
+
+def read(asked: PlaceRound, report: bytes, master: bytes) -> tuple[Outcome, bytes, int]:
+    """What a report says: (outcome, reporter, cell); the last two hold if it counts. Never raises."""
+    if not isinstance(report, bytes) or len(report) != size(asked):
+        return Outcome.LENGTH, b"", 0
+    if report[0] != VERSION:
+        return Outcome.VERSION, b"", 0
+    if report[1:9] != asked.id:
+        return Outcome.ROUND, b"", 0
+    content, sent, reporter = report[:-TAG_BYTES], report[-TAG_BYTES:], report[9:17]
+    if not hmac.compare_digest(tag(device_key(master, reporter), content), sent):
+        return Outcome.TAG, b"", 0
+    cell = int.from_bytes(content[_HEAD_BYTES:], "big")
+    if cell >= asked.grid.size or not asked.grid.open[cell]:
+        return Outcome.CELL, b"", 0
+    return Outcome.COUNTED, reporter, cell

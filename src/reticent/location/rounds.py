@@ -1,0 +1,261 @@
+"""One round of PRIVIC as it is published: geometry, beta and the marginal, in kilobytes; never a matrix.
+
+A round is a text, JSON with sorted fields and no spaces, signed like a survey. The marginal c of its channel
+is whole numbers that sum to 2^31, compressed. What the text claims (the cell's size, the level per kilometre)
+a device works out again from the box and beta and compares; distances are Euclidean between the centres of
+cells, and there is no field that could say otherwise. Any such c keeps the level (see
+`mechanisms.location.elastic`), so the check is structural; on small grids the worst pair of cells is looked
+at as well.
+
+Privacy: one report keeps 2 beta per kilometre between the centres of any two cells, against everybody, the
+    service included. A person who answers several rounds spends the sum. Two near points across a border
+    differ by up to 2 beta times a cell.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reticent.arguments import real, whole
+from reticent.collect import signing, texts
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.mechanisms.base import Floats
+from reticent.mechanisms.location import ElasticChannel
+from reticent.privacy import MetricDP
+from reticent.privacy.budget import cost_units
+from reticent.spaces import Box, Grid
+
+FORMAT = 1
+ID_BYTES = 8
+TOTAL = 1 << 31  # of the marginal
+MOST_CELLS = 1 << 20
+MOST_ROUNDS = 1 << 16
+CHECKED_EXACTLY = 200  # cells up to which every pair is looked at
+_LONGEST = 1 << 23
+_FIELD, _HEAD = "round", b"reticent-places/v1\n"
+_FIELDS = (
+    "format",
+    "name",
+    "version",
+    "purpose",
+    "number",
+    "rounds",
+    "box",
+    "rows",
+    "columns",
+    "closed",
+    "cell_km",
+    "beta",
+    "level",
+    "marginal",
+)
+
+
+@dataclass(frozen=True)
+class PlaceRound:
+    """What devices are asked in one round.
+
+    Args:
+        name: of the campaign; letters, digits, dots, dashes.
+        version: of its text, for people.
+        purpose: why it is asked, in words that the person behind a device reads.
+        number: of the round, from 0.
+        rounds: how many there are.
+        grid: over a box.
+        beta: of the channel, in 1/km.
+        marginal: c, whole numbers that sum to 2^31, none of them zero in an open cell.
+    """
+
+    name: str
+    version: str
+    purpose: str
+    number: int
+    rounds: int
+    grid: Grid
+    beta: float
+    marginal: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        texts.check_words(self.name, self.version, self.purpose)
+        object.__setattr__(self, "rounds", whole("rounds", self.rounds, low=1, high=MOST_ROUNDS))
+        object.__setattr__(self, "number", whole("number", self.number, low=0, high=self.rounds - 1))
+        object.__setattr__(self, "beta", real("beta", self.beta, low=0.0, open_low=True))
+        grid = self.grid
+        if grid.box is None or grid != Grid.over(grid.box, grid.rows, grid.columns, grid.closed):
+            raise ParameterError("grid must cut its box into equal cells, in km")
+        if not 1 < grid.size <= MOST_CELLS:
+            raise ParameterError(f"grid must have 2 to {MOST_CELLS} cells, got {grid.size}")
+        if len(self.marginal) != grid.size:
+            raise ParameterError(f"marginal must have {grid.size} numbers, got {len(self.marginal)}")
+        masses = np.array(self.marginal, dtype=np.int64)
+        if masses.min() < 0 or int(masses.sum()) != TOTAL:
+            raise GuaranteeError(f"marginal must hold numbers >= 0 that sum to {TOTAL}")
+        if ((masses > 0) != grid.open).any():
+            raise GuaranteeError("marginal must be positive in open cells and zero in closed ones")
+
+    @classmethod
+    def made(
+        cls,
+        channel: ElasticChannel,
+        *,
+        name: str,
+        purpose: str,
+        number: int,
+        rounds: int,
+        version: str = "1",
+    ) -> PlaceRound:
+        """The round that publishes a channel, its marginal rounded to whole numbers."""
+        grid = channel.space
+        if not isinstance(grid, Grid):
+            raise ParameterError("channel must be one of a grid")
+        return cls(
+            name, version, purpose, number, rounds, grid, channel.beta, _whole(channel.marginal, grid.open)
+        )
+
+    @cached_property
+    def channel(self) -> ElasticChannel:
+        """The channel, as devices and the service compute it."""
+        return ElasticChannel(self.grid, np.array(self.marginal, dtype=np.float64), self.beta)
+
+    @property
+    def guarantee(self) -> MetricDP:
+        """What one report keeps."""
+        return self.channel.guarantee
+
+    @cached_property
+    def units(self) -> int:
+        """What one report costs a device's ledger, in units of 1e-12 per km, rounded up."""
+        return cost_units(self.channel.level)
+
+    @cached_property
+    def text(self) -> bytes:
+        """The text that is signed."""
+        assert self.grid.box is not None
+        box = self.grid.box
+        packed = zlib.compress(np.array(self.marginal, dtype=">u4").tobytes(), 9)
+        return texts.written(
+            {
+                "format": FORMAT,
+                "name": self.name,
+                "version": self.version,
+                "purpose": self.purpose,
+                "number": self.number,
+                "rounds": self.rounds,
+                "box": [box.south, box.north, box.west, box.east],
+                "rows": self.grid.rows,
+                "columns": self.grid.columns,
+                "closed": list(self.grid.closed),
+                "cell_km": [self.grid.height, self.grid.width],
+                "beta": self.beta,
+                "level": self.channel.level,
+                "marginal": base64.b64encode(packed).decode("ascii"),
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: bytes) -> PlaceRound:
+        """The round of its text, if what it claims is so.
+
+        Raises:
+            ParameterError: with the field, the rule and the value.
+            GuaranteeError: it claims more than it keeps.
+        """
+        given = texts.read(text, _FIELDS, what=_FIELD, most=_LONGEST)
+        if given["format"] != FORMAT:
+            raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
+        rows, columns = (whole(name, given[name], low=1, high=MOST_CELLS) for name in ("rows", "columns"))
+        if rows * columns > MOST_CELLS:
+            raise ParameterError(f"rows x columns must be at most {MOST_CELLS}, got {rows * columns}")
+        closed = given["closed"]
+        if not isinstance(closed, list) or len(closed) >= rows * columns:
+            raise ParameterError("closed must be a list of cells that leaves one open")
+        grid = Grid.over(Box(*_four(given["box"])), rows, columns, tuple(closed))
+        found = cls(
+            given["name"],
+            given["version"],
+            given["purpose"],
+            given["number"],
+            given["rounds"],
+            grid,
+            given["beta"],
+            _unpacked(given["marginal"], grid.size),
+        )
+        if given["cell_km"] != [grid.height, grid.width]:
+            raise GuaranteeError(
+                "cell_km must be the size of a cell of the box: distances would not be in km"
+            )
+        if given["level"] != found.channel.level:
+            raise GuaranteeError(f"level must be {found.channel.level!r} for this beta, 2 beta and rounding")
+        if found.text != text:
+            raise ParameterError("the round must be JSON with sorted fields, no spaces and no other fields")
+        return found
+
+    @cached_property
+    def id(self) -> bytes:
+        """The first eight bytes of SHA-256 of the text: what reports name."""
+        return hashlib.sha256(self.text).digest()[:ID_BYTES]
+
+    def check(self) -> None:
+        """Look at the worst pair of cells, where there are few enough.
+
+        Raises:
+            GuaranteeError: it is worse than the level.
+        """
+        if self.grid.size <= CHECKED_EXACTLY and self.channel.exact_level() > self.channel.level * (1 + 1e-9):
+            raise GuaranteeError("the channel does not keep its level")
+
+
+def signed(found: PlaceRound, key: Ed25519PrivateKey) -> bytes:
+    """The file of a round, signed."""
+    return signing.sealed(_FIELD, _HEAD, found.text, key)
+
+
+def verified(file: bytes, signer: bytes) -> PlaceRound:
+    """The round of a signed file, if this signer signed it and it keeps what it claims."""
+    found = PlaceRound.parse(signing.opened(_FIELD, _HEAD, file, signer))
+    found.check()
+    return found
+
+
+def round_of(file: bytes) -> PlaceRound:
+    """The round of a signed file, whoever signed it."""
+    return PlaceRound.parse(signing.unverified(_FIELD, file))
+
+
+def _whole(marginal: Floats, is_open: Any) -> tuple[int, ...]:
+    """Whole numbers that sum to `TOTAL`, at least one in every open cell; the largest takes what is left."""
+    masses = np.where(is_open, np.maximum(np.floor(marginal * TOTAL), 1.0), 0.0).astype(np.int64)
+    while (over := int(masses.sum()) - TOTAL) != 0:
+        place = int(np.argmax(masses))
+        masses[place] = max(1, int(masses[place]) - over)
+    return tuple(masses.tolist())
+
+
+def _four(given: Any) -> tuple[float, float, float, float]:
+    if not isinstance(given, list) or len(given) != 4:
+        raise ParameterError("box must be south, north, west, east")
+    south, north, west, east = (real(f"box[{place}]", one) for place, one in enumerate(given))
+    return south, north, west, east
+
+
+def _unpacked(given: Any, cells: int) -> tuple[int, ...]:
+    if not isinstance(given, str) or not math.isfinite(len(given)):
+        raise ParameterError("marginal must be a text")
+    try:
+        packed = base64.b64decode(given.encode("ascii"), validate=True)
+        content = zlib.decompressobj().decompress(packed, 4 * cells + 1)  # no more than it should be
+    except (binascii.Error, zlib.error, UnicodeEncodeError):
+        raise ParameterError("marginal must be compressed whole numbers in base64") from None
+    if len(content) != 4 * cells:
+        raise ParameterError(f"marginal must hold {cells} numbers")
+    return tuple(np.frombuffer(content, dtype=">u4").astype(np.int64).tolist())

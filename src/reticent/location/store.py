@@ -1,0 +1,132 @@
+"""Reports of places, each counted once: one SQLite table, whose key is the round and the reporter.
+
+What is acknowledged is durable. The reports are private already; still, who reported is kept, so that nobody
+reports twice, and is nobody else's business: the file is readable by its owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.errors import ParameterError
+from reticent.location import payload
+from reticent.location.payload import Outcome
+from reticent.location.rounds import PlaceRound, round_of
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS rounds (number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, file BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS reports (
+    round INTEGER NOT NULL, reporter BLOB NOT NULL, cell INTEGER NOT NULL, PRIMARY KEY (round, reporter)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refusals (reason TEXT PRIMARY KEY, count INTEGER NOT NULL);
+"""
+
+
+class ReportStore:
+    """The rounds of one campaign and the reports that came in.
+
+    Args:
+        path: of the database; made if there is none.
+        master: the operator's enrolment key.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], master: bytes) -> None:
+        self._master = master
+        place = Path(path)
+        place.touch(mode=0o600)
+        self._base = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+        self._base.execute("PRAGMA journal_mode = WAL")
+        self._base.execute("PRAGMA synchronous = FULL")
+        self._base.executescript(_SCHEMA)
+        self._rounds: dict[int, PlaceRound] = {}
+
+    def close(self) -> None:
+        """Give the database up."""
+        self._base.close()
+
+    def __enter__(self) -> ReportStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(self, file: bytes) -> PlaceRound:
+        """Open the next round; the same file again changes nothing."""
+        found = round_of(file)
+        held = self.rounds()
+        if held and (held[0].name, held[0].grid) != (found.name, found.grid):
+            raise ParameterError(f"round must be one of {held[0].name} on its grid, got {found.name}")
+        if found.number < len(held) and held[found.number].id == found.id:
+            return found
+        if found.number != len(held):
+            raise ParameterError(f"number must be {len(held)}, the next round, got {found.number}")
+        self._base.execute("INSERT INTO rounds VALUES (?, ?, ?)", (found.number, found.id, file))
+        return found
+
+    def rounds(self) -> list[PlaceRound]:
+        """Every round that was published, in order."""
+        for number, file in self._base.execute(
+            "SELECT number, file FROM rounds WHERE number >= ? ORDER BY number", (len(self._rounds),)
+        ):
+            self._rounds[number] = round_of(file)
+        return [self._rounds[number] for number in range(len(self._rounds))]
+
+    def file(self, number: int) -> bytes | None:
+        """The signed file of a round."""
+        row = self._base.execute("SELECT file FROM rounds WHERE number = ?", (number,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def add(self, reports: Sequence[bytes]) -> list[Outcome]:
+        """Count reports of the last round, in one transaction; each reporter once. No report raises."""
+        published = self.rounds()
+        if not published:
+            return [Outcome.ROUND] * len(reports)
+        asked = published[-1]
+        read = [payload.read(asked, report, self._master) for report in reports]
+        outcomes = []
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            for outcome, reporter, cell in read:
+                outcomes.append(
+                    self._counted(asked.number, reporter, cell) if outcome is Outcome.COUNTED else outcome
+                )
+            refused = Counter(one.value for one in outcomes if one is not Outcome.COUNTED)
+            self._base.executemany(
+                "INSERT INTO refusals VALUES (?, ?) "
+                "ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count",
+                sorted(refused.items()),
+            )
+            self._base.execute("COMMIT")
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+        return outcomes
+
+    def _counted(self, number: int, reporter: bytes, cell: int) -> Outcome:
+        row = (number, reporter, cell)
+        if self._base.execute("INSERT OR IGNORE INTO reports VALUES (?, ?, ?)", row).rowcount:
+            return Outcome.COUNTED
+        held = self._base.execute(
+            "SELECT cell FROM reports WHERE round = ? AND reporter = ?", (number, reporter)
+        ).fetchone()
+        return Outcome.DUPLICATE if held[0] == cell else Outcome.SECOND
+
+    def counts(self, number: int) -> NDArray[np.int64]:
+        """How often each cell was reported in a round."""
+        found = np.zeros(self.rounds()[number].grid.size, dtype=np.int64)
+        for cell, count in self._base.execute(
+            "SELECT cell, COUNT(*) FROM reports WHERE round = ? GROUP BY cell", (number,)
+        ):
+            found[cell] = count
+        return found
+
+    def refusals(self) -> dict[str, int]:
+        """Reports that were not counted, by reason."""
+        return dict(self._base.execute("SELECT reason, count FROM refusals ORDER BY reason").fetchall())

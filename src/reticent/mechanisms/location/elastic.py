@@ -1,0 +1,215 @@
+"""Channels P(y|x) = c(y) exp(-beta d(x, y)) / Z(x): near places, and crowded ones, are reported more.
+
+c is any distribution over the places, without zeros where people may be. Whatever it is, the channel is
+private by distance at the level 2 beta: numerator and normaliser each change by at most exp(beta d) (MATH.md
+section 4). So c may be learnt, published, even poisoned: only accuracy and elasticity depend on it.
+
+Privacy: loss <= 2 beta d(x, x') between any two places x, x' (centres of cells), for one report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.arguments import real
+from reticent.errors import ParameterError
+from reticent.mechanisms.base import Floats, Symbols
+from reticent.privacy import MetricDP
+from reticent.randomness import Stream, categorical, secure_or
+from reticent.spaces.finite import Space
+from reticent.spaces.kernels import Kernel, kernel
+
+_BITS = 60  # of the largest weight of a row
+MAX_EXPONENT = 20_000.0  # beta times the diameter: beyond, nobody could be reported far away
+
+Weights = list[int]
+
+
+class ElasticChannel:
+    """One channel of the form.
+
+    Args:
+        space: the places. marginal: c, one number >= 0 for each place; scaled to sum to one. It must be
+        positive somewhere, and zero
+            in closed cells.
+        beta: the loss parameter, in 1/unit of distance.
+        dense: see `kernel`.
+    """
+
+    def __init__(self, space: Space, marginal: Any, beta: float, *, dense: bool | None = None) -> None:
+        self.space = space
+        self.beta = real("beta", beta, low=0.0)
+        if self.beta * space.diameter > MAX_EXPONENT:
+            raise ParameterError(
+                f"beta must be at most {MAX_EXPONENT / space.diameter:g} on this space, got {self.beta:g}"
+            )
+        c = np.array(marginal, dtype=np.float64).reshape(-1)
+        if c.size != space.size:
+            raise ParameterError(
+                f"marginal must have one number for each of {space.size} places, got {c.size}"
+            )
+        if not np.isfinite(c).all() or c.min() < 0.0 or not c.sum() > 0.0:
+            raise ParameterError("marginal must hold numbers >= 0 that do not all vanish")
+        if c[~space.open].any():
+            raise ParameterError("marginal must be 0 in closed cells")
+        self.marginal: Floats = c / c.sum()
+        self.marginal.flags.writeable = False
+        self._dense = dense
+
+    @property
+    def level(self) -> float:
+        """The level that the sampler keeps, in 1/unit: 2 beta, and the rounding of its weights, rounded up.
+
+        A weight is right to (beta diameter + 64) 2^-51 of itself, four of which enter a ratio.
+        """
+        rounding = 4.0 * (self.beta * self.space.diameter + 64.0) * 2.0**-51 / self.space.shortest
+        return math.nextafter(2.0 * self.beta + rounding, math.inf)
+
+    @property
+    def guarantee(self) -> MetricDP:
+        """What one report keeps."""
+        return MetricDP(self.level, self.space.unit)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """K v = sum over y of exp(-beta d(x, y)) v(y)."""
+        return kernel(self.space, lambda d: np.exp(-self.beta * d), dense=self._dense)
+
+    @cached_property
+    def normaliser(self) -> Floats:
+        """Z(x), at least c(x)."""
+        return np.maximum(np.maximum(self.kernel(self.marginal), self.marginal), 1e-300)
+
+    # The law
+
+    def probabilities(self, place: int) -> Floats:
+        """The law of the report of one place, in doubles."""
+        weights = self.marginal * np.exp(-self.beta * self.space.distances(place))
+        total = weights.sum()
+        if not total > 0.0:  # all of it underflows: the nearest places with mass
+            logs = self._logs(place)
+            weights = np.exp((logs - logs.max()) * math.log(2.0))
+            total = weights.sum()
+        return np.asarray(weights / total)
+
+    @property
+    def matrix(self) -> Floats:
+        """P(y|x), a row for each place; for small spaces."""
+        return np.stack([self.probabilities(place) for place in range(self.space.size)])
+
+    def _logs(self, place: int) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log2(self.marginal) - self.space.distances(place) * (self.beta / math.log(2.0))
+
+    def weights(self, place: int) -> Weights:
+        """The law of the report of one place as whole numbers: nothing that is possible has weight zero."""
+        logs = self._logs(place)
+        held = np.flatnonzero(np.isfinite(logs))
+        whole_part = np.floor(logs[held])
+        fraction = np.rint(np.exp2(logs[held] - whole_part) * 2.0**_BITS).astype(np.int64)
+        shifts = (whole_part - whole_part.min()).astype(np.int64)
+        weights = [0] * self.space.size
+        for at, number, shift in zip(held.tolist(), fraction.tolist(), shifts.tolist(), strict=True):
+            weights[at] = number << shift
+        return weights
+
+    def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
+        """The report of each place, exactly by `weights`."""
+        return sampled(self, places, rng)
+
+    # What it does
+
+    def forward(self, theta: Floats) -> Floats:
+        """The law of the reports of people who are distributed by theta: c K (theta / Z)."""
+        return self.marginal * self.kernel(theta / self.normaliser)
+
+    def back(self, values: Floats) -> Floats:
+        """The sum over y of P(y|x) values(y), for each x."""
+        return self.kernel(self.marginal * values) / self.normaliser
+
+    def distortion(self, prior: Floats) -> float:
+        """The mean distance between a place and its report."""
+        return float(np.asarray(prior) @ self.displacement)
+
+    @cached_property
+    def displacement(self) -> Floats:
+        """The mean distance from each place to its report: elasticity per cell."""
+        farther = kernel(self.space, lambda d: d * np.exp(-self.beta * d), dense=self._dense)
+        return farther(self.marginal) / self.normaliser
+
+    @property
+    def staying(self) -> Floats:
+        """P(x|x): how often each place is reported as it is."""
+        return self.marginal / self.normaliser
+
+    def mutual_information(self, prior: Floats) -> float:
+        """What a report tells about the place, in nats, for a given prior.
+
+        ln P(y|x) - ln m(y) = ln c(y) - beta d(x, y) - ln Z(x) - ln m(y), m the law of the reports.
+        """
+        prior = np.asarray(prior, dtype=np.float64)
+        law = self.forward(prior)
+        seen = (law > 0.0) & (self.marginal > 0.0)
+        of_outputs = float(law[seen] @ (np.log(self.marginal[seen]) - np.log(law[seen])))
+        return of_outputs - self.beta * self.distortion(prior) - float(prior @ np.log(self.normaliser))
+
+    def exact_level(self) -> float:
+        """The largest loss per distance over all pairs and reports; for small spaces."""
+        return worst_level(self.matrix, np.stack([self.space.distances(x) for x in range(self.space.size)]))
+
+
+def exponential(space: Space, level: float, *, dense: bool | None = None) -> ElasticChannel:
+    """The exponential mechanism: c uniform, beta half of the level."""
+    return ElasticChannel(space, space.open.astype(np.float64), level / 2.0, dense=dense)
+
+
+def sampled(channel: Any, places: Any, rng: Stream | None) -> Symbols:
+    """Reports of many places, those of one place at a time; a total function of numbers of places."""
+    given = np.asarray(places)
+    if given.dtype.kind not in "iu":
+        raise ParameterError(f"places must be numbers of places, got dtype {given.dtype}")
+    stream = secure_or(rng)
+    flat = np.clip(given.reshape(-1), 0, channel.space.size - 1)
+    found = np.empty(flat.size, dtype=np.int64)
+    order = np.argsort(flat, kind="stable")
+    starts = np.flatnonzero(np.diff(flat[order], prepend=-1))
+    for group in np.split(order, starts[1:]) if flat.size else []:
+        found[group] = categorical(channel.weights(int(flat[group[0]])), group.size, stream)
+    return found.reshape(given.shape)
+
+
+def worst_level(matrix: NDArray[Any], distances: Floats) -> float:
+    """The largest ln P(y|x)/P(y|x') over d(x, x')."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(matrix)
+    worst = 0.0
+    for x in range(len(logs)):
+        with np.errstate(invalid="ignore"):
+            gaps = np.nan_to_num(logs[x] - logs, nan=0.0).max(axis=1)
+        gaps[x] = 0.0
+        apart = np.where(distances[x] > 0.0, distances[x], 1.0)
+        worst = max(worst, float((gaps / apart).max()))
+    return worst
+
+
+def as_prior(space: Space, prior: Any) -> Floats:
+    """A distribution over the open places of a space; counts will do."""
+    given = np.array(prior, dtype=np.float64).reshape(-1)
+    if given.size != space.size:
+        raise ParameterError(f"prior must have one number for each of {space.size} places, got {given.size}")
+    if not np.isfinite(given).all() or given.min() < 0.0:
+        raise ParameterError("prior must hold finite numbers >= 0")
+    given[~space.open] = 0.0
+    total = given.sum()
+    if not total > 0.0:
+        raise ParameterError("prior must be positive in an open place")
+    return np.asarray(given / total)
+
+
+Channels = Sequence[ElasticChannel]

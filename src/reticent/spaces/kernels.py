@@ -1,0 +1,68 @@
+"""Sums over a space that fall off with distance: (K v)(x) = sum over y of f(d(x, y)) v(y).
+
+On a grid K is a convolution, which two Fourier transforms do in O(n log n) and without an n x n matrix; below
+about a thousand places the matrix is faster. The Fourier form is guarded: rounding makes tiny sums negative,
+and they are cut at zero; it is right to 1e-15 of the largest sum, not of each sum (MATH.md section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from reticent.errors import ParameterError
+from reticent.spaces.finite import Floats, Space
+from reticent.spaces.grid import Grid
+
+DENSE_BELOW = 1000  # cells
+Kernel = Callable[[Floats], Floats]
+Weight = Callable[[Floats], Floats]  # of distances
+
+
+def kernel(space: Space, weight: Weight, *, dense: bool | None = None) -> Kernel:
+    """The sum with the weights of all distances.
+
+    Args:
+        space: a grid, or anything with distances.
+        weight: from distances to weights, of any shape.
+        dense: whether to keep the n x n matrix; by default for fewer than a thousand places.
+    """
+    if dense is None:
+        dense = not isinstance(space, Grid) or space.size < DENSE_BELOW
+    if not dense:
+        if not isinstance(space, Grid):
+            raise ParameterError("dense must be true for a space that is no grid")
+        return _Fourier(space, weight)
+    matrix = weight(np.asarray(_matrix(space)))
+    return matrix.__matmul__  # symmetric, as distances are
+
+
+def _matrix(space: Any) -> Floats:
+    return np.asarray(space.matrix)
+
+
+class _Fourier:
+    """Convolution on a grid, padded so that nothing wraps around."""
+
+    def __init__(self, grid: Grid, weight: Weight) -> None:
+        from scipy import fft
+
+        self._fft, self._shape = fft, (grid.rows, grid.columns)
+        self._padded = tuple(fft.next_fast_len(2 * side - 1, real=True) for side in self._shape)
+        wrapped = np.zeros(self._padded)
+        values = weight(grid.offsets)
+        rows, columns = self._shape
+        wrapped[:rows, :columns] = values
+        wrapped[:rows, self._padded[1] - columns + 1 :] = values[:, :0:-1]
+        wrapped[self._padded[0] - rows + 1 :, :columns] = values[:0:-1, :]
+        wrapped[self._padded[0] - rows + 1 :, self._padded[1] - columns + 1 :] = values[:0:-1, :0:-1]
+        self._spectrum = fft.rfft2(wrapped)
+
+    def __call__(self, values: Floats) -> Floats:
+        rows, columns = self._shape
+        spectrum = self._fft.rfft2(values.reshape(self._shape), s=self._padded, workers=2)
+        spectrum *= self._spectrum
+        found = self._fft.irfft2(spectrum, s=self._padded, workers=2, overwrite_x=True)[:rows, :columns]
+        return np.asarray(np.maximum(found, 0.0)).reshape(-1)
