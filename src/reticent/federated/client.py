@@ -17,21 +17,20 @@ from reticent.arguments import real
 from reticent.collect.enrolment import Enrolment
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.federated import payload
+from reticent.federated.models import Model
+from reticent.federated.participation import Participations
+from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
 from reticent.federated.tasks import Task, verified
-from reticent.ledger.base import Amount, Terms, Unit
+from reticent.ledger.base import Terms, Unit
 from reticent.ledger.device import DeviceLedger
 from reticent.mechanisms.base import Floats
+from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.privacy import Neighbours
 from reticent.privacy.budget import cap_units
 from reticent.randomness import Stream, secure_or
 
 ACCOUNT = "training"
-_ROUND_BYTES = 4
-
-
-class ParticipationsSpent(ParameterError):
-    """The client has reported in as many rounds of the task as it allows: nothing was spent or sent."""
 
 
 class Client:
@@ -100,17 +99,20 @@ class Client:
         return task
 
     def train(self, task: Task, number: int, theta: Floats, features: Any, targets: Any) -> bytes:
-        """The report of a round on the client's own records: the mean of their gradients. See `report`."""
-        if task.model is None:
+        """The report of a round on the client's own records: the mean of their gradients. See `report`.
+
+        Args:
+            task: one that was taken, with a model.
+            number: of the round.
+            theta: the parameters of the round, which are public.
+            features: of the records, one row each, whatever they are.
+            targets: of the records.
+        """
+        held = self._held(task)
+        if held.model is None:
             raise ParameterError("task must have a model; give the gradient of your own to `report`")
-        try:
-            with np.errstate(all="ignore"):
-                x = np.asarray(features, dtype=np.float64).reshape(-1, task.model.inputs)
-                y = np.asarray(targets, dtype=np.float64).reshape(-1)
-                gradient = task.model.gradients(np.asarray(theta, dtype=np.float64), x, y).mean(axis=0)
-        except Exception:  # a total function of its data
-            gradient = np.zeros(task.dimensions)
-        return self.report(task, number, gradient)
+        gradient = _mean_gradient(held.model, held.checked_theta(theta), features, targets)
+        return self.report(held, number, gradient)
 
     def report(self, task: Task, number: int, gradient: Any) -> bytes:
         """The report of a round: paid for, drawn, remembered, then given out. The same one, ever after.
@@ -125,46 +127,28 @@ class Client:
             ParticipationsSpent: the task allows no further round of this client.
             ParameterError: there is no such task or round.
         """
+        held = self._held(task)
+        number = held.checked_round(number)
+        with self._guard:
+            remembered = self._rounds(held).remembered(number)
+            symbols = self._paid(held, number, gradient) if remembered is None else bytes(remembered)
+        return payload.written(held, self._enrolment, number, symbols)
+
+    def _held(self, task: Task) -> Task:
         held = self._taken.get(task.id)
         if held is None:
             raise ParameterError(f"task must be one that this client took, got {task.name}")
-        number = held.checked_round(number)
-        with self._guard:
-            symbols = self._remembered(held, number)
-            if symbols is None:
-                symbols = self._paid(held, number, gradient)
-        return payload.written(held, self._enrolment, number, symbols)
+        return held
 
-    # The ledger: one key for each participation, under which the round and its symbols are recorded.
-
-    def _key(self, task: Task, place: int) -> str:
-        return f"{task.id.hex()}/{self._enrolment.id.hex()}/{place}"
-
-    def _records(self, task: Task) -> list[bytes]:
-        found = []
-        for place in range(task.participations):
-            content = self.ledger.recorded(ACCOUNT, self._key(task, place))
-            if content is None:
-                break
-            found.append(bytes(content))
-        return found
-
-    def _remembered(self, task: Task, number: int) -> bytes | None:
-        head = number.to_bytes(_ROUND_BYTES, "big")
-        for record in self._records(task):
-            if record[:_ROUND_BYTES] == head:
-                return record[_ROUND_BYTES:]
-        return None
+    def _rounds(self, task: Task) -> Participations:
+        head = f"{task.id.hex()}/{self._enrolment.id.hex()}"
+        return Participations(self.ledger, ACCOUNT, Unit.EPSILON, head, task.participations)
 
     def _paid(self, task: Task, number: int, gradient: Any) -> bytes:
-        place = len(self._records(task))
-        if place == task.participations:
-            raise ParticipationsSpent(f"task {task.name} allows {task.participations} rounds of one client")
-        information = Amount(task.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
-        grant = self.ledger.request(ACCOUNT, self._key(task, place), information)
-        symbols = self._symbols(task, number, gradient, self._stream)
-        self.ledger.fulfil(grant.pending[0].number, list(number.to_bytes(_ROUND_BYTES, "big") + symbols))
-        return symbols
+        def draw() -> bytes:
+            return self._symbols(task, number, gradient, self._stream)
+
+        return bytes(self._rounds(task).paid(number, task.units, draw))
 
     def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
         """The sampled coordinates of a gradient, private and packed."""
@@ -186,8 +170,17 @@ class Client:
 def _vector(gradient: Any, dimensions: int) -> Floats:
     """A gradient as d doubles, whatever it is: silence would tell something about the data."""
     try:
-        with np.errstate(all="ignore"):
-            vector = np.asarray(gradient, dtype=np.float64).reshape(-1)
+        vector = as_floats(gradient).reshape(-1)
     except Exception:
         return np.zeros(dimensions)
     return vector if vector.size == dimensions else np.zeros(dimensions)
+
+
+def _mean_gradient(model: Model, theta: Floats, features: Any, targets: Any) -> Any:
+    """Of whatever the records are; None of nothing."""
+    try:
+        x, y = as_floats(features).reshape(-1, model.inputs), as_floats(targets).reshape(-1)
+        with np.errstate(all="ignore"):
+            return model.mean_gradient(theta, x, y) if x.size else None
+    except Exception:  # a total function of its data
+        return None

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import Floats
-
-MAX_DIMENSIONS = 1 << 22  # numbers in theta
+from reticent.mechanisms.sampling import MAX_DIMENSIONS
 
 
 class Model(ABC):
@@ -76,6 +75,14 @@ class Model(ABC):
         if self.intercept:
             found[:, -1] = slope[:, 0]
         return found + self.l2 * theta
+
+    def mean_gradient(self, theta: Floats, features: Floats, targets: Floats) -> Floats:
+        """The mean of `gradients` over at least one record, without a matrix of them all."""
+        slope = self.slopes(theta, features, targets)
+        found = [slope @ features / len(features)]
+        if self.intercept:
+            found.append(np.mean(slope, keepdims=True))
+        return np.concatenate(found) + self.l2 * theta
 
     def coordinates(
         self, theta: Floats, features: Floats, targets: Floats, asked: NDArray[np.int64]
@@ -155,7 +162,7 @@ def made(given: Any) -> Model:
     """The model of its numbers, see `Model.described`."""
     if not isinstance(given, dict) or set(given) != {"kind", "inputs", "l2", "intercept"}:
         raise ParameterError("model must have the fields kind, inputs, l2, intercept")
-    if given["kind"] not in MODELS:
+    if not isinstance(given["kind"], str) or given["kind"] not in MODELS:
         raise ParameterError(f"model: kind must be one of {', '.join(MODELS)}, got {given['kind']!r:.60}")
     if not isinstance(given["intercept"], bool):
         raise ParameterError(f"model: intercept must be true or false, got {given['intercept']!r:.60}")

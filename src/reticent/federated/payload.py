@@ -18,6 +18,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,15 @@ def client_number(enrolment: Enrolment) -> NDArray[np.uint64]:
     return np.frombuffer(enrolment.id, dtype=">u8").astype(np.uint64)
 
 
-def written(task: Task, enrolment: Enrolment, number: int, symbols: bytes) -> bytes:
+class HasId(Protocol):
+    """A task of any kind."""
+
+    @property
+    def id(self) -> bytes:
+        """What reports name."""
+
+
+def written(task: HasId, enrolment: Enrolment, number: int, symbols: bytes) -> bytes:
     """The payload of packed symbols."""
     content = b"".join((bytes([VERSION]), task.id, number.to_bytes(4, "big"), enrolment.id, symbols))
     return content + tag(enrolment.key, content)
@@ -90,7 +99,7 @@ def read(task: Task, number: int, payloads: Sequence[bytes], master: bytes) -> t
         payloads: as they came.
         master: the operator's enrolment key, from which the clients' keys follow.
     """
-    outcomes = [_outcome(task, number, payload, master) for payload in payloads]
+    outcomes = [judged(task, number, payload, master, size(task)) for payload in payloads]
     kept = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
     rows = np.frombuffer(b"".join(payloads[place] for place in kept), dtype=np.uint8)
     rows = rows.reshape(len(kept), size(task))
@@ -101,18 +110,23 @@ def read(task: Task, number: int, payloads: Sequence[bytes], master: bytes) -> t
     width, used = task.mechanism.bits, task.sample_size * task.mechanism.bits
     weights = np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64)
     numbers = bits[:, :used].reshape(len(kept), task.sample_size, width).astype(np.int64) @ weights
-    is_one_bit = isinstance(task.mechanism, OneBit)
-    legal = (numbers < (2 if is_one_bit else task.mechanism.size)).all(axis=1) & ~bits[:, used:].any(axis=1)
-    if is_one_bit:
+    legal = _legal(task, numbers, bits[:, used:])
+    if isinstance(task.mechanism, OneBit):
         numbers = 2 * task.dither(clients, number, asked) + numbers
     for place in np.flatnonzero(~legal):
         outcomes[kept[place]] = Outcome.SYMBOL
     return outcomes, Read(clients[legal], asked[legal], numbers[legal])
 
 
-def _outcome(task: Task, number: int, payload: bytes, master: bytes) -> Outcome:
-    """What is wrong with a payload before its symbols are looked at."""
-    if not isinstance(payload, bytes) or len(payload) != size(task):
+def _legal(task: Task, numbers: Symbols, padding: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whose numbers are all of the mechanism, followed by nothing."""
+    size = 2 if isinstance(task.mechanism, OneBit) else task.mechanism.size
+    return np.asarray((numbers < size).all(axis=1) & ~padding.any(axis=1))
+
+
+def judged(task: HasId, number: int, payload: bytes, master: bytes, length: int) -> Outcome:
+    """What is wrong with a payload, which must have this length, before its symbols are looked at."""
+    if not isinstance(payload, bytes) or len(payload) != length:
         return Outcome.LENGTH
     if payload[0] != VERSION:
         return Outcome.VERSION

@@ -92,8 +92,8 @@ class Training:
     @classmethod
     def begun(cls, task: Task, theta: Floats | None = None) -> Training:
         """Training from the model's start, or from given parameters, which must be public."""
-        start = np.zeros(task.dimensions) if theta is None else np.array(theta, dtype=np.float64)
-        return cls(task, start, np.zeros(task.dimensions))
+        start = np.zeros(task.dimensions)
+        return cls(task, start if theta is None else task.checked_theta(theta), np.zeros(task.dimensions))
 
     @property
     def is_over(self) -> bool:

@@ -31,9 +31,8 @@ class Steps:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", real("rate", self.rate, low=0.0, open_low=True))
-        object.__setattr__(self, "momentum", real("momentum", self.momentum, low=0.0, high=1.0))
-        if self.momentum == 1.0:
-            raise ParameterError("momentum must be < 1, got 1")
+        momentum = real("momentum", self.momentum, low=0.0, high=1.0, open_high=True)
+        object.__setattr__(self, "momentum", momentum)
         if self.kind not in KINDS:
             raise ParameterError(f"kind of steps must be one of {', '.join(KINDS)}, got {self.kind!r:.60}")
 

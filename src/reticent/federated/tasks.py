@@ -13,10 +13,9 @@ Privacy: the report of one round is epsilon-LDP between any two data sets of a c
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,17 +25,18 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import instruments, signing
+from reticent.collect import instruments, signing, texts
 from reticent.collect.lots import KEY_BYTES, Lots
-from reticent.errors import GuaranteeError, ParameterError
-from reticent.federated import models, steps
-from reticent.federated.models import MAX_DIMENSIONS, Model
+from reticent.collect.texts import LONGEST_TEXT
+from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.federated import choice, models, steps
+from reticent.federated.models import Model
 from reticent.federated.steps import Steps
-from reticent.mechanisms import sampling
 from reticent.mechanisms.base import Floats, checked_epsilon
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Number
+from reticent.mechanisms.sampling import MAX_DIMENSIONS
 from reticent.privacy import LocalDP
 from reticent.privacy.budget import cost_units
 
@@ -44,10 +44,9 @@ FORMAT = 1
 ID_BYTES = 8
 MOST_ROUNDS = 1 << 20
 MOST_PARTICIPATIONS = 1 << 12
-LONGEST_TEXT = 1 << 20
+MOST_SAMPLED = 1 << 12  # coordinates of a report; under 20 are best, and a ledger must hold their symbols
 UNIT = Number("coordinate", (-1.0, 1.0))
 _FIELD, _HEAD = "task", b"reticent-task/v1\n"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 _FIELDS = (
     "format",
     "name",
@@ -107,21 +106,17 @@ class Task:
     participations: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {self.name!r:.60}")
-        for field, most in (("version", 80), ("purpose", 1000)):
-            text = getattr(self, field)
-            if not isinstance(text, str) or not 0 < len(text) <= most or not text.isprintable():
-                raise ParameterError(f"{field} must be a printable text of 1 to {most} characters")
+        texts.check_words(self.name, self.version, self.purpose)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
-        whole("dimensions", self.dimensions, low=1, high=MAX_DIMENSIONS)
-        for field, high in (
-            ("sample_size", self.dimensions),
-            ("rounds", MOST_ROUNDS),
-            ("group", 1 << 40),
-            ("participations", min(self.rounds, MOST_PARTICIPATIONS)),
-        ):
-            object.__setattr__(self, field, whole(field, getattr(self, field), low=1, high=high))
+        self._check_whole("dimensions", MAX_DIMENSIONS)
+        self._check_whole("sample_size", min(self.dimensions, MOST_SAMPLED))
+        self._check_whole("rounds", MOST_ROUNDS)
+        self._check_whole("group", 1 << 40)
+        self._check_whole("participations", min(self.rounds, MOST_PARTICIPATIONS))
+        for field, kind in (("model", Model | None), ("steps", Steps)):
+            if not isinstance(getattr(self, field), kind):
+                given = type(getattr(self, field)).__name__
+                raise ParameterTypeError(f"{field} must be of `reticent.federated`, got {given}")
         if self.model is not None and self.model.dimensions != self.dimensions:
             raise ParameterError(
                 f"dimensions must be {self.model.dimensions} as of the model, got {self.dimensions}"
@@ -139,6 +134,9 @@ class Task:
         if len(self.text) > LONGEST_TEXT:
             raise ParameterError(f"the task must be at most {LONGEST_TEXT} bytes, got {len(self.text)}")
 
+    def _check_whole(self, field: str, high: int) -> None:
+        object.__setattr__(self, field, whole(field, getattr(self, field), low=1, high=high))
+
     # As text
 
     @cached_property
@@ -153,7 +151,7 @@ class Task:
             "key": self.key.hex(),
         }
         fields |= {name: getattr(self, name) for name in _FIELDS if name not in fields}
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return texts.written(fields)
 
     @classmethod
     def parse(cls, text: bytes) -> Task:
@@ -163,7 +161,7 @@ class Task:
             ParameterError: with the field, the rule and the value.
             GuaranteeError: it does not keep its epsilon.
         """
-        given = _json(text)
+        given = texts.read(text, _FIELDS)
         if given["format"] != FORMAT:
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
         mechanism = instruments.made(UNIT, given["mechanism"])
@@ -238,6 +236,16 @@ class Task:
         """The number of a round of this task, or an error."""
         return whole("round", number, low=0, high=self.rounds - 1)
 
+    def checked_theta(self, theta: Any) -> Floats:
+        """The parameters of a round, which are public, or an error."""
+        try:
+            found = np.array(theta, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            found = np.empty(0)
+        if found.shape != (self.dimensions,) or not np.isfinite(found).all():
+            raise ParameterError(f"theta must be {self.dimensions} finite numbers")
+        return found
+
     def noise(self, clients: int, gradient: Any = None) -> Floats:
         """The variance of each coordinate of the averaged gradient of a group, noise and sampling together.
 
@@ -266,9 +274,10 @@ def designed(
     participations: int = 1,
     sample_size: int | None = None,
     mechanism: str | None = None,
+    typical: float | None = None,
     version: str = "1",
 ) -> Task:
-    """A task with the mechanism and the number of coordinates of least worst-case variance.
+    """A task with the mechanism and the number of coordinates of least variance, see `choice`.
 
     Args:
         name: see `Task`, as for what is not listed here.
@@ -283,26 +292,23 @@ def designed(
         momentum: see `Steps`.
         participations: of one client.
         sample_size: coordinates in a report; the number of least variance if not given.
-        mechanism: a kind of `instruments.KINDS` instead of the best.
+        mechanism: a kind of `choice.KINDS` instead of the best.
+        typical: how large a coordinate usually is, as a share of its bound, from public knowledge: 0.1. The
+            variance is then least on average over such coordinates, without it in the worst case.
+            Privacy does not depend on it: whatever is chosen keeps epsilon for all gradients.
         version: of the task's text.
     """
-    d = model if isinstance(model, int) else model.dimensions
-    epsilon = checked_epsilon(epsilon)
-    k = (
-        sampling.best_sample_size(epsilon, d)
-        if sample_size is None
-        else whole("sample_size", sample_size, low=1, high=d)
-    )
-    each = sampling.epsilon_each(epsilon, k)
+    d = model.dimensions if isinstance(model, Model) else whole("model", model, low=1, high=MAX_DIMENSIONS)
+    channel, k = choice.chosen(epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical)
     return Task(
         name=name,
         version=version,
         purpose=purpose,
-        model=None if isinstance(model, int) else model,
+        model=model if isinstance(model, Model) else None,
         dimensions=d,
-        bounds=bounds if isinstance(bounds, (int, float)) else tuple(bounds),
+        bounds=tuple(bounds) if isinstance(bounds, (Sequence, np.ndarray)) else bounds,
         epsilon=epsilon,
-        mechanism=_mechanism(mechanism, each, k / d),
+        mechanism=channel,
         sample_size=k,
         rounds=rounds,
         group=group,
@@ -310,24 +316,6 @@ def designed(
         steps=Steps(rate, kind, momentum),
         key=os.urandom(KEY_BYTES),
     )
-
-
-def _mechanism(kind: str | None, epsilon: float, rate: float) -> NumericChannel:
-    """The mechanism of one coordinate, of which a share `rate` is reported."""
-    if kind is None or kind == "OneBit":  # nothing reported rarely has less worst-case variance (MATH.md 1.4)
-        one_bit = OneBit(epsilon=epsilon, rho=rate)
-        if kind == "OneBit" or rate <= 0.5:
-            return one_bit
-        from reticent.mechanisms.numeric import Optimal
-
-        return Optimal(epsilon=epsilon)
-    if kind == "Window":
-        from reticent.mechanisms.numeric.window import Window
-
-        return Window(epsilon=epsilon)
-    made = instruments.made(UNIT, {"kind": kind, "epsilon": epsilon})
-    assert isinstance(made, NumericChannel)
-    return made
 
 
 def signed(task: Task, key: Ed25519PrivateKey) -> bytes:
@@ -355,21 +343,3 @@ def _checked_bounds(given: Any, dimensions: int) -> float | tuple[float, ...]:
 
 def _bound(field: str, given: Any) -> float:
     return real(field, given, low=1e-150, high=1e150)
-
-
-def _json(text: Any) -> Mapping[str, Any]:
-    if not isinstance(text, bytes) or len(text) > LONGEST_TEXT:
-        raise ParameterError(f"the task must be at most {LONGEST_TEXT} bytes")
-    try:
-        given = json.loads(text.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise ParameterError("the task must be JSON in ASCII") from None
-    if not isinstance(given, dict):
-        raise ParameterError("the task must be an object")
-    for name in given:
-        if name not in _FIELDS:
-            raise ParameterError(f"the task: field {name!r:.60} is not known")
-    for name in _FIELDS:
-        if name not in given:
-            raise ParameterError(f"the task: field {name} is missing")
-    return given

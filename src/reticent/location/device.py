@@ -125,6 +125,6 @@ class LocationDevice:
 def _one(value: Any) -> Any:
     """One number in an array, whatever the value is."""
     try:
-        return as_floats([value]).reshape(-1)[:1]
+        return as_floats([value]).reshape(-1)[[0]]
     except Exception:  # a total function of where the device is
         return np.array([np.nan])

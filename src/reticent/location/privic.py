@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real, whole
+from reticent.estimation.inputs import checked_counts
 from reticent.estimation.locations import estimated
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import ElasticChannel, blahut_arimoto
@@ -56,7 +57,7 @@ class Defence:
         real("alarm", self.alarm, low=0.0, high=1.0)
 
 
-NONE = Defence(most_staying=1.0, floor=0.0, growth=float("inf"), alarm=1.0)
+NONE = Defence(most_staying=1.0, floor=0.0, growth=1e300, alarm=1.0)
 """No defence: the documents' method."""
 
 
@@ -99,16 +100,16 @@ class Privic:
 
     def learn(self, channel: ElasticChannel, counts: Any) -> None:
         """End a round: its channel, and how often each place was reported. An empty round changes nothing."""
-        self.rounds.append((channel, np.asarray(counts)))
-        if not np.any(counts):
-            return
+        rounds = [*self.rounds, (channel, checked_counts("counts", counts, self.space.size, least=0))]
         before = self.estimate
         start = np.maximum(before, 1e-12)  # the update never leaves a zero
         found = estimated(
-            self.rounds, start=start, tolerance=0.0, max_iterations=self.updates, accelerated=False
+            rounds, start=start, tolerance=0.0, max_iterations=self.updates, accelerated=False
         ).distribution
-        self.estimate = np.where(self.space.open, found, 0.0)
-        self.estimate = self.estimate / self.estimate.sum()
+        self.rounds = rounds
+        if not np.any(counts):
+            return
+        self.estimate = found / found.sum()
         if len(self.rounds) > 1 and np.abs(self.estimate - before).sum() / 2.0 > self.defence.alarm:
             self.alarms.append(len(self.rounds) - 1)
         most = self.defence.growth * np.maximum(self.prior, self._even)

@@ -27,7 +27,7 @@ from reticent.errors import ParameterError
 from reticent.mechanisms.numeric import formulas
 from reticent.randomness import Stream, secure_or, uniform_below
 
-MAX_DIMENSIONS = 1 << 20
+MAX_DIMENSIONS = 1 << 22
 
 Variance = Callable[[float, float], float]  # (epsilon, x) -> variance of one report of x
 

@@ -25,7 +25,7 @@ from reticent.mechanisms.packing import checked_symbols, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 MAX_DITHER_LEVELS = 1 << 16
-_LEAST_RHO = 1e-7  # one of 2^20 attributes is more
+_LEAST_RHO = 1e-7  # one of 2^22 attributes is more
 _BLOCK = 1 << 15  # symbols, a multiple of 8
 
 

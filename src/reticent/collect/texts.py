@@ -1,0 +1,46 @@
+"""What signed texts have in common: names, words for people, JSON with sorted fields and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reticent.errors import ParameterError
+
+LONGEST_TEXT = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
+
+
+def check_words(name: Any, version: Any, purpose: Any) -> None:
+    """Refuse a name that no file could have, and words that nobody could read."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {name!r:.60}")
+    for field, text, most in (("version", version, 80), ("purpose", purpose, 1000)):
+        if not isinstance(text, str) or not 0 < len(text) <= most or not text.isprintable():
+            raise ParameterError(f"{field} must be a printable text of 1 to {most} characters")
+
+
+def written(fields: Mapping[str, Any]) -> bytes:
+    """A text."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def read(text: Any, fields: Sequence[str], *, what: str = "task", most: int = LONGEST_TEXT) -> dict[str, Any]:
+    """The fields of a text, exactly these."""
+    if not isinstance(text, bytes) or len(text) > most:
+        raise ParameterError(f"the {what} must be at most {most} bytes")
+    try:
+        given = json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise ParameterError(f"the {what} must be JSON in ASCII") from None
+    if not isinstance(given, dict):
+        raise ParameterError(f"the {what} must be an object")
+    for name in given:
+        if name not in fields:
+            raise ParameterError(f"the {what}: field {name!r:.60} is not known")
+    for name in fields:
+        if name not in given:
+            raise ParameterError(f"the {what}: field {name} is missing")
+    return given

@@ -1,0 +1,132 @@
+"""Models: gradients are the derivatives of what is minimised."""
+
+import numpy as np
+import pytest
+
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.federated.models import MAX_DIMENSIONS, MODELS, SVM, Linear, Logistic, made
+
+KINDS = [Linear, Logistic, SVM]
+RECORDS, INPUTS, STEP = 40, 5, 1e-6
+
+
+def some(model, seed=1):
+    """Parameters and records that no kink is near."""
+    rng = np.random.default_rng(seed)
+    theta, features = rng.normal(size=model.dimensions), rng.normal(size=(4 * RECORDS, model.inputs))
+    targets = np.where(rng.random(len(features)) < 0.5, 1.0, -1.0)
+    away = abs(1.0 - targets * model.scores(theta, features)) > 1e-3
+    return theta, features[away][:RECORDS], targets[away][:RECORDS]
+
+
+def differences(model, theta, features, targets):
+    """Central differences of loss and penalty, for each record: shape (records, dimensions)."""
+
+    def total(at):
+        return model.losses(at, features, targets) + model.l2 / 2.0 * at @ at
+
+    moves = STEP * np.eye(model.dimensions)
+    return np.stack([(total(theta + one) - total(theta - one)) / (2.0 * STEP) for one in moves], axis=1)
+
+
+def is_a_gradient(model):
+    theta, features, targets = some(model)
+    return np.allclose(
+        model.gradients(theta, features, targets),
+        differences(model, theta, features, targets),
+        rtol=1e-6,
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("l2", [0.0, 1e-4, 0.7])
+def test_gradients_are_finite_differences(kind, intercept, l2):
+    assert is_a_gradient(kind(INPUTS, l2=l2, intercept=intercept))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_wrong_gradients_are_found(kind):
+    class Half(kind):
+        def slopes(self, *given):
+            return 0.5 * super().slopes(*given)
+
+    class Unpenalised(kind):
+        def gradients(self, theta, features, targets):
+            return super().gradients(theta, features, targets) - self.l2 * theta
+
+    class NoIntercept(kind):
+        def gradients(self, *given):
+            found = super().gradients(*given)
+            found[:, -1] = 0.0
+            return found
+
+    for planted in (Half, Unpenalised, NoIntercept):
+        assert not is_a_gradient(planted(INPUTS, l2=0.01))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_coordinates_and_means_are_of_the_gradients(kind, intercept):
+    model = kind(INPUTS, l2=0.01, intercept=intercept)
+    theta, features, targets = some(model)
+    whole = model.gradients(theta, features, targets)
+    asked = np.random.default_rng(2).integers(0, model.dimensions, (RECORDS, 3))
+    asked[0] = model.dimensions - 1
+    taken = np.take_along_axis(whole, asked, axis=1)
+    assert np.array_equal(model.coordinates(theta, features, targets, asked), taken)
+    assert np.allclose(model.mean_gradient(theta, features, targets), whole.mean(axis=0), rtol=1e-12)
+
+
+def test_at_the_kink_the_slope_is_zero():
+    model = SVM(1, l2=0.0, intercept=False)
+    theta, features = np.array([1.0]), np.array([[1.0], [0.5], [2.0]])
+    assert model.slopes(theta, features, np.ones(3)).tolist() == [0.0, -1.0, 0.0]
+
+
+def test_extreme_scores_overflow_nowhere():
+    """Warnings are errors here."""
+    model, theta = Logistic(1, intercept=False), np.array([1e308])
+    features, targets = np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])
+    assert model.slopes(theta, features, targets) == pytest.approx([0.0, -1.0], abs=1e-300)
+    assert model.losses(theta, features, targets).tolist() == [0.0, 1e308]
+
+
+def test_errors_are_counted():
+    features, theta = np.array([[1.0], [-1.0], [0.0]]), np.array([1.0])
+    for kind in (Logistic, SVM):
+        model = kind(1, intercept=False)
+        assert model.predict(theta, features).tolist() == [1.0, -1.0, 1.0]
+        assert model.error(theta, features, np.array([1.0, 1.0, 1.0])) == pytest.approx(1 / 3)
+    assert Linear(1, intercept=False).error(theta, features, np.zeros(3)) == pytest.approx(2 / 3)
+    assert Linear(1).start().tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_model_is_made_again_of_its_numbers(kind):
+    told = {"kind": kind, "inputs": 7, "l2": 0.25, "intercept": False}
+    assert made(told).described() == told
+    assert made(told).dimensions == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "tree"}, "kind must be one of linear, logistic, svm, got 'tree'"),
+        ({"kind": ["linear"]}, "kind must be one of"),
+        ({"inputs": 0}, "inputs must be >= 1, got 0"),
+        ({"inputs": MAX_DIMENSIONS}, "inputs must be <= 4194303"),
+        ({"inputs": "3"}, "inputs must be a whole number, got '3'"),
+        ({"l2": -1.0}, "l2 must be >= 0, got -1.0"),
+        ({"l2": float("nan")}, "l2 must be finite"),
+        ({"intercept": 1}, "intercept must be true or false, got 1"),
+        ({"depth": 3}, "model must have the fields"),
+    ],
+)
+def test_numbers_that_make_no_model_are_refused(change, words):
+    told = {"kind": "linear", "inputs": 7, "l2": 0.25, "intercept": False}
+    with pytest.raises((ParameterError, ParameterTypeError), match=words.replace("[", r"\[")):
+        made(told | change)
+    with pytest.raises(ParameterError, match="model must have the fields"):
+        made([*told])
