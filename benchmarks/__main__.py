@@ -18,6 +18,8 @@ MODULES = [
     "benchmarks.chain",
     "benchmarks.service",
     "benchmarks.collect",
+    "benchmarks.federated",
+    "benchmarks.flower",
 ]
 
 

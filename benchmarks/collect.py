@@ -32,15 +32,14 @@ REQUESTS, ROUNDS = 128, 7
 BILLION = 1_000_000_000
 BLOCK = 1 << 20
 DEVICE = """
-import os, sys, tempfile
+import sys
 from reticent.collect.device import Device
 from reticent.collect.enrolment import Enrolment
 with open(sys.argv[1], "rb") as file:
     content = file.read()
-with tempfile.TemporaryDirectory() as folder:
-    enrolment = Enrolment(bytes(8), bytes(32))
-    with Device(folder + "/ledger", enrolment, bytes.fromhex(sys.argv[2]), lifetime=10.0) as device:
-        device.report(device.take(content), {"speed": 50.0}, period=0)
+enrolment = Enrolment(bytes(8), bytes(32))
+with Device(sys.argv[3], enrolment, bytes.fromhex(sys.argv[2]), lifetime=10.0) as device:
+    device.report(device.take(content), {"speed": 50.0}, period=0)
 """
 PEAK = """
 with open("/proc/self/status") as file:
@@ -65,12 +64,14 @@ def packed(channel) -> float:
 
 
 def run_server(port: str, folder: str) -> None:
-    """The service, with one more call that reads a body and discards it."""
+    """The service as after some time, with one more call that reads a body and discards it."""
     import uvicorn
 
+    from reticent.collect import tags
     from reticent.service.app import create_app
     from reticent.service.settings import Settings
 
+    tags.compile_now()
     app = create_app(Settings(Path(folder), rate=1e6, burst=10**6))
 
     @app.post("/discard")
@@ -155,17 +156,18 @@ def device_start() -> float:
     """CPU of a process from nothing to one report / of one that only imports numpy and cryptography."""
     survey = _survey()
     ratios = []
-    for _ in range(7):
-        peer = _seconds("import numpy, cryptography")
-        ratios.append(_seconds(DEVICE, *survey) / peer)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(7):
+            peer = _seconds("import numpy, cryptography")
+            ratios.append(_seconds(DEVICE, *survey, f"{folder}/{number}") / peer)
     return sorted(ratios)[len(ratios) // 2]
 
 
 def device_memory() -> float:
     """Megabytes of that process at its peak."""
-    done = subprocess.run(
-        [sys.executable, "-c", DEVICE + PEAK, *_survey()], check=True, capture_output=True, text=True
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", DEVICE + PEAK, *_survey(), f"{folder}/ledger"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(done.stdout) / 1024
 
 

@@ -1,6 +1,10 @@
 """What unit tests and tests of the service share."""
 
+import os
+
 import pytest
+
+os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")  # POT would import torch beside numpy
 
 
 @pytest.fixture(scope="session")

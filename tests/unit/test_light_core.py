@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
-HEAVY = {"dp_accounting", "matplotlib", "numba", "opendp", "pandas", "rich", "scipy", "typer"}
+HEAVY = {
+    *("dp_accounting", "flwr", "matplotlib", "numba", "opendp", "pandas", "pyarrow", "rich", "safetensors"),
+    *("scipy", "torch", "typer", "yaml"),
+}
 
 CORE = [
     "reticent.errors",
@@ -14,6 +17,7 @@ CORE = [
     "reticent.mechanisms.numeric",
     "reticent.estimation",
     "reticent.collect.device",
+    "reticent.federated.client",
 ]
 
 

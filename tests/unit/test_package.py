@@ -45,6 +45,7 @@ def test_all_is_what_can_be_imported(name):
 def test_all_extra_holds_every_extra():
     extras = dict(PYPROJECT["project"]["optional-dependencies"])
     (everything,) = extras.pop("all")
+    del extras["torch"]  # gigabytes, if the installer chooses a build with CUDA
     assert everything == f"reticent[{','.join(extras)}]"
 
 

@@ -17,7 +17,9 @@ from reticent.cli.chain_commands import oracle
 from reticent.cli.collect_commands import aggregate, bridge, perturb
 from reticent.cli.collect_commands import group as survey_group
 from reticent.cli.dataset_commands import group as dataset_group
+from reticent.cli.federated_commands import group as federated_group
 from reticent.cli.ledger_commands import group as ledger_group
+from reticent.cli.location_commands import group as location_group
 from reticent.cli.query_commands import ask, price
 from reticent.cli.service_commands import key as key_group
 from reticent.cli.service_commands import serve
@@ -38,8 +40,10 @@ demo_group = typer.Typer(name="demo", invoke_without_command=True, rich_markup_m
 
 app.add_typer(chain_group)
 app.add_typer(dataset_group)
+app.add_typer(federated_group)
 app.add_typer(key_group)
 app.add_typer(ledger_group)
+app.add_typer(location_group)
 app.add_typer(survey_group)
 app.add_typer(demo_group)
 app.command()(aggregate)
@@ -152,8 +156,8 @@ def demo(
 
     A synthetic census behind the service, with pages to look at and keys to ask with. A scripted analyst
     asks the documents' five questions, repeats and refines them, until one is refused.
-    `reticent demo fleet` shows devices that report with local privacy, `reticent demo chain` a ledger in a
-    contract.
+    `reticent demo fleet` shows devices that report with local privacy, `reticent demo federated` a model that
+    they train, `reticent demo chain` a ledger in a contract.
     """
     if context.invoked_subcommand is None:
         from reticent.cli.demo import run
@@ -197,6 +201,28 @@ def collect_demo(
     from reticent.cli.demo_collect import run
 
     run(devices=devices, broker=broker, port=port, once=once)
+
+
+@demo_group.command("federated")
+def federated_demo(
+    folder: Annotated[Path, typer.Option(help="Where to put task, table, hold-out and model.")] = Path(
+        "out/demo-federated"
+    ),
+    vehicles: Annotated[int, typer.Option(help="Simulated vehicles, each of which reports once.")] = 200_000,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="Train without pauses, and end.")
+    ] = False,
+) -> None:
+    """Watch vehicles learn together when drivers brake hard.
+
+    Every vehicle reports once, a few bits about a gradient, under local privacy; a page shows the curves.
+    """
+    from reticent.cli.demo_federated import run
+
+    run(folder=folder, vehicles=vehicles, port=port, once=once)
 
 
 @demo_group.command("chain")

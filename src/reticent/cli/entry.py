@@ -36,6 +36,7 @@ _EXTRA_OF = {
     "dp_accounting": "accounting",
     "scipy": "accounting",
     "opendp": "central",
+    "ot": "location",
     "duckdb": "query",
     "ibis": "query",
     "pandas": "query",

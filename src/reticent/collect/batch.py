@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,6 +100,26 @@ def aggregate(
         done += rows
         progress(done)
     return total
+
+
+def columns(
+    given: Path, attributes: Sequence[Attribute], *, key: str | None = None
+) -> tuple[dict[str, Any], NDArray[np.int64] | None]:
+    """A whole file in memory: the values of each attribute, and the numbers of the values of `key`.
+
+    Raises:
+        SourceError: the file cannot be read, or a column is missing.
+    """
+    names = [one.name for one in attributes] + ([] if key is None else [key])
+    blocks = list(_blocks(given, list(dict.fromkeys(names))))
+    table = {
+        one.name: np.concatenate([np.empty(0), *(_values(block.column(one.name), one) for block in blocks)])
+        for one in attributes
+    }
+    if key is None or not blocks:
+        return table, None
+    numbered = pa.chunked_array([block.column(key) for block in blocks]).dictionary_encode()
+    return table, numbered.combine_chunks().indices.fill_null(-1).to_numpy().astype(np.int64)
 
 
 def _in_order(

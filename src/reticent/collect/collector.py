@@ -11,7 +11,6 @@ Several processes may use one file. Open it after forking.
 
 from __future__ import annotations
 
-import hmac
 import os
 import sqlite3
 import threading
@@ -27,9 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
-from reticent.collect.enrolment import ID_BYTES, KEY_BYTES, TAG_BYTES, device_key, tag
+from reticent.collect.enrolment import ID_BYTES, KEY_BYTES, TAG_BYTES
+from reticent.collect.instruments import columns
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
+from reticent.collect.tags import are_genuine
 from reticent.collect.tally import Tally
 from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
@@ -59,18 +60,20 @@ _COLLECT = (
     "SET file = excluded.file WHERE text = excluded.text"
 )
 _SEE = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
+_SEE_MANY = (  # reporters and nonces, 16 bytes each, one after the other
+    "INSERT OR IGNORE INTO seen "
+    "WITH RECURSIVE row(at) AS (VALUES (1) UNION ALL SELECT at + 16 FROM row WHERE at + 16 < ?4) "
+    "SELECT ?1, ?2, substr(?3, at, 8), substr(?3, at + 8, 8) FROM row"
+)
 _SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?"
 _COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
 _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
-_MOST_KEYS = 100_000  # of devices, that are remembered
 _FIRST = bytes([VERSION])
 _AGAIN = "the collection cannot be used now: send again what was not acknowledged"
 _PATIENCE_S = 60.0  # with another process that writes
-
-Seen = tuple[int, int, bytes, bytes]  # survey, period, reporter, nonce
 
 
 @dataclass
@@ -91,7 +94,7 @@ class _Checked:
 
     held: _Held
     places: NDArray[np.int64]  # in the caller's list
-    seen: list[Seen]
+    who: NDArray[np.uint8]  # reporter and nonce, 16 bytes in each row
     periods: NDArray[np.int64]
     groups: NDArray[np.int64]
     symbols: dict[int, tuple[NDArray[np.int64], NDArray[Any]]]  # by attribute: rows of this object, symbols
@@ -105,6 +108,17 @@ class _Batch:
     checked: list[_Checked]
     is_done: bool = False
     error: LedgerError | None = None
+
+    def refuse(self, places: NDArray[np.int64], reason: Outcome) -> None:
+        for place in places.tolist():
+            self.outcomes[place] = reason
+
+    def kept(
+        self, is_good: NDArray[np.bool_], places: NDArray[np.int64], reason: Outcome
+    ) -> NDArray[np.int64]:
+        """Refuse all others; the rows that stay."""
+        self.refuse(places[~is_good], reason)
+        return np.flatnonzero(is_good)
 
 
 class Collector:
@@ -139,7 +153,6 @@ class Collector:
         self._guard, self._looking, self._queue = threading.Lock(), threading.Lock(), threading.Lock()
         self._waiting: list[_Batch] = []
         self._rejected: Counter[str] = Counter()
-        self._keys: dict[bytes, bytes] = {}
         self._held: dict[bytes, _Held] = {}
         self._revoked: set[bytes] = set()
         self._newest = (0, 0)  # survey and revocation that are known
@@ -271,7 +284,8 @@ class Collector:
                     self._commit(together)
             if batch.error is not None:
                 raise batch.error
-        self.reject(one for one in batch.outcomes if not one.is_acknowledged)
+        if batch.outcomes.count(Outcome.COUNTED) < len(reports):
+            self.reject(one for one in batch.outcomes if not one.is_acknowledged)
         if self._clock() >= self._forget_at:
             self._forget_at = self._clock() + _FORGET_S
             self.forget()
@@ -279,7 +293,9 @@ class Collector:
 
     def knows(self, report: bytes) -> bool:
         """Whether a report is from an enrolled device, for a survey that is collected here."""
-        return self._first_look(report) is Outcome.COUNTED
+        if isinstance(self._first_look(len(report), report[:9]), Outcome):
+            return False
+        return report[13:21] not in self._revoked and bool(are_genuine(self._master, _table([report]))[0])
 
     def reject(self, reasons: Iterable[Outcome]) -> None:
         """Count what was refused."""
@@ -290,46 +306,38 @@ class Collector:
 
     def _examined(self, reports: Sequence[bytes]) -> _Batch:
         """Everything that can be said of reports without knowing which came before."""
-        outcomes = [Outcome.COUNTED] * len(reports)
         alike: dict[tuple[int, bytes], list[int]] = {}
         for place, report in enumerate(reports):
-            outcomes[place] = outcome = self._first_look(report)
-            if outcome is Outcome.COUNTED:
-                alike.setdefault((len(report), report[1:9]), []).append(place)
-        batch = _Batch(outcomes, [])
-        for (_, identity), places in alike.items():
-            self._examine(batch, self._held[identity], [reports[place] for place in places], np.array(places))
+            alike.setdefault((len(report), report[:9]), []).append(place)
+        batch = _Batch([Outcome.COUNTED] * len(reports), [])
+        for (length, start), members in alike.items():
+            found, places = self._first_look(length, start), np.array(members)
+            if isinstance(found, Outcome):
+                batch.refuse(places, found)
+                continue
+            table = _table([reports[place] for place in members])
+            known = batch.kept(are_genuine(self._master, table), places, Outcome.TAG)
+            if self._revoked:
+                enrolled = [reports[place][13:21] not in self._revoked for place in places[known]]
+                known = known[batch.kept(np.array(enrolled, dtype=np.bool_), places[known], Outcome.REVOKED)]
+            if known.size:
+                self._examine(batch, found, table[known], places[known])
         return batch
 
-    def _first_look(self, report: bytes) -> Outcome:
-        """What strangers do not pass. It costs little: they are many."""
-        if report[:1] != _FIRST or not SHORTEST <= len(report) <= LONGEST:
-            return Outcome.VERSION if report and report[:1] != _FIRST else Outcome.LENGTH
-        held = self._held.get(report[1:9])
+    def _first_look(self, length: int, start: bytes) -> _Held | Outcome:
+        """The survey of reports of one length and beginning. Strangers do not pass: they are many."""
+        if start[:1] != _FIRST or not SHORTEST <= length <= LONGEST:
+            return Outcome.VERSION if start and start[:1] != _FIRST else Outcome.LENGTH
+        held = self._held.get(start[1:9])
         if held is None:
             return Outcome.SURVEY
-        if len(report) > held.layout.longest:
-            return Outcome.LENGTH
-        if not self._is_genuine(report):
-            return Outcome.TAG
-        return Outcome.REVOKED if report[13:21] in self._revoked else Outcome.COUNTED
+        return held if length <= held.layout.longest else Outcome.LENGTH
 
-    def _is_genuine(self, report: bytes) -> bool:
-        identity = report[13:21]
-        key = self._keys.get(identity)
-        if key is None:
-            key = device_key(self._master, identity)
-        if not hmac.compare_digest(tag(key, report[:-TAG_BYTES]), report[-TAG_BYTES:]):
-            return False
-        if len(self._keys) >= _MOST_KEYS:
-            self._keys.clear()
-        self._keys[identity] = key
-        return True
-
-    def _examine(self, batch: _Batch, held: _Held, reports: list[bytes], places: NDArray[np.int64]) -> None:
+    def _examine(
+        self, batch: _Batch, held: _Held, table: NDArray[np.uint8], places: NDArray[np.int64]
+    ) -> None:
         """Genuine reports of one survey and one length."""
         survey = held.survey
-        table = np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), -1)
         head = heads(table)
         periods, ids = head["period"].astype(np.int64), head["reporter"].astype(np.uint64)
         read = held.layout.read(table[:, HEAD_BYTES:-TAG_BYTES])
@@ -340,15 +348,14 @@ class Collector:
         if survey.assigned:
             lots = survey.lots.attributes(ids, periods, survey.sample_size, len(survey.attributes))
             wrong = wrong | (lots != read.asked).any(axis=1)
-        is_kept = np.ones(len(reports), dtype=np.bool_)
+        is_kept = np.ones(len(table), dtype=np.bool_)
         for reason, fault in (  # the first fault is the one that is told
             (Outcome.PERIOD, ~is_open),
             (Outcome.ATTRIBUTES, wrong),
             (Outcome.LENGTH, read.misfit),
             (Outcome.SYMBOL, read.illegal),
         ):
-            for row in np.flatnonzero(fault & is_kept):
-                batch.outcomes[places[row]] = reason
+            batch.refuse(places[fault & is_kept], reason)
             is_kept &= ~fault
         kept = np.flatnonzero(is_kept)
         if not kept.size:
@@ -363,12 +370,8 @@ class Collector:
                 levels = survey.lots.dither(ids[rows], periods[rows], attribute, instrument.dither_levels)
                 drawn = 2 * levels + drawn
             symbols[attribute] = (place_of[rows], drawn)
-        seen = [
-            (held.number, int(periods[row]), reports[row][13:21], reports[row][21:29])
-            for row in kept.tolist()
-        ]
         groups = survey.lots.group(ids[kept], survey.groups)
-        batch.checked.append(_Checked(held, places[kept], seen, periods[kept], groups, symbols))
+        batch.checked.append(_Checked(held, places[kept], table[kept, 13:29], periods[kept], groups, symbols))
 
     # Counting
 
@@ -380,8 +383,11 @@ class Collector:
                 for batch in batches:
                     for checked in batch.checked:
                         outcomes = self._seen(checked)
-                        self._count(checked, np.array([one is Outcome.COUNTED for one in outcomes]))
-                        told.append((batch, checked, outcomes))
+                        if outcomes is None:
+                            self._count(checked, np.ones(len(checked.places), dtype=np.bool_))
+                        else:
+                            self._count(checked, np.array([one is Outcome.COUNTED for one in outcomes]))
+                            told.append((batch, checked, outcomes))
                 written = self._write_rejects()
         except BaseException as error:
             known = error if isinstance(error, LedgerError) else LedgerError(_AGAIN)
@@ -398,28 +404,34 @@ class Collector:
         for batch in batches:
             batch.is_done = True
 
-    def _seen(self, checked: _Checked) -> list[Outcome]:
-        """Note who reports; which of them are new."""
-        rows = checked.seen
+    def _seen(self, checked: _Checked) -> list[Outcome] | None:
+        """Note who reports; what became of each, or None if all of them are new."""
+        number, who, periods = checked.held.number, checked.who, checked.periods
         (closed,) = self._connection.execute(
-            "SELECT closed FROM survey WHERE number = ?", (checked.held.number,)
+            "SELECT closed FROM survey WHERE number = ?", (number,)
         ).fetchone()
-        if checked.periods.min() >= closed:
+        if periods.min() >= closed:
             self._connection.execute("SAVEPOINT many")
             before = self._connection.total_changes
-            self._connection.executemany(_SEE, rows)
-            if self._connection.total_changes - before == len(rows):
+            for period in np.unique(periods).tolist():
+                rows = np.sort(who[periods == period].view("S16"), axis=0).tobytes()  # as the table is
+                self._connection.execute(_SEE_MANY, (number, period, rows, len(rows)))
+            if self._connection.total_changes - before == len(who):
                 self._connection.execute("RELEASE many")
-                return [Outcome.COUNTED] * len(rows)
+                return None
             self._connection.execute("ROLLBACK TO many")
             self._connection.execute("RELEASE many")
-        return [Outcome.PERIOD if row[1] < closed else self._seen_one(row) for row in rows]
+        return [
+            Outcome.PERIOD if period < closed else self._seen_one(number, period, row.tobytes())
+            for period, row in zip(periods.tolist(), who, strict=True)
+        ]
 
-    def _seen_one(self, row: Seen) -> Outcome:
-        if self._connection.execute(_SEE, row).rowcount == 1:
+    def _seen_one(self, survey: int, period: int, row: bytes) -> Outcome:
+        reporter, nonce = row[:8], row[8:]
+        if self._connection.execute(_SEE, (survey, period, reporter, nonce)).rowcount == 1:
             return Outcome.COUNTED
-        (nonce,) = self._connection.execute(_SEEN, row[:3]).fetchone()
-        return Outcome.DUPLICATE if nonce == row[3] else Outcome.SECOND
+        (before,) = self._connection.execute(_SEEN, (survey, period, reporter)).fetchone()
+        return Outcome.DUPLICATE if before == nonce else Outcome.SECOND
 
     def _count(self, checked: _Checked, is_new: NDArray[np.bool_]) -> None:
         survey, number = checked.held.survey, checked.held.number
@@ -429,21 +441,21 @@ class Collector:
             members, drawn = members[chosen], drawn[chosen]
             if not members.size:
                 continue
-            cells = np.stack([checked.periods[members], checked.groups[members]])
-            for (period, group), n in _counted(cells):
-                rows.append((number, period, attribute, _REPORTS, group, n))
+            cells = checked.periods[members] * survey.groups + checked.groups[members]
+            found = [(cell, _REPORTS, n) for cell, n in _counted(cells)]
             instrument = survey.instruments[attribute]
             if isinstance(instrument, (OUE, OLH)):
-                for period, group in {(p, g) for (p, g), _ in _counted(cells)}:
-                    here = (cells[0] == period) & (cells[1] == group)
-                    supports = instrument.support_counts(drawn[here])
-                    rows += [
-                        (number, period, attribute, int(symbol), group, int(supports[symbol]))
-                        for symbol in np.flatnonzero(supports)
+                for cell, _, _ in found.copy():
+                    supports = instrument.support_counts(drawn[cells == cell])
+                    found += [
+                        (cell, int(symbol), int(supports[symbol])) for symbol in np.flatnonzero(supports)
                     ]
             else:
-                for (period, group, symbol), n in _counted(np.vstack([cells, drawn])):
-                    rows.append((number, period, attribute, symbol, group, n))
+                size = columns(instrument)
+                found += [(*divmod(key, size), n) for key, n in _counted(cells * size + drawn)]
+            for cell, symbol, n in found:
+                period, group = divmod(cell, survey.groups)
+                rows.append((number, period, attribute, symbol, group, n))
         self._connection.executemany(_COUNT, rows)
 
     def _write_rejects(self) -> Counter[str]:
@@ -559,6 +571,12 @@ def _unchanged(identity: bytes, text: bytes) -> Survey:
     return survey
 
 
-def _counted(columns: NDArray[np.int64]) -> list[tuple[tuple[int, ...], int]]:
-    """Each distinct column, and how often it occurs."""
-    return [(key, n) for key, n in Counter(zip(*columns.tolist(), strict=True)).items()]
+def _table(reports: Sequence[bytes]) -> NDArray[np.uint8]:
+    """Reports of one length, a row for each."""
+    return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), -1)
+
+
+def _counted(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Each distinct number, and how often it occurs."""
+    found, n = np.unique(numbers, return_counts=True)
+    return list(zip(found.tolist(), n.tolist(), strict=True))

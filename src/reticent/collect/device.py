@@ -23,12 +23,10 @@ from reticent.collect.wire import Layout
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device import DeviceLedger
-from reticent.mechanisms.categorical import OLH, OUE
-from reticent.mechanisms.numeric.one_bit import OneBit
-from reticent.mechanisms.record import Number
-from reticent.mechanisms.sampling import sampled_attributes
-from reticent.privacy import Neighbours
+from reticent.mechanisms.attributes import Number
+from reticent.mechanisms.base import Channel
 from reticent.privacy.budget import cap_units
+from reticent.privacy.neighbours import Neighbours
 from reticent.randomness import Stream, secure_or
 
 ACCOUNT = "reports"
@@ -142,14 +140,12 @@ class Device:
 
     def _drawn(self, survey: Survey, place: int, value: Any, period: int, stream: Stream) -> Any:
         """What the mechanism of an attribute says of a value."""
-        instrument = survey.instruments[place]
+        instrument: Any = survey.instruments[place]
         held = one_value(value, is_number=isinstance(survey.attributes[place], Number))
-        if isinstance(instrument, OneBit):
+        if hasattr(instrument, "dither_levels"):
             level = survey.lots.dither(self._reporter, period, place, instrument.dither_levels)
             return instrument.sample(held, stream, dither=level)
-        if isinstance(instrument, (OUE, OLH)):
-            return instrument.perturb(held, stream)
-        return instrument.sample(held, stream)
+        return (instrument.sample if isinstance(instrument, Channel) else instrument.perturb)(held, stream)
 
     @property
     def _reporter(self) -> Any:
@@ -161,6 +157,10 @@ class Device:
         if survey.assigned:
             lot = survey.lots.attributes(self._reporter, period, size, of)[0]
             return [int(place) for place in np.flatnonzero(lot)]
+        if size == of:
+            return list(range(of))
+        from reticent.mechanisms.sampling import sampled_attributes
+
         return [int(place) for place in sampled_attributes(1, of, size, self._stream)[0]]
 
     @property

@@ -20,6 +20,7 @@ from reticent.errors import ParameterError
 ID_BYTES = 8
 KEY_BYTES = 32
 TAG_BYTES = 16
+LABEL = b"reticent-device/v1"
 _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 
 
@@ -60,7 +61,7 @@ class Enrolment:
 
 def device_key(master: bytes, identity: bytes) -> bytes:
     """The key of an enrolled device."""
-    return hmac.digest(master, b"reticent-device/v1" + identity, "sha256")
+    return hmac.digest(master, LABEL + identity, "sha256")
 
 
 def enrolled(master: bytes) -> Enrolment:

@@ -43,26 +43,26 @@ def explain(survey: Survey) -> list[str]:
 
 def told(epsilon: float) -> str:
     """What one report reveals: how sure somebody can become who could not tell two answers apart."""
-    odds = math.exp(epsilon)
-    sure = odds / (1.0 + odds)
     return (
         f"It is private at epsilon {epsilon:g}: somebody who holds two answers equally likely and sees the "
-        f"report is at most {_percent(sure)} sure of one of them."
+        f"report is at most {sure(epsilon)} sure of one of them."
     )
+
+
+def sure(epsilon: float) -> str:
+    """How sure somebody becomes at most who held two answers equally likely, in percent."""
+    odds = math.exp(min(epsilon, 700.0))
+    share = odds / (1.0 + odds)
+    return f"{100 * share:.1f} %" if share < 0.9995 else "nearly 100 %"
 
 
 def _warned(total: float) -> str:
-    sure = math.exp(min(total, 700.0)) / (1.0 + math.exp(min(total, 700.0)))
     if total <= 2.0:
-        return f"All its reports together leave that at {_percent(sure)}."
+        return f"All its reports together leave that at {sure(total)}."
     return (
-        f"That allows {_percent(sure)} about somebody whose answer never changes: ask for fewer periods or a "
+        f"That allows {sure(total)} about somebody whose answer never changes: ask for fewer periods or a "
         "smaller epsilon, if that is too much."
     )
-
-
-def _percent(sure: float) -> str:
-    return f"{100 * sure:.1f} %" if sure < 0.9995 else "nearly 100 %"
 
 
 def standard_error(survey: Survey, place: int, devices: int) -> float:

@@ -7,51 +7,53 @@ Making one checks its guarantee in exact integers and solves nothing: what had t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms.categorical import KRR, OLH, OUE, Categories
+from reticent.mechanisms import categorical, numeric
+from reticent.mechanisms.attributes import Attribute, Category, Number
+from reticent.mechanisms.base import Channel
 from reticent.mechanisms.numeric.base import NumericChannel
-from reticent.mechanisms.numeric.hybrid import HM, HMTP, PM, Duchi, PMOpt, PMSub, ThreeOutputs
-from reticent.mechanisms.numeric.one_bit import OneBit
-from reticent.mechanisms.numeric.window import Window
-from reticent.mechanisms.record import Attribute, Category, Number
 
-Instrument = NumericChannel | KRR | OUE | OLH
+if TYPE_CHECKING:
+    from reticent.mechanisms.categorical import KRR, OLH, OUE
+
+Instrument: TypeAlias = "NumericChannel | KRR | OUE | OLH"
 
 MOST_OUE_CATEGORIES = 1024  # a report of OUE has a bit for each
-_NUMERIC: dict[str, tuple[type[NumericChannel], tuple[str, ...]]] = {
-    "OneBit": (OneBit, ("rho", "dither_levels")),
-    "Window": (Window, ("window", "y")),
-    "Duchi": (Duchi, ()),
-    "ThreeOutputs": (ThreeOutputs, ()),
-    "PM": (PM, ("levels",)),
-    "PMOpt": (PMOpt, ("levels",)),
-    "PMSub": (PMSub, ("levels",)),
-    "HM": (HM, ("levels",)),
-    "HMTP": (HMTP, ("levels",)),
+_NUMERIC: dict[str, tuple[str, ...]] = {  # classes of `numeric`, and their fields
+    "OneBit": ("rho", "dither_levels"),
+    "Window": ("window", "y"),
+    "Duchi": (),
+    "ThreeOutputs": (),
+    "PM": ("levels",),
+    "PMOpt": ("levels",),
+    "PMSub": ("levels",),
+    "HM": ("levels",),
+    "HMTP": ("levels",),
 }
-_CATEGORICAL: dict[str, tuple[type[KRR | OUE | OLH], tuple[str, ...]]] = {
-    "KRR": (KRR, ()),
-    "OUE": (OUE, ()),
-    "OLH": (OLH, ("buckets",)),
-}
+_CATEGORICAL: dict[str, tuple[str, ...]] = {"KRR": (), "OUE": (), "OLH": ("buckets",)}
 KINDS = (*_NUMERIC, *_CATEGORICAL)
 
 
 def described(instrument: Instrument) -> dict[str, Any]:
     """The numbers that make a mechanism, apart from what its attribute declares."""
-    for kind, (made, fields) in (_NUMERIC | _CATEGORICAL).items():
-        if type(instrument) is made:
-            found: dict[str, Any] = {"kind": kind, "epsilon": instrument.epsilon}
-            for field in fields:
-                value = getattr(instrument, field, None)
-                if value is not None:
-                    found[field] = value.tolist() if hasattr(value, "tolist") else value
-            return found
-    raise ParameterError(f"mechanism must be one of {', '.join(KINDS)}, got {type(instrument).__name__}")
+    kind = type(instrument).__name__
+    if kind not in KINDS or type(instrument) is not _class(kind):
+        raise ParameterError(f"mechanism must be one of {', '.join(KINDS)}, got {kind}")
+    found: dict[str, Any] = {"kind": kind, "epsilon": instrument.epsilon}
+    for field in (_NUMERIC | _CATEGORICAL)[kind]:
+        value = getattr(instrument, field, None)
+        if value is not None:
+            found[field] = value.tolist() if hasattr(value, "tolist") else value
+    return found
+
+
+def _class(kind: str) -> Any:
+    """Loaded when a survey names it."""
+    return getattr(categorical if kind in _CATEGORICAL else numeric, kind)
 
 
 def made(attribute: Attribute, given: Any) -> Instrument:
@@ -68,7 +70,7 @@ def made(attribute: Attribute, given: Any) -> Instrument:
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r:.60}")
-    maker, fields = kinds[kind]
+    fields = kinds[kind]
     unknown = [name for name in given if name not in ("kind", "epsilon", *fields)]
     if unknown or "epsilon" not in given:
         raise ParameterError(f"{where}: fields must be kind, epsilon, {', '.join(fields)}".rstrip(", "))
@@ -80,10 +82,10 @@ def made(attribute: Attribute, given: Any) -> Instrument:
     if kind == "Window" and "y" not in options:
         raise ParameterError(f"{where}: y must hold the outputs: a device solves nothing")
     try:
-        instrument: Instrument = maker(**options)
+        instrument: Instrument = _class(kind)(**options)
     except (ParameterError, ParameterTypeError) as error:
         raise ParameterError(f"{where}: {error}") from None
-    if isinstance(instrument, OUE) and instrument.bits > MOST_OUE_CATEGORIES:
+    if kind == "OUE" and instrument.bits > MOST_OUE_CATEGORIES:
         raise ParameterError(f"{where}: OUE must have at most {MOST_OUE_CATEGORIES} categories")
     return instrument
 
@@ -92,9 +94,9 @@ def fits(attribute: Attribute, instrument: Instrument) -> bool:
     """Whether a mechanism is about what an attribute declares."""
     if isinstance(attribute, Number):
         return isinstance(instrument, NumericChannel) and instrument.bounds == attribute.bounds
-    if not isinstance(instrument, (KRR, OUE, OLH)):
+    if isinstance(instrument, NumericChannel):
         return False
-    mine, declared = instrument.categories, Categories(attribute.values, attribute.fallback)
+    mine, declared = instrument.categories, categorical.Categories(attribute.values, attribute.fallback)
     return (mine.size, mine.labels, mine.fallback) == (declared.size, declared.labels, declared.fallback)
 
 
@@ -115,4 +117,4 @@ def worst_variance(instrument: Instrument, rate: float) -> float:
 
 def columns(instrument: Instrument) -> int:
     """How many symbols, or categories, are counted."""
-    return instrument.categories.size if isinstance(instrument, (OUE, OLH)) else instrument.size
+    return instrument.size if isinstance(instrument, Channel) else instrument.categories.size

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from reticent.collect.survey import LONGEST_TEXT, Survey
 from reticent.errors import GuaranteeError, ParameterError
 
+MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
 _FIELD, _HEAD = "survey", b"reticent-survey/v1\n"
 _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 
@@ -64,9 +65,9 @@ def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> byte
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def opened(field: str, head: bytes, file: bytes, signer: bytes) -> bytes:
+def opened(field: str, head: bytes, file: bytes, signer: bytes, *, most: int = MOST_BYTES) -> bytes:
     """The text of a sealed file, if this signer signed it."""
-    given = _read(field, file)
+    given = _read(field, file, most)
     if given["signer"] != signer.hex():
         raise GuaranteeError(f"the {field} is signed by somebody else than this device trusts")
     text = given[field].encode("ascii")
@@ -77,14 +78,14 @@ def opened(field: str, head: bytes, file: bytes, signer: bytes) -> bytes:
     return text
 
 
-def unverified(field: str, file: bytes) -> bytes:
+def unverified(field: str, file: bytes, *, most: int = MOST_BYTES) -> bytes:
     """The text of a sealed file, whoever signed it."""
-    return _read(field, file)[field].encode("ascii")
+    return _read(field, file, most)[field].encode("ascii")
 
 
-def _read(field: str, file: bytes) -> dict[str, str]:
-    if not isinstance(file, bytes) or len(file) > 2 * LONGEST_TEXT:
-        raise ParameterError(f"a signed {field} must be at most {2 * LONGEST_TEXT} bytes")
+def _read(field: str, file: bytes, most: int = MOST_BYTES) -> dict[str, str]:
+    if not isinstance(file, bytes) or len(file) > most:
+        raise ParameterError(f"a signed {field} must be at most {most} bytes")
     try:
         given: Any = json.loads(file.decode("ascii"))
     except (ValueError, RecursionError):

@@ -17,17 +17,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.arguments import whole
 from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
 from reticent.collect.lots import KEY_BYTES, Lots
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.mechanisms.attributes import Attribute, Category, Number
 from reticent.mechanisms.base import checked_epsilon
-from reticent.mechanisms.record import Attribute, Category, Number
-from reticent.privacy import LocalDP
 from reticent.privacy.budget import MAX_UNITS, cost_units
+
+if TYPE_CHECKING:
+    from reticent.privacy.guarantees import LocalDP
 
 FORMAT = 1
 ID_BYTES = 8
@@ -218,6 +220,8 @@ class Survey:
     @property
     def guarantee(self) -> LocalDP:
         """What one report keeps."""
+        from reticent.privacy.guarantees import LocalDP  # a device never asks
+
         return LocalDP(self.epsilon, unit="one report")
 
     @cached_property

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from reticent.arguments import whole
+from reticent.collect import yaml_file
 from reticent.collect.design import designed
 from reticent.collect.survey import Survey
-from reticent.errors import MissingExtra, ParameterError, ParameterTypeError
-from reticent.mechanisms.record import Attribute, Category, Number
+from reticent.collect.yaml_file import number as number_of
+from reticent.collect.yaml_file import text as text_of
+from reticent.errors import ParameterError
+from reticent.mechanisms.attributes import Attribute
 
-_LARGEST_FILE = 1 << 20
 _FIELDS = ("name", "version", "purpose", "epsilon", "start", "period", "periods", "attributes")
 _OPTIONAL = ("sample", "assigned", "groups")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -58,60 +60,28 @@ def read(path: Path) -> Survey:
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
     """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-        if len(content) > _LARGEST_FILE:
-            raise ParameterError(f"must be at most {_LARGEST_FILE} bytes")
-        return parse(content.decode())
-    except UnicodeDecodeError:
-        raise ParameterError(f"survey {path.name}: must be text in UTF-8") from None
-    except (ParameterError, ParameterTypeError) as error:
-        raise type(error)(f"survey {path.name}: {error}") from None
+    return yaml_file.read("survey", path, parse)
 
 
 def parse(text: str) -> Survey:
     """The survey that a text describes."""
-    given = _fields("the file", _loaded(text), _FIELDS, _OPTIONAL)
+    given = yaml_file.fields("the file", yaml_file.loaded("survey", text, "collect"), _FIELDS, _OPTIONAL)
     attributes, mechanisms = _attributes(given["attributes"])
     sample = given.get("sample")
     return designed(
-        _text("name", given["name"]),
+        text_of("name", given["name"]),
         attributes,
-        epsilon=_number("epsilon", given["epsilon"]),
-        purpose=_text("purpose", given["purpose"]),
+        epsilon=number_of("epsilon", given["epsilon"]),
+        purpose=text_of("purpose", given["purpose"]),
         start=_start(given["start"]),
         period_s=_period(given["period"]),
         periods=whole("periods", given["periods"]),
-        version=_text("version", given["version"]),
+        version=text_of("version", given["version"]),
         sample_size=None if sample is None else whole("sample", sample, low=1),
         assigned=given.get("assigned", False),
         groups=whole("groups", given.get("groups", 1)),
         mechanisms=mechanisms,
     )
-
-
-def _loaded(text: str) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("reading a survey", "collect") from None
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ParameterError("must be YAML") from None
-
-
-def _fields(where: str, given: Any, names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise ParameterError(f"{where} must have fields, got {type(given).__name__}")
-    for name in given:
-        if name not in names + optional:
-            raise ParameterError(f"{where}: field {name!r:.60} is not known")
-    for name in names:
-        if given.get(name) is None:
-            raise ParameterError(f"{where}: field {name} is missing")
-    return given
 
 
 def _attributes(given: Any) -> tuple[list[Attribute], dict[str, str]]:
@@ -121,34 +91,10 @@ def _attributes(given: Any) -> tuple[list[Attribute], dict[str, str]]:
     mechanisms: dict[str, str] = {}
     for name, fields in given.items():
         where = f"attributes.{name!s:.60}"
-        if not isinstance(fields, dict):
-            raise ParameterError(f"{where} must have fields: low and high, or values")
-        if "values" in fields:
-            _fields(where, fields, ("values",), ("fallback", "mechanism"))
-            found.append(Category(str(name), fields["values"], fields.get("fallback")))
-        else:
-            _fields(where, fields, ("low", "high"), ("mechanism",))
-            low, high = _number(f"{where}.low", fields["low"]), _number(f"{where}.high", fields["high"])
-            found.append(Number(str(name), (low, high)))
+        found.append(yaml_file.attribute(where, str(name), fields, ("mechanism",)))
         if fields.get("mechanism") is not None:
-            mechanisms[str(name)] = _text(f"{where}.mechanism", fields["mechanism"])
+            mechanisms[str(name)] = text_of(f"{where}.mechanism", fields["mechanism"])
     return found, mechanisms
-
-
-def _text(field: str, given: Any) -> str:
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        raise ParameterTypeError(f"{field} must be a text, got {type(given).__name__}")
-    return str(given)
-
-
-def _number(field: str, given: Any) -> float:
-    """A number; YAML reads 1e-4 as a text."""
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        raise ParameterTypeError(f"{field} must be a number, got {given!r:.60}")
-    try:
-        return float(given)
-    except (ValueError, OverflowError):
-        raise ParameterError(f"{field} must be a number, got {given!r:.60}") from None
 
 
 def _period(given: Any) -> int:

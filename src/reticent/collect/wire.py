@@ -27,9 +27,7 @@ from reticent.collect.enrolment import TAG_BYTES, Enrolment, tag
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
-from reticent.mechanisms.categorical import OLH, OUE
-from reticent.mechanisms.categorical.olh import REPORT, SEED_BITS
-from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.numeric.base import NumericChannel
 
 VERSION = 1
 HEAD_BYTES = 29  # up to the attributes
@@ -57,10 +55,9 @@ class Outcome(Enum):
     SYMBOL = "symbol"  # none of the mechanism's, or padding that is not zero
     SECOND = "second"  # the reporter has another report in this period
 
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether the report is counted now, by this or by an earlier arrival."""
-        return self in (Outcome.COUNTED, Outcome.DUPLICATE)
+    def __init__(self, value: str) -> None:
+        # Whether the report is counted now, by this or by an earlier arrival.
+        self.is_acknowledged = value in ("counted", "duplicate")
 
 
 class Layout:
@@ -163,6 +160,12 @@ def _from_bits(instrument: Instrument, bits: Bits) -> tuple[NDArray[Any], NDArra
 
     Of `OneBit` the bit alone; the level is drawn by the survey.
     """
+    if isinstance(instrument, NumericChannel):
+        numbers = _whole_numbers(bits)
+        return numbers, numbers < (2 if hasattr(instrument, "dither_levels") else instrument.size)
+    from reticent.mechanisms.categorical.olh import OLH, REPORT, SEED_BITS  # of who collects
+    from reticent.mechanisms.categorical.oue import OUE
+
     if isinstance(instrument, OUE):
         return bits.astype(np.bool_), np.ones(len(bits), dtype=np.bool_)
     if isinstance(instrument, OLH):
@@ -171,8 +174,7 @@ def _from_bits(instrument: Instrument, bits: Bits) -> tuple[NDArray[Any], NDArra
         reports["value"] = _whole_numbers(bits[:, SEED_BITS:])
         return reports, instrument.legal(reports)
     numbers = _whole_numbers(bits)
-    size = 2 if isinstance(instrument, OneBit) else instrument.size
-    return numbers, numbers < size
+    return numbers, numbers < instrument.size
 
 
 def _whole_numbers(bits: Bits) -> NDArray[np.int64]:
@@ -194,7 +196,11 @@ def split(data: bytes, *, most: int) -> list[bytes]:
     Raises:
         ParameterError: it is not whole, or holds more than `most` reports.
     """
-    found, place, end = [], 0, len(data)
+    step, end = 2 + int.from_bytes(data[:2], "big"), len(data)
+    count, rest = divmod(end, step)
+    if not rest and count <= most and all(data[at::step] == data[at : at + 1] * count for at in (0, 1)):
+        return [data[place : place + step - 2] for place in range(2, end, step)]  # all are of one length
+    found, place = [], 0
     while place < end:
         size = data[place] << 8 | data[place + 1] if place + 2 <= end else end
         place += 2

@@ -12,7 +12,8 @@ the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ from reticent.randomness import Stream, secure_or
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 1000
 _LEAST = 1e-300
+_CHECK_EVERY = 16
 
 
 class PlaceChannel(Protocol):
@@ -43,6 +45,9 @@ class PlaceChannel(Protocol):
 
     def back(self, values: Floats) -> Floats:
         """The sum over y of P(y|x) values(y)."""
+
+    def factors(self, theta: Floats, shares: Floats) -> Floats:
+        """The same of shares / law of the reports: one update of theta."""
 
 
 Round = tuple[PlaceChannel, Any]  # a channel, and how often each place was reported under it
@@ -60,7 +65,7 @@ def estimated(
 
     Args:
         rounds: a channel and the counts of its reports each; rounds without reports are passed over.
-        start: a distribution without zeros; None for the uniform one.
+        start: a distribution without zeros; None for the uniform one. Closed places get nothing.
         tolerance: of the log-likelihood per report.
         max_iterations: updates at most.
         accelerated: extrapolate, see `ibu`; the limit is the same.
@@ -76,8 +81,12 @@ def estimated(
             raise ParameterError(f"rounds[{place}] must be about {size} places, got {channel.space.size}")
         given = np.asarray(counts)
         if given.size and given.any():
-            held.append((channel, checked_counts(f"rounds[{place}] counts", counts, size)))
-    theta = checked_start(start, size)
+            checked = checked_counts(f"rounds[{place}] counts", counts, size)
+            if checked[~channel.space.open].any():
+                raise ParameterError(f"rounds[{place}] counts must be 0 in closed cells")
+            held.append((channel, checked))
+    theta = np.where(rounds[0][0].space.open, checked_start(start, size), 0.0)
+    theta /= theta.sum()
     if not held:
         return DistributionEstimate(frozen(theta), 0, 0.0, float("inf"), converged=False)
     update = _RoundsUpdate(held)
@@ -96,6 +105,7 @@ class _RoundsUpdate:
         total = float(sum(counts.sum() for _, counts in rounds))
         self._rounds = [(channel, counts / total, counts > 0) for channel, counts in rounds]
         self._laws: list[Floats] = []
+        self._closed = np.flatnonzero(~rounds[0][0].space.open)
         self.factors = np.empty(rounds[0][1].size)
 
     def forward(self, theta: Floats) -> float:
@@ -110,19 +120,31 @@ class _RoundsUpdate:
 
     def back(self) -> float:
         """Set the factors, return the gap."""
-        self.factors[:] = 0.0
-        for (channel, shares, _), law in zip(self._rounds, self._laws, strict=True):
-            self.factors += channel.back(shares / law)
+        self._sum(
+            channel.back(shares / law)
+            for (channel, shares, _), law in zip(self._rounds, self._laws, strict=True)
+        )
         return float(self.factors.max()) - 1.0
+
+    def step(self, theta: Floats) -> None:
+        """Set the factors at theta, without its likelihood."""
+        self._sum(channel.factors(theta, shares) for channel, shares, _ in self._rounds)
+
+    def _sum(self, parts: Iterable[Floats]) -> None:
+        self.factors = reduce(np.add, parts)
+        if self._closed.size:
+            self.factors[self._closed] = 0.0
 
 
 def _plain(update: _RoundsUpdate, theta: Floats, tolerance: float, limit: int) -> tuple[Floats, int, float]:
+    """Repeat the update as it is. A gap holds for what follows it: the likelihood never falls."""
     done, gap = 0, np.inf
     while done < limit and gap > tolerance:
-        update.forward(theta)
-        gap = min(gap, update.back())
-        theta = theta * update.factors
-        done += 1
+        steps = min(_CHECK_EVERY, limit - done)
+        for _ in range(steps):
+            update.step(theta)
+            theta = theta * update.factors
+        done, gap = done + steps, min(gap, float(update.factors.max()) - 1.0)
     return theta, done, gap
 
 
@@ -159,7 +181,7 @@ def bootstrapped(
     for _ in range(whole("repetitions", repetitions, low=1)):
         drawn = np.bincount(((stream.units(persons) - 1.0) * persons).astype(np.int64), minlength=persons)
         counts = np.bincount(rows[:, 0] * size + rows[:, 1], drawn[owners], minlength=len(channels) * size)
-        tables = counts.reshape(len(channels), size)
+        tables = counts.astype(np.int64).reshape(len(channels), size)
         rounds = list(zip(channels, tables, strict=True))
         found.append(statistic(estimated(rounds, **options).distribution))
     return found

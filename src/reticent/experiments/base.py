@@ -7,6 +7,7 @@ columns of a CSV keep their names, since people compare runs of different releas
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,11 @@ class Written:
     csv: Path
     png: Path
     caption: Path
+
+
+def wrapped(*paragraphs: str) -> str:
+    """The paragraphs of a caption."""
+    return "\n".join(textwrap.fill(text, 100, subsequent_indent="  ") for text in paragraphs)
 
 
 def require_plotting() -> None:

@@ -141,16 +141,25 @@ def load(source: Source, given: Path | None = None) -> People:
     Raises:
         DataMissing: the file is not there.
     """
+    columns = table(source, given)
+    numbers = [_unit(columns[name], bounds) for name, bounds in source.numbers.items()]
+    categories = tuple(_indices(columns[name]) for name in source.categories)
+    return People(source.name, np.stack(numbers, axis=1), categories)
+
+
+def table(source: Source, given: Path | None = None) -> dict[str, tuple[str, ...]]:
+    """All columns of a data set, as text.
+
+    Raises:
+        DataMissing: the file is not there.
+    """
     path = directory(given) / source.file
     if not path.is_file():
         where = "--data" if given is not None else f"the directory of --data or {VARIABLE}"
         raise DataMissing(f"the data set {source.name} needs {source.file} in {where}; it is not there")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as handle:
         names, *rows = csv.reader(handle)
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    numbers = [_unit(columns[name], bounds) for name, bounds in source.numbers.items()]
-    categories = tuple(_indices(columns[name]) for name in source.categories)
-    return People(source.name, np.stack(numbers, axis=1), categories)
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 def load_all(given: Path | None = None) -> list[People]:

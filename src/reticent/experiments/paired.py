@@ -8,33 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
-from reticent.arguments import whole
+from reticent.estimation.student import half_width, t_quantile
 from reticent.mechanisms.base import Floats
 
 FALSE_ALARM = 1e-6  # of one check for bias
 FEWEST_FOR_BIAS = 30
-
-
-def t_quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's t, by its expansion about the normal one.
-
-    Reference: Abramowitz and Stegun 1964, 26.7.5. Error below 0.5 % for 4 degrees of freedom and
-        probabilities up to 0.975, far less for more degrees.
-    """
-    n = whole("freedom", freedom, low=1)
-    z = NormalDist().inv_cdf(probability)
-    return z + sum(
-        (
-            (z**3 + z) / (4 * n),
-            (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2),
-            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3),
-            (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4),
-        )
-    )
 
 
 @dataclass(frozen=True)
@@ -56,8 +37,7 @@ class Paired:
 def paired(others: Floats, ours: Floats) -> Paired:
     """Compare squared errors of the same repetitions."""
     gaps = others - ours
-    half = t_quantile(0.975, gaps.size - 1) * float(gaps.std(ddof=1)) / math.sqrt(gaps.size)
-    middle = float(gaps.mean())
+    half, middle = half_width(gaps), float(gaps.mean())
     return Paired(middle, middle - half, middle + half)
 
 

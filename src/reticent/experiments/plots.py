@@ -23,6 +23,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "OneBit": {"color": ACCENT, "linestyle": ":", "marker": "s"},
     "Optimal": {"color": ACCENT, "linestyle": "-", "marker": "o", "linewidth": 2.4},
     "two waves": {"color": ACCENT, "linestyle": "--", "marker": "D", "linewidth": 1.8},
+    "default": {"color": ACCENT, "linestyle": "--", "marker": "D", "linewidth": 1.8},
+    "typical": {"color": ACCENT, "linestyle": "-", "marker": "o", "linewidth": 2.4},
+    "not private": {"color": "black", "linestyle": ":", "marker": "."},
 }
 
 

@@ -43,7 +43,16 @@ EXPERIMENTS = {
         Experiment("table-3.1", "which mechanism has less variance where: the crossings", "table_3_1"),
         Experiment("fig-3.6", "error of means on four real data sets", "fig_3_6", needs_data=True),
         Experiment("fig-3.7", "error of means on synthetic data, four means", "fig_3_7"),
+        Experiment("fig-3.8", "logistic regression by eleven methods", "fig_3_8", needs_data=True),
+        Experiment("fig-3.9", "linear regression by eleven methods", "fig_3_9", needs_data=True),
+        Experiment("fig-3.10", "support vector machines by eleven methods", "fig_3_10", needs_data=True),
         Experiment("fig-3.11", "continuous against discretised to 2001 outputs", "fig_3_11", needs_data=True),
+        Experiment("fig-3.12", "linear regression with 2001 outputs", "fig_3_12", needs_data=True),
+        Experiment("fig-3.13", "logistic regression with 2001 outputs", "fig_3_13", needs_data=True),
+        Experiment("fig-3.14", "regressions over the number of outputs", "fig_3_14", needs_data=True),
+        Experiment(
+            "fig-3.15", "support vector machines over the number of outputs", "fig_3_15", needs_data=True
+        ),
         Experiment("levels", "discretisation from 3 to 2001 outputs", "levels", needs_data=True),
         Experiment("table-4.2", "thirteen requests of three types: case and cost of each", "table_4_2"),
         Experiment("fig-4.5", "the cost of 150 queries with and without reuse of noise", "fig_4_5"),
@@ -67,6 +76,45 @@ EXPERIMENTS = {
             "collect_pipeline",
             needs_data=True,
         ),
+        Experiment("fig-5.3", "two linear laws learnt by one hypothesis and by two", "personal_optima"),
+        Experiment("fig-5.4", "the largest leakage of a client, claimed and true", "personal_leakage"),
+        Experiment(
+            "fig-5.5",
+            "what hospitals charge, by hypotheses and noise (also Fig. 5.6, Table 5.1)",
+            "personal_hospital",
+            needs_data=True,
+        ),
+        Experiment(
+            "table-5.2", "digits of many writers, by noise, on a network", "personal_mnist", needs_data=True
+        ),
+        Experiment("fig-5.8", "the people of the fairness experiment", "personal_groups"),
+        Experiment("fig-5.9", "fairness gaps with one hypothesis and with two", "personal_fairness"),
+        Experiment(
+            "fig-5.10", "fairness gaps between groups of writers", "personal_mnist_fairness", needs_data=True
+        ),
+        Experiment(
+            "loc-3.2",
+            "reports of an isolated and of a crowded place",
+            "location_elastic",
+            needs_data=True,
+        ),
+        Experiment("loc-3.3", "places estimated under two channels", "location_utility", needs_data=True),
+        Experiment("loc-3.7", "where people are, as PRIVIC learns it", "location_maps", needs_data=True),
+        Experiment("loc-3.8", "PRIVIC in Paris by cycles (Table B.1)", "location_paris", needs_data=True),
+        Experiment(
+            "loc-3.9",
+            "PRIVIC in San Francisco by cycles (Table B.2)",
+            "location_san_francisco",
+            needs_data=True,
+        ),
+        Experiment("loc-3.10", "PRIVIC by loss parameter", "location_levels", needs_data=True),
+        Experiment(
+            "loc-3.11",
+            "liars among PRIVIC's people, and our defence",
+            "location_poison",
+            needs_data=True,
+        ),
+        Experiment("loc-table-3.1", "seconds of a cycle of PRIVIC", "location_times", needs_data=True),
     )
 }
 """Every experiment, in the order of the documents."""

@@ -29,7 +29,8 @@ from reticent.errors import (
     ParameterError,
     ParameterTypeError,
 )
-from reticent.privacy import MAX_UNITS, Neighbours, PureDP, cost_units, from_event, mu2_cost
+from reticent.privacy.budget import MAX_UNITS, cost_units, mu2_cost
+from reticent.privacy.neighbours import Neighbours
 
 MOST_VALUES = 1 << 16  # values of one measurement
 MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
@@ -324,6 +325,9 @@ class Ledger(ABC):
         """
         _checked_name("account", account)
         terms = self._terms(account)
+        from reticent.privacy.composition import from_event  # devices need none of it
+        from reticent.privacy.guarantees import PureDP
+
         guarantee = from_event(event, neighbours=terms.neighbours)
         if terms.unit is Unit.MU2:
             units = mu2_cost(guarantee)

@@ -36,7 +36,8 @@ from reticent.ledger.base import (
     increment,
 )
 from reticent.ledger.entries import values_of, values_text
-from reticent.privacy import MAX_UNITS, Neighbours
+from reticent.privacy.budget import MAX_UNITS
+from reticent.privacy.neighbours import Neighbours
 
 MAGIC = b"reticent device ledger 1\n"
 START = hashlib.sha256(MAGIC).digest()  # the first tip

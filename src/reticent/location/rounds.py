@@ -222,19 +222,19 @@ def signed(found: PlaceRound, key: Ed25519PrivateKey) -> bytes:
 
 def verified(file: bytes, signer: bytes) -> PlaceRound:
     """The round of a signed file, if this signer signed it and it keeps what it claims."""
-    found = PlaceRound.parse(signing.opened(_FIELD, _HEAD, file, signer))
+    found = PlaceRound.parse(signing.opened(_FIELD, _HEAD, file, signer, most=2 * _LONGEST))
     found.check()
     return found
 
 
 def round_of(file: bytes) -> PlaceRound:
     """The round of a signed file, whoever signed it."""
-    return PlaceRound.parse(signing.unverified(_FIELD, file))
+    return PlaceRound.parse(signing.unverified(_FIELD, file, most=2 * _LONGEST))
 
 
 def _whole(marginal: Floats, is_open: Any) -> tuple[int, ...]:
     """Whole numbers that sum to `TOTAL`, at least one in every open cell; the largest takes what is left."""
-    masses = np.where(is_open, np.maximum(np.floor(marginal * TOTAL), 1.0), 0.0).astype(np.int64)
+    masses = np.where(is_open, np.maximum(np.rint(marginal * TOTAL), 1.0), 0.0).astype(np.int64)
     while (over := int(masses.sum()) - TOTAL) != 0:
         place = int(np.argmax(masses))
         masses[place] = max(1, int(masses[place]) - over)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
+from reticent.ledger.transactions import writing
 from reticent.location import payload
 from reticent.location.payload import Outcome
 from reticent.location.rounds import PlaceRound, round_of
@@ -45,6 +47,7 @@ class ReportStore:
         self._base.execute("PRAGMA journal_mode = WAL")
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.executescript(_SCHEMA)
+        self._guard = threading.Lock()  # one transaction at a time on the one connection
         self._rounds: dict[int, PlaceRound] = {}
 
     def close(self) -> None:
@@ -60,14 +63,15 @@ class ReportStore:
     def publish(self, file: bytes) -> PlaceRound:
         """Open the next round; the same file again changes nothing."""
         found = round_of(file)
-        held = self.rounds()
-        if held and (held[0].name, held[0].grid) != (found.name, found.grid):
-            raise ParameterError(f"round must be one of {held[0].name} on its grid, got {found.name}")
-        if found.number < len(held) and held[found.number].id == found.id:
-            return found
-        if found.number != len(held):
-            raise ParameterError(f"number must be {len(held)}, the next round, got {found.number}")
-        self._base.execute("INSERT INTO rounds VALUES (?, ?, ?)", (found.number, found.id, file))
+        with self._guard, writing(self._base):
+            held = self.rounds()
+            if held and (held[0].name, held[0].grid) != (found.name, found.grid):
+                raise ParameterError(f"round must be one of {held[0].name} on its grid, got {found.name}")
+            if found.number < len(held) and held[found.number].id == found.id:
+                return found
+            if found.number != len(held):
+                raise ParameterError(f"number must be {len(held)}, the next round, got {found.number}")
+            self._base.execute("INSERT INTO rounds VALUES (?, ?, ?)", (found.number, found.id, file))
         return found
 
     def rounds(self) -> list[PlaceRound]:
@@ -90,23 +94,17 @@ class ReportStore:
             return [Outcome.ROUND] * len(reports)
         asked = published[-1]
         read = [payload.read(asked, report, self._master) for report in reports]
-        outcomes = []
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            for outcome, reporter, cell in read:
-                outcomes.append(
-                    self._counted(asked.number, reporter, cell) if outcome is Outcome.COUNTED else outcome
-                )
+        with self._guard, writing(self._base):
+            outcomes = [
+                self._counted(asked.number, reporter, cell) if outcome is Outcome.COUNTED else outcome
+                for outcome, reporter, cell in read
+            ]
             refused = Counter(one.value for one in outcomes if one is not Outcome.COUNTED)
             self._base.executemany(
                 "INSERT INTO refusals VALUES (?, ?) "
                 "ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count",
                 sorted(refused.items()),
             )
-            self._base.execute("COMMIT")
-        except BaseException:
-            self._base.execute("ROLLBACK")
-            raise
         return outcomes
 
     def _counted(self, number: int, reporter: bytes, cell: int) -> Outcome:

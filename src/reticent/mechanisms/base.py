@@ -9,11 +9,12 @@ symbol index of an existing class never changes, since packed reports outlive a 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 from reticent.arguments import real
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.mechanisms.packing import pack_bits, unpack_bits
-from reticent.privacy import LocalDP
 from reticent.randomness import Stream
+
+if TYPE_CHECKING:
+    from reticent.privacy.guarantees import LocalDP
 
 Floats = NDArray[np.float64]
 Symbols = NDArray[np.int64]
@@ -61,7 +64,7 @@ def as_objects(values: Any, *, plain: str) -> NDArray[Any]:
 
     Only the shape is judged, which is public. Masked entries become objects, to be told by `np.ma.masked`.
     """
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         shown = np.ma.getdata(values).astype(object)
         shown[np.ma.getmaskarray(values)] = None
         return np.asarray(shown)
@@ -93,12 +96,21 @@ def _is_row(item: Any) -> bool:
     return isinstance(item, (list, tuple)) or (isinstance(item, np.ndarray) and item.ndim > 0)
 
 
+def is_masked_array(given: Any) -> bool:
+    """Whether entries may be masked. There are none before `numpy.ma` is loaded, which takes long."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(given, ma.MaskedArray)
+
+
+def is_masked(item: Any) -> bool:
+    """Whether this is a masked entry."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and item is ma.masked
+
+
 def _has_masked(values: Any) -> bool:
     """Whether numpy would warn about an entry."""
-    for item in values:
-        if item is np.ma.masked or (isinstance(item, (list, tuple)) and _has_masked(item)):
-            return True
-    return False
+    return any(is_masked(item) or (isinstance(item, (list, tuple)) and _has_masked(item)) for item in values)
 
 
 def is_positive(item: Any) -> bool:
@@ -113,7 +125,14 @@ class Randomiser(ABC):
     """A local mechanism: private data in, something safe to publish out."""
 
     name: str
-    guarantee: LocalDP
+    epsilon: float
+
+    @cached_property
+    def guarantee(self) -> LocalDP:
+        """What one report keeps."""
+        from reticent.privacy.guarantees import LocalDP  # a device never asks
+
+        return LocalDP(self.epsilon)
 
     @abstractmethod
     def perturb(self, values: ArrayLike, rng: Stream | None = None) -> Any:

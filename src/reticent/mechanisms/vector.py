@@ -89,7 +89,6 @@ class VectorDuchi(Randomiser):
         self.epsilon = checked_epsilon(epsilon)
         self.dimensions = whole("dimensions", dimensions, low=1, high=MAX_DUCHI_DIMENSIONS)
         self.bounds = checked_bounds(bounds)
-        self.guarantee = LocalDP(self.epsilon)
         lower, upper = self.bounds
         self._middle, self._half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
         c = exp_below(self.epsilon)

@@ -12,16 +12,15 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.arguments import real, whole
 from reticent.errors import MixedGuarantees, ParameterError, ParameterTypeError
-from reticent.privacy.conversions import pure_to_mu
-from reticent.privacy.gaussian_curve import epsilon_of, mu_of
-from reticent.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from reticent.privacy.rounding import sqrt_up
+
+if TYPE_CHECKING:
+    from reticent.privacy.guarantees import Guarantee
 
 UNITS_PER_ONE = 10**12
 MAX_UNITS = 2**62 - 1
@@ -57,6 +56,9 @@ def mu2_cost(guarantee: Guarantee) -> int:
         MixedGuarantees: The kind has no sound place in a mu^2 account. rho-zCDP is not GDP (MATH.md 7.4),
             and local and metric guarantees have accounts of their own.
     """
+    from reticent.privacy.conversions import pure_to_mu  # devices need none of it
+    from reticent.privacy.guarantees import GaussianDP, PureDP
+
     if isinstance(guarantee, GaussianDP):
         return cost_units(Fraction(guarantee.mu) ** 2)
     if isinstance(guarantee, PureDP):
@@ -66,6 +68,9 @@ def mu2_cost(guarantee: Guarantee) -> int:
 
 def spent_epsilon(mu2_units: int, delta: float) -> float:
     """The epsilon at `delta` of everything spent in a mu^2 account, rounded up: shown to people."""
+    from reticent.privacy.gaussian_curve import epsilon_of
+    from reticent.privacy.rounding import sqrt_up
+
     units = whole("mu2_units", mu2_units, low=0, high=MAX_UNITS)
     return epsilon_of(sqrt_up(Fraction(units, UNITS_PER_ONE)), delta)
 
@@ -93,6 +98,8 @@ class Budget:
 
         Reference: Balle and Wang 2018, Theorem 8, inverted; DESIGN.md, "The one idea".
         """
+        from reticent.privacy.gaussian_curve import mu_of
+
         return cap_units(Fraction(mu_of(self.epsilon, self.delta)) ** 2)
 
 

@@ -32,11 +32,11 @@ from reticent.privacy.guarantees import (
     ApproximateDP,
     GaussianDP,
     Guarantee,
-    Neighbours,
     PureDP,
     ZeroConcentratedDP,
     compose,
 )
+from reticent.privacy.neighbours import Neighbours
 from reticent.privacy.normal import ROUNDING
 from reticent.privacy.rounding import divide_down, divide_up, float_down, float_up, sqrt_up
 

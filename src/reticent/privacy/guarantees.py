@@ -15,23 +15,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Self, cast
 
 from reticent.arguments import real, whole
 from reticent.errors import MixedGuarantees, ParameterError, ParameterTypeError
+from reticent.privacy.neighbours import Neighbours
 from reticent.privacy.rounding import float_up, sqrt_up
-
-
-class Neighbours(Enum):
-    """Which two inputs must look alike."""
-
-    REPLACE_ONE = "replace one"
-    ADD_REMOVE_ONE = "add or remove one"
-    ANY_TWO_VALUES = "any two values"
-    METRIC = "any two points, by their distance"
-
 
 _CENTRAL = frozenset({Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE})
 _LONGEST_UNIT = 60

@@ -72,7 +72,8 @@ def _by_long_edges(edges: list[int], total: int, size: int, stream: Stream) -> N
 
     A word that equals a cut edge does not decide; then further words are drawn for it alone.
     """
-    cut = np.array([(edge << 64) // total for edge in edges[:-1]], dtype=np.uint64)
+    last = (1 << 64) - 1  # the edge of weights that are followed by zeros only, too
+    cut = np.array([min((edge << 64) // total, last) for edge in edges[:-1]], dtype=np.uint64)
     words = stream.words(size)
     found = np.searchsorted(cut, words, side="right").astype(np.int64)
     for place in np.flatnonzero(np.searchsorted(cut, words, side="left") != found):

@@ -7,11 +7,12 @@ up by strangers there, nor a device by whoever sends what it once sent from else
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,11 +31,14 @@ from reticent.mechanisms.record import Category
 from reticent.service.api import PROBLEMS, Anyone, Json, Owner, TheDesk, stranger
 from reticent.service.limits import Rate
 from reticent.service.refusals import Refused, not_found, too_many
+from reticent.service.replies import Reply
 from reticent.service.schemas import SignedSurvey
 from reticent.service.settings import Settings
 from reticent.service.state import own_folder
 
 MOST_REPORTS = 10_000  # in a batch
+_TOGETHER = 20_000  # reports that are counted at once, or one batch
+_PAUSE_S, _MOST_PAUSE_S = 3e-4, 0.02  # for each request that was counted with others: more will come
 _REJECTS = 100  # that cost a caller as much as a request
 _KIND = "application/octet-stream"
 _BYTES: Json = {
@@ -57,6 +61,7 @@ class Collecting:
         self._folder = own_folder(settings.folder)
         self._guard = threading.Lock()
         self._collector: Collector | None = None
+        self.intake = Intake(lambda reports: self.collector.receive(reports))
         self.rate = Rate(settings.rate, settings.burst)  # of devices
         self._learnt: set[tuple[bytes, int, bool]] = set()  # periods that are in the ledger, open or closed
         self.looks: dict[bytes, deque[tuple[float, int]]] = {}  # of pages, at how many reports there were
@@ -64,12 +69,20 @@ class Collecting:
     @property
     def collector(self) -> Collector:
         """That of this process."""
+        return self._open()
+
+    def _open(self) -> Collector:
         with self._guard:
             if self._collector is None:
                 self._collector = Collector(self._folder / "collected.sqlite", self.master)
                 with contextlib.suppress(LedgerError):  # it is tried again with the next start
                     self._collector.forget()
             return self._collector
+
+    async def opened(self) -> Collector:
+        """The same, for whoever must not wait for a disk."""
+        held = self._collector
+        return held if held is not None else await run_in_threadpool(self._open)
 
     @property
     def master(self) -> bytes:
@@ -116,6 +129,56 @@ class Collecting:
             collector.close()
 
 
+class Intake:
+    """Counts what requests bring: one thread, and in one go whatever came while the last go was written.
+
+    Threads for each request would mostly wait for each other, and a commit takes as long as a request: where
+    several came together, the next go waits for about as long as their replies and next requests take.
+    """
+
+    def __init__(self, receive: Callable[[list[bytes]], list[Outcome]]) -> None:
+        self._receive = receive
+        self._waiting: deque[tuple[list[bytes], asyncio.Future[list[Outcome]]]] = deque()
+        self._going: asyncio.Task[None] | None = None
+
+    async def receive(self, reports: list[bytes]) -> list[Outcome]:
+        """What became of reports, once that is on the disk."""
+        told: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((reports, told))
+        if self._going is None:
+            self._going = asyncio.create_task(self._go())
+        return await told
+
+    async def _go(self) -> None:
+        try:
+            while self._waiting:
+                together = [self._waiting.popleft()]
+                size = len(together[0][0])
+                while self._waiting and size + len(self._waiting[0][0]) <= _TOGETHER:
+                    together.append(self._waiting.popleft())
+                    size += len(together[-1][0])
+                await self._count(together)
+                await asyncio.sleep(min(_MOST_PAUSE_S, _PAUSE_S * (len(together) - 1)))
+        finally:
+            self._going = None
+
+    async def _count(self, together: list[tuple[list[bytes], asyncio.Future[list[Outcome]]]]) -> None:
+        try:
+            outcomes = await run_in_threadpool(
+                self._receive, [one for reports, _ in together for one in reports]
+            )
+        except Exception as error:  # theirs to tell
+            for _, told in together:
+                if not told.done():
+                    told.set_exception(error)
+            return
+        start = 0
+        for reports, told in together:
+            if not told.done():  # its caller may have left
+                told.set_result(outcomes[start : start + len(reports)])
+            start += len(reports)
+
+
 async def _the_collecting(request: Request) -> Collecting:
     found: Collecting = request.app.state.collecting
     return found
@@ -130,26 +193,28 @@ Period = Annotated[int, Query(ge=0, le=MOST_PERIODS)]
 
 
 @router.post("/reports", openapi_extra=_BYTES)
-async def report(request: Request, collecting: TheCollecting) -> Json:
+async def report(request: Request) -> Json:
     """Count one report. A retry of the same report is acknowledged, and counted once."""
-    (outcome,) = await _received(request, collecting, [await _body(request)])
+    (outcome,) = await _received(request, [await _body(request)])
     if not outcome.is_acknowledged:
         raise Refused(422, "report_refused", f"the report is refused: {outcome.value}", outcome=outcome.value)
     return {"outcome": outcome.value}
 
 
 @router.post("/reports/batch", openapi_extra=_BYTES)
-async def batch(request: Request, collecting: TheCollecting) -> Json:
+async def batch(request: Request) -> Reply:
     """Count many reports, each behind its length in two bytes. What became of each is told in their order."""
     body = await _body(request)
     try:
         reports = split(body, most=MOST_REPORTS)
     except ParameterError:
         await stranger(request)
-        await run_in_threadpool(_reject, collecting)
+        (await request.app.state.collecting.opened()).reject([Outcome.LENGTH])
         raise
-    outcomes = [one.value for one in await _received(request, collecting, reports)]
-    return {"counts": {one: outcomes.count(one) for one in sorted(set(outcomes))}, "outcomes": outcomes}
+    outcomes = [one._value_ for one in await _received(request, reports)]  # quicker than `value`
+    return Reply(
+        {"counts": {one: outcomes.count(one) for one in sorted(set(outcomes))}, "outcomes": outcomes}
+    )
 
 
 async def _body(request: Request) -> bytes:
@@ -159,13 +224,10 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def _reject(collecting: Collecting) -> None:
-    collecting.collector.reject([Outcome.LENGTH])
-
-
-async def _received(request: Request, collecting: Collecting, reports: list[bytes]) -> list[Outcome]:
+async def _received(request: Request, reports: list[bytes]) -> list[Outcome]:
     """What became of reports, within the rate of whoever brings them."""
-    collector = await run_in_threadpool(lambda: collecting.collector)
+    collecting: Collecting = request.app.state.collecting
+    collector = await collecting.opened()
     is_known = bool(reports) and collector.knows(reports[0])
     host = request.client.host if request.client else ""
 
@@ -177,7 +239,7 @@ async def _received(request: Request, collecting: Collecting, reports: list[byte
 
     await charge()
     try:
-        outcomes = await run_in_threadpool(collector.receive, reports)
+        outcomes = await collecting.intake.receive(reports)
     except LedgerError as error:
         raise Refused(503, "not_counted", str(error), retry_s=1.0) from error
     with contextlib.suppress(Refused):

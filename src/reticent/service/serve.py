@@ -79,7 +79,14 @@ def serve(
 @contextmanager
 def serving(settings: Settings, place: socket.socket) -> Iterator[None]:
     """Serve in a thread of this process, at a socket that listens already, while the block runs."""
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), **_OPTIONS))
+    with running(create_app(settings), place):
+        yield
+
+
+@contextmanager
+def running(app: FastAPI, place: socket.socket) -> Iterator[None]:
+    """The same, of any application."""
+    server = uvicorn.Server(uvicorn.Config(app, **_OPTIONS))
     thread = threading.Thread(target=server.run, args=([place],), name="service")
     thread.start()
     try:

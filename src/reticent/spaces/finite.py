@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 MOST_DENSE = 4096  # places, beyond which an n x n matrix must be asked for by name
-_SLACK = 1e-9  # relative, of the triangle inequality in doubles
+_SLACK = 2.0**-48  # relative, of the triangle inequality in doubles; a channel's level pays for it
 
 
 class Space(Protocol):

@@ -1,8 +1,9 @@
 """Sums over a space that fall off with distance: (K v)(x) = sum over y of f(d(x, y)) v(y).
 
 On a grid K is a convolution, which two Fourier transforms do in O(n log n) and without an n x n matrix; below
-about a thousand places the matrix is faster. The Fourier form is guarded: rounding makes tiny sums negative,
-and they are cut at zero; it is right to 1e-15 of the largest sum, not of each sum (MATH.md section 4).
+about a thousand places the matrix is faster. The Fourier form is right to 1e-15 of the largest sum, not of
+each sum (MATH.md section 4). It is guarded: rounding makes tiny sums negative or zero, and they are lifted
+to 2^-53 of the largest, so that one may divide by them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from reticent.spaces.finite import Floats, Space
 from reticent.spaces.grid import Grid
 
 DENSE_BELOW = 1000  # cells
-Kernel = Callable[[Floats], Floats]
+Kernel = Callable[..., Floats]  # of values, and of where to write if need be
 Weight = Callable[[Floats], Floats]  # of distances
 
 
@@ -36,7 +37,8 @@ def kernel(space: Space, weight: Weight, *, dense: bool | None = None) -> Kernel
             raise ParameterError("dense must be true for a space that is no grid")
         return _Fourier(space, weight)
     matrix = weight(np.asarray(_matrix(space)))
-    return matrix.__matmul__  # symmetric, as distances are
+    dot: Kernel = matrix.dot  # symmetric, as distances are
+    return dot
 
 
 def _matrix(space: Any) -> Floats:
@@ -60,9 +62,12 @@ class _Fourier:
         wrapped[self._padded[0] - rows + 1 :, self._padded[1] - columns + 1 :] = values[:0:-1, :0:-1]
         self._spectrum = fft.rfft2(wrapped)
 
-    def __call__(self, values: Floats) -> Floats:
+    def __call__(self, values: Floats, out: Floats | None = None) -> Floats:
         rows, columns = self._shape
         spectrum = self._fft.rfft2(values.reshape(self._shape), s=self._padded, workers=2)
         spectrum *= self._spectrum
         found = self._fft.irfft2(spectrum, s=self._padded, workers=2, overwrite_x=True)[:rows, :columns]
-        return np.asarray(np.maximum(found, 0.0)).reshape(-1)
+        if out is None:
+            out = np.empty(rows * columns)
+        np.maximum(found, max(float(found.max()), 0.0) * 2.0**-53, out=out.reshape(self._shape))
+        return out

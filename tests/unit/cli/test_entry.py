@@ -12,8 +12,9 @@ from reticent.cli import main
 from reticent.errors import ParameterError
 
 COMMANDS = [
-    "aggregate", "ask", "audit", "bridge", "chain", "convert", "dataset", "demo", "key", "ledger",
-    "mechanisms", "oracle", "perturb", "price", "reproduce", "serve", "survey", "version",
+    "aggregate", "ask", "audit", "bridge", "chain", "convert", "dataset",
+    "demo", "federated", "key", "ledger", "location", "mechanisms", "oracle",
+    "perturb", "price", "reproduce", "serve", "survey", "version",
 ]  # fmt: skip
 
 

@@ -310,7 +310,7 @@ def found(collector, count=4_000):
 
 
 def test_planted_no_tag_check(collector, monkeypatch):
-    monkeypatch.setattr(collecting_module.hmac, "compare_digest", lambda *_: True)
+    monkeypatch.setattr(collecting_module, "are_genuine", lambda _, table: np.ones(len(table), dtype=bool))
     assert found(collector) >= {"flipped", "somebody else", "nobody", "table"}
 
 

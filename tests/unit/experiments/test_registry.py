@@ -13,11 +13,14 @@ from reticent.experiments.data import People
 from reticent.randomness import SimulationStream
 
 NAMES = [
-    *("fig-3.2", "fig-3.3", "fig-3.5", "table-3.1", "fig-3.6", "fig-3.7", "fig-3.11", "levels"),
+    *("fig-3.2", "fig-3.3", "fig-3.5", "table-3.1", "fig-3.6", "fig-3.7", "fig-3.8", "fig-3.9", "fig-3.10"),
+    *("fig-3.11", "fig-3.12", "fig-3.13", "fig-3.14", "fig-3.15", "levels"),
     *("table-4.2", "fig-4.5", "fig-4.6", "fig-4.7", "reuse-rules"),
     *("chain-reuse", "chain-latency", "chain-cpu", "chain-gas"),
     *("service-latency", "service-cpu"),
     *("collect-mse", "collect-pipeline"),
+    *("fig-5.3", "fig-5.4", "fig-5.5", "table-5.2", "fig-5.8", "fig-5.9", "fig-5.10"),
+    *("loc-3.2", "loc-3.3", "loc-3.7", "loc-3.8", "loc-3.9", "loc-3.10", "loc-3.11", "loc-table-3.1"),
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
 

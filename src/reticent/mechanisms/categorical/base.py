@@ -27,8 +27,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import whole
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
-from reticent.mechanisms.base import Floats, Randomiser, Symbols, as_objects, checked_epsilon
-from reticent.privacy import LocalDP
+from reticent.mechanisms.base import (
+    Floats,
+    Randomiser,
+    Symbols,
+    as_objects,
+    checked_epsilon,
+    is_masked,
+    is_masked_array,
+)
 
 MAX_CATEGORIES = 1 << 20
 
@@ -91,7 +98,7 @@ class Categories:
     def index(self, item: Any) -> int:
         """Return the index of one value, the fallback for whatever is not a category."""
         try:
-            if item is np.ma.masked or isinstance(item, (complex, np.complexfloating)):
+            if is_masked(item) or isinstance(item, (complex, np.complexfloating)):
                 return self.fallback
             if self.labels is not None:
                 return self._table.get(item, self.fallback)
@@ -111,7 +118,7 @@ class Categories:
 def as_array(values: Any, *, numbers: bool) -> NDArray[Any]:
     """An array of integers or doubles where that loses nothing, else of objects."""
     if not numbers:
-        plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+        plain = isinstance(values, np.ndarray) and not is_masked_array(values)
         return np.asarray(values) if plain else as_objects(values, plain="")
     array = as_objects(values, plain="iufb")
     if array.dtype.kind in "bf":
@@ -154,7 +161,6 @@ class FrequencyOracle(Randomiser):
     ) -> None:
         self.epsilon = checked_epsilon(epsilon)
         self.categories = Categories(categories, fallback)
-        self.guarantee = LocalDP(self.epsilon)
         self._prepare()
         self.check()
 

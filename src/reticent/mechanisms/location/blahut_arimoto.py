@@ -21,12 +21,14 @@ import numpy as np
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import Floats
-from reticent.mechanisms.location.elastic import ElasticChannel, as_prior
+from reticent.mechanisms.location.elastic import MAX_EXPONENT, ElasticChannel, as_prior
 from reticent.spaces.finite import Space
 
 TURNS = 100
 TOLERANCE = 1e-6
 FLOOR = 1e-3  # of the mass, spread evenly
+_JUST_BELOW, _WELL_BELOW = 1.0 - 1e-6, 1.0 - 1e-4  # a cap, so that rounding does not matter
+_POWERS = 200
 
 
 def blahut_arimoto(
@@ -56,14 +58,17 @@ def blahut_arimoto(
     weights = as_prior(space, prior)
     even = space.open / space.open.sum()
     channel = ElasticChannel(space, even, beta, dense=dense)
-    sums, c = channel.kernel, np.array(even)
+    sums, c, turned, ratio = channel.kernel, np.array(even), np.empty(space.size), np.empty(space.size)
     for _ in range(turns):
-        turned = c * sums(weights / np.maximum(sums(c), 1e-300))
-        turned /= turned.sum()
-        moved = float(np.abs(turned - c).sum())
-        c = turned
-        if moved < tolerance:
+        sums(c, ratio)
+        np.maximum(ratio, 1e-300, out=ratio)
+        np.divide(weights, ratio, out=ratio)
+        sums(ratio, turned)
+        np.multiply(turned, c, out=turned)
+        c, turned = turned, c
+        if tolerance and float(np.abs(turned - c).sum()) < tolerance:
             break
+    c /= c.sum()
     found = ElasticChannel(space, (1.0 - floor) * c + floor * even, beta, dense=dense)
     found.__dict__["kernel"] = sums  # the same beta
     return found
@@ -77,7 +82,10 @@ def for_distortion(space: Space, prior: Any, distortion: float, **options: Any) 
     def at(log_beta: float) -> ElasticChannel:
         return blahut_arimoto(space, weights, math.exp(log_beta), **options)
 
-    low, high = math.log(1e-4 / space.diameter), math.log(60.0 / space.shortest)
+    if space.size < 2:
+        raise ParameterError("space must have at least two places to choose a distortion")
+    low = math.log(1e-4 / space.diameter)
+    high = math.log(min(60.0 / space.shortest, MAX_EXPONENT / space.diameter)) - 1e-9
     if not at(high).distortion(weights) <= wanted <= at(low).distortion(weights):
         raise ParameterError(
             f"distortion must be between {at(high).distortion(weights):g} and "
@@ -89,30 +97,45 @@ def for_distortion(space: Space, prior: Any, distortion: float, **options: Any) 
     return at(high)
 
 
-def capped(channel: ElasticChannel, most: float, *, turns: int = 200) -> ElasticChannel:
-    """The same channel with c cut so that no place is reported as itself more often than `most`.
+def capped(channel: ElasticChannel, most: float, *, turns: int = 50) -> ElasticChannel:
+    """The same channel with c changed so that no place is reported as itself more often than `most`.
 
-    P(x|x) = c(x)/Z(x) <= most, i.e. c(x) <= most/(1-most) times the sum over y != x of c(y) exp(-beta d).
-    Cutting lowers the right side elsewhere, so it is repeated; then all of c may be scaled, which changes
-    nothing. Where a space is too sparse for it (a single place), the most even c is as far as it goes.
+    P(x|x) = c(x)/Z(x) <= most, i.e. c(x) <= ratio (K c - c)(x), ratio = most/(1-most). c is cut where it is
+    above, a few times, since cutting lowers the right side elsewhere. What is left is made good by adding as
+    much as needed of an even v that has room everywhere.
+
+    Where a space is too sparse for any c (K has no eigenvalue above 1/most), c is v itself: nearly the
+    eigenvector, which reports all places as themselves equally often.
 
     Privacy: unchanged, since any c keeps 2 beta; this is about who is hidden among whom, whoever lies.
     """
     most = real("most", most, low=0.0, high=1.0, open_low=True)
-    if most == 1.0:
+    if most == 1.0 or (channel.staying <= most).all():
         return channel
-    c, ratio = np.array(channel.marginal), most / (1.0 - most)
-    for _ in range(turns):
-        others = np.maximum(channel.kernel(c) - c, 0.0)
-        over = c > ratio * others * (1.0 + 1e-12)
-        if not over.any():
-            break
-        c = np.where(over, ratio * others, c)
-    if not c.sum() > 0.0:
-        return channel
-    found = ElasticChannel(channel.space, c, channel.beta, dense=channel._dense)
-    found.__dict__["kernel"] = channel.kernel
+    sums, is_open = channel.kernel, channel.space.open
+    even, room = _even_staying(channel, most)
+    c, ratio = np.array(channel.marginal), most * _JUST_BELOW / (1.0 - most * _JUST_BELOW)
+    if room:
+        for _ in range(turns):
+            np.minimum(c, ratio * np.maximum(sums(c) - c, 0.0), out=c)
+        lack = c - ratio * (sums(c) - c)
+        spare = ratio * (sums(even) - even) - even
+        c += even * max(0.0, float((lack[is_open] / spare[is_open]).max()))
+    found = ElasticChannel(channel.space, c if room else even, channel.beta, dense=channel._dense)
+    found.__dict__["kernel"] = sums
     return found
+
+
+def _even_staying(channel: ElasticChannel, most: float) -> tuple[Floats, bool]:
+    """A c that stays nowhere more often than a little less than `most`, by power iteration; if it does."""
+    sums, is_open = channel.kernel, channel.space.open
+    even = is_open / is_open.sum()
+    for _ in range(_POWERS):
+        grown = np.where(is_open, sums(even), 0.0)
+        if (even <= most * _WELL_BELOW * grown).all():
+            return even, True
+        even = grown / grown.sum()
+    return even, False
 
 
 def uniform_over(space: Space) -> Floats:

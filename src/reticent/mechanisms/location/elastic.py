@@ -66,9 +66,11 @@ class ElasticChannel:
     def level(self) -> float:
         """The level that the sampler keeps, in 1/unit: 2 beta, and the rounding of its weights, rounded up.
 
-        A weight is right to (beta diameter + 64) 2^-51 of itself, four of which enter a ratio.
+        Four weights enter a ratio, each right to (beta diameter - ln c + 64) 2^-50 of itself; and distances
+        keep the triangle inequality to 2^-48, which is used twice.
         """
-        rounding = 4.0 * (self.beta * self.space.diameter + 64.0) * 2.0**-51 / self.space.shortest
+        depth = self.beta * self.space.diameter - math.log(self.marginal[self.marginal > 0.0].min())
+        rounding = (depth + 64.0) * 2.0**-44 / self.space.shortest
         return math.nextafter(2.0 * self.beta + rounding, math.inf)
 
     @property
@@ -110,14 +112,10 @@ class ElasticChannel:
     def weights(self, place: int) -> Weights:
         """The law of the report of one place as whole numbers: nothing that is possible has weight zero."""
         logs = self._logs(place)
-        held = np.flatnonzero(np.isfinite(logs))
-        whole_part = np.floor(logs[held])
-        fraction = np.rint(np.exp2(logs[held] - whole_part) * 2.0**_BITS).astype(np.int64)
-        shifts = (whole_part - whole_part.min()).astype(np.int64)
-        weights = [0] * self.space.size
-        for at, number, shift in zip(held.tolist(), fraction.tolist(), shifts.tolist(), strict=True):
-            weights[at] = number << shift
-        return weights
+        held = np.isfinite(logs)
+        floors = np.floor(logs, where=held, out=np.zeros(logs.size))
+        numbers = np.rint(np.exp2(logs - floors) * 2.0**_BITS)
+        return whole_numbers(np.where(held, numbers, 0.0), floors)
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
         """The report of each place, exactly by `weights`."""
@@ -127,11 +125,20 @@ class ElasticChannel:
 
     def forward(self, theta: Floats) -> Floats:
         """The law of the reports of people who are distributed by theta: c K (theta / Z)."""
-        return self.marginal * self.kernel(theta / self.normaliser)
+        law = self.kernel(theta / self.normaliser)
+        return np.multiply(law, self.marginal, out=law)
 
     def back(self, values: Floats) -> Floats:
         """The sum over y of P(y|x) values(y), for each x."""
-        return self.kernel(self.marginal * values) / self.normaliser
+        sums = self.kernel(self.marginal * values)
+        return np.divide(sums, self.normaliser, out=sums)
+
+    def factors(self, theta: Floats, shares: Floats) -> Floats:
+        """The sum over y of P(y|x) shares(y) / law(y), law that of `forward`: c cancels."""
+        ratio = self.kernel(theta / self.normaliser)
+        np.maximum(ratio, 1e-300, out=ratio)
+        sums = self.kernel(np.divide(shares, ratio, out=ratio))
+        return np.divide(sums, self.normaliser, out=sums)
 
     def distortion(self, prior: Floats) -> float:
         """The mean distance between a place and its report."""
@@ -161,11 +168,15 @@ class ElasticChannel:
 
     def exact_level(self) -> float:
         """The largest loss per distance over all pairs and reports; for small spaces."""
-        return worst_level(self.matrix, np.stack([self.space.distances(x) for x in range(self.space.size)]))
+        logs = np.stack([self._logs(place) for place in range(self.space.size)]) * math.log(2.0)
+        tops = logs.max(axis=1, keepdims=True)
+        logs -= tops + np.log(np.exp(logs - tops).sum(axis=1, keepdims=True))
+        return worst_level(logs, np.stack([self.space.distances(x) for x in range(self.space.size)]))
 
 
 def exponential(space: Space, level: float, *, dense: bool | None = None) -> ElasticChannel:
     """The exponential mechanism: c uniform, beta half of the level."""
+    level = real("level", level, low=0.0)
     return ElasticChannel(space, space.open.astype(np.float64), level / 2.0, dense=dense)
 
 
@@ -184,14 +195,23 @@ def sampled(channel: Any, places: Any, rng: Stream | None) -> Symbols:
     return found.reshape(given.shape)
 
 
-def worst_level(matrix: NDArray[Any], distances: Floats) -> float:
-    """The largest ln P(y|x)/P(y|x') over d(x, x')."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(matrix)
+def whole_numbers(numbers: Floats, exponents: NDArray[Any]) -> Weights:
+    """Whole numbers in the proportions numbers * 2^exponents, where numbers are whole and may be zero."""
+    held = np.flatnonzero(numbers)
+    shifts = (exponents[held] - exponents[held].min()).astype(np.int64)
+    weights = [0] * numbers.size
+    for at, number, shift in zip(held.tolist(), numbers[held].tolist(), shifts.tolist(), strict=True):
+        weights[at] = int(number) << shift
+    return weights
+
+
+def worst_level(logs: Floats, distances: Floats) -> float:
+    """The largest ln P(y|x)/P(y|x') over d(x, x'), from ln P; infinite if a report tells places apart."""
     worst = 0.0
     for x in range(len(logs)):
         with np.errstate(invalid="ignore"):
-            gaps = np.nan_to_num(logs[x] - logs, nan=0.0).max(axis=1)
+            apart = logs[x] - logs
+        gaps = np.where(np.isnan(apart), 0.0, apart).max(axis=1)  # impossible from both: no loss
         gaps[x] = 0.0
         apart = np.where(distances[x] > 0.0, distances[x], 1.0)
         worst = max(worst, float((gaps / apart).max()))

@@ -37,8 +37,9 @@ def planar_laplace(grid: Grid, level: float) -> TableChannel:
     if grid.closed:
         raise ParameterError("planar Laplace noise must have no closed cells")
     reach = _reach(level)
-    rows, columns = (math.ceil(reach / side) + 1 for side in (grid.height, grid.width))
-    rows, columns = max(rows, grid.rows), max(columns, grid.columns)
+    # Beyond the grid, too: a far border cell holds all that lies behind it, seen from everywhere.
+    rows = grid.rows + math.ceil(reach / grid.height)
+    columns = grid.columns + math.ceil(reach / grid.width)
     if max(rows, columns) > _MOST_SIDE:
         raise ParameterError(
             f"level must be at least {level * max(rows, columns) / _MOST_SIDE:g} on this grid, got {level:g}"

@@ -1,4 +1,4 @@
-"""Channels given by a table: whole numbers, a row for each place, with the level worked out from them.
+"""Channels given by a table, a row for each place, with the level worked out from it.
 
 For small spaces: a table of n places is n x n, and checking it against all pairs of places n^3.
 """
@@ -14,14 +14,14 @@ import numpy as np
 from reticent.arguments import real
 from reticent.errors import MissingExtra, ParameterError
 from reticent.mechanisms.base import Floats, Symbols
-from reticent.mechanisms.location.elastic import exponential, sampled, worst_level
+from reticent.mechanisms.location.elastic import exponential, sampled, whole_numbers, worst_level
 from reticent.privacy import MetricDP
 from reticent.randomness import Stream
 from reticent.spaces.finite import Space
 
 MOST_PLACES = 1024
 MOST_SOLVED = 30  # places of a linear program: n^2 unknowns, n^3 conditions
-_SCALE = 1 << 60
+_DOUBLE_BITS = 53
 
 
 class TableChannel:
@@ -32,7 +32,8 @@ class TableChannel:
         matrix: P(y|x), rows that are scaled to sum to one.
 
     Attributes:
-        level: the largest loss per distance of the whole numbers that the sampler uses, rounded up.
+        matrix: the rows; the sampler draws by these very doubles, as whole numbers.
+        level: their largest loss per distance, rounded up.
     """
 
     def __init__(self, space: Space, matrix: Any) -> None:
@@ -43,16 +44,16 @@ class TableChannel:
             raise ParameterError(f"matrix must have shape ({space.size}, {space.size}), got {table.shape}")
         if not np.isfinite(table).all() or table.min() < 0.0 or not (table.sum(axis=1) > 0.0).all():
             raise ParameterError("matrix must hold numbers >= 0 and no empty row")
-        shares = table / table.sum(axis=1, keepdims=True)
-        # Least significant weights are rounded up to one, so that nothing possible becomes impossible.
-        self._weights = np.where(shares > 0.0, np.maximum(np.rint(shares * _SCALE), 1.0), 0.0)
+        if table[:, ~space.open].any():
+            raise ParameterError("matrix must be 0 in the columns of closed cells")
         self.space = space
-        self.matrix: Floats = self._weights / self._weights.sum(axis=1, keepdims=True)
+        self.matrix: Floats = table / table.sum(axis=1, keepdims=True)
         distances = np.stack([space.distances(x) for x in range(space.size)])
-        found = worst_level(self.matrix, distances)
+        with np.errstate(divide="ignore"):
+            found = worst_level(np.log(self.matrix), distances)
         if not math.isfinite(found):
             raise ParameterError("matrix must reach the same places from everywhere: some loss is infinite")
-        self.level = found * (1.0 + 1e-12) + 2.0**-48 / space.shortest
+        self.level = found * (1.0 + 1e-12) + 2.0**-44 / space.shortest
 
     @property
     def guarantee(self) -> MetricDP:
@@ -65,7 +66,8 @@ class TableChannel:
 
     def weights(self, place: int) -> list[int]:
         """The same as whole numbers."""
-        return [int(weight) for weight in self._weights[place]]
+        numbers, exponents = np.frexp(self.matrix[place])
+        return whole_numbers(numbers * 2.0**_DOUBLE_BITS, exponents)
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
         """The report of each place."""
@@ -78,6 +80,10 @@ class TableChannel:
     def back(self, values: Floats) -> Floats:
         """The sum over y of P(y|x) values(y), for each x."""
         return self.matrix @ values
+
+    def factors(self, theta: Floats, shares: Floats) -> Floats:
+        """The sum over y of P(y|x) shares(y) / law(y), law that of `forward`."""
+        return self.back(shares / np.maximum(self.forward(theta), 1e-300))
 
     def distortion(self, prior: Floats) -> float:
         """The mean distance between a place and its report."""
@@ -121,6 +127,8 @@ def linear_program(space: Space, prior: Any, level: float) -> TableChannel:
     n = space.size
     if n > MOST_SOLVED:
         raise ParameterError(f"a linear program must have at most {MOST_SOLVED} places, got {n}")
+    if not space.open.all():
+        raise ParameterError("a linear program must have no closed cells")
     weights = as_prior(space, prior)
     distances = np.stack([space.distances(x) for x in range(n)])
     aim = level * (1.0 - 1e-6)

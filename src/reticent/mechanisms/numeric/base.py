@@ -25,10 +25,10 @@ from reticent.mechanisms.base import (
     Symbols,
     as_objects,
     checked_epsilon,
+    is_masked,
     is_positive,
 )
 from reticent.mechanisms.numeric.kernels import engine_for
-from reticent.privacy import LocalDP
 from reticent.randomness import Stream, secure_or
 
 _BLOCK = 1 << 14
@@ -49,7 +49,7 @@ def as_floats(values: ArrayLike) -> Floats:
 
 def _as_float(item: Any) -> float:
     try:
-        if isinstance(item, (complex, np.complexfloating)) or item is np.ma.masked:
+        if isinstance(item, (complex, np.complexfloating)) or is_masked(item):
             return math.nan
         return float(item)
     except OverflowError:
@@ -78,7 +78,6 @@ class NumericRandomiser(Randomiser):
     def __init__(self, *, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:
         self.epsilon = checked_epsilon(epsilon)
         self.bounds = checked_bounds(bounds)
-        self.guarantee = LocalDP(self.epsilon)
         lower, upper = self.bounds
         self._middle, self._half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
 

@@ -136,6 +136,7 @@ class Engine(NamedTuple):
     """Runs a formula over one block of values: `run(name, values, randomness, out, law)`."""
 
     name: str
+    formulas: Formulas
     run: Callable[[str, NDArray[Any], Randomness, NDArray[np.float64], Law], None]
 
 
@@ -147,7 +148,7 @@ def _numpy_engine() -> Engine:
             randomness = (as_units(randomness[0]),)
         out[...] = getattr(formulas, name)(x, *randomness, law)
 
-    return Engine("numpy", run)
+    return Engine("numpy", formulas, run)
 
 
 def _numba_engine() -> Engine:
@@ -188,7 +189,7 @@ def _numba_engine() -> Engine:
     def run(name: str, x: NDArray[Any], randomness: Randomness, out: NDArray[Any], law: Law) -> None:
         loops[name](x, randomness, out, law)
 
-    return Engine("numba", run)
+    return Engine("numba", formulas, run)
 
 
 @lru_cache(maxsize=2)

@@ -41,6 +41,13 @@
         line("without", held([0, ...lines.map((one) => one[1])]), "--bad", { lineStyle: { type: "dashed" } }),
       ],
     }),
+    curve: ({ title, points, stepped }) => ({
+      ...base(),
+      tooltip: { ...tooltip(), formatter: ([{ value }]) => `round ${value[0]}\n${value[1] === null ? "unknown" : Number(value[1].toPrecision(4))}` },
+      xAxis: { type: "value", min: "dataMin", max: "dataMax", minInterval: 1, ...axis({ hideOverlap: true }), splitLine: { show: false } },
+      yAxis: { type: "value", scale: !stepped, ...axis({ hideOverlap: true }) },
+      series: [line(title, points, "--accent", { step: stepped && "end", showSymbol: points.length === 1, symbol: points.length === 1 ? "circle" : "none" })],
+    }),
     cells: (cells) => ({
       ...base(),
       tooltip: {

@@ -1,0 +1,1 @@
+"""A Flower app whose clients send private reports and nothing else."""

@@ -1,0 +1,123 @@
+"""What the server of personalised training does: collect the reports of a round, cluster them, average.
+
+It sees noisy vectors only; nothing here needs to be trusted, and nothing here is paid. What it may not do is
+look at losses of clients: `best` takes data that are public.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reticent.errors import ParameterError
+from reticent.federated.payload import Outcome
+from reticent.federated.personalised import wire
+from reticent.federated.personalised.clustering import from_slots, k_means, within
+from reticent.federated.personalised.learners import Population
+from reticent.federated.personalised.noise import Sanitiser
+from reticent.federated.personalised.tasks import PersonalTask
+from reticent.mechanisms.base import Floats, Symbols
+
+
+class PersonalRound:
+    """The reports of one round.
+
+    Args:
+        task: what is learnt.
+        number: of the round.
+        hypotheses: that the clients were given.
+        master: the operator's enrolment key.
+    """
+
+    def __init__(self, task: PersonalTask, number: int, hypotheses: Floats, master: bytes) -> None:
+        self.task, self.number, self._master = task, task.checked_round(number), master
+        self.sanitiser = Sanitiser(task, hypotheses)
+        self.outcomes: Counter[Outcome] = Counter()
+        self._reports: dict[bytes, Symbols] = {}
+
+    @property
+    def clients(self) -> int:
+        """How many are counted."""
+        return len(self._reports)
+
+    def add(self, payloads: Sequence[bytes]) -> list[Outcome]:
+        """Count payloads; each client once, and nothing that is not whole. None raises."""
+        outcomes, clients, reports = wire.read(self.sanitiser, self.number, payloads, self._master)
+        counted = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
+        for place, client, report in zip(counted, clients, reports, strict=True):
+            if client in self._reports:
+                outcomes[place] = Outcome.SECOND
+            else:
+                self._reports[client] = report
+        self.outcomes.update(outcomes)
+        return outcomes
+
+    def reports(self) -> Floats:
+        """The noisy vectors of all who are counted: shape (clients, numbers)."""
+        found = np.array(list(self._reports.values()), dtype=np.int64).reshape(-1, self.task.numbers)
+        return self.sanitiser.decoded(found)
+
+
+def stepped(sanitiser: Sanitiser, reports: Floats) -> Floats:
+    """The hypotheses after a round; those that nobody chose stay as they were."""
+    assert sanitiser.hypotheses is not None
+    if len(reports) == 0:
+        return sanitiser.hypotheses
+    if sanitiser.task.about == "slots":
+        moved = from_slots(sanitiser, reports.sum(axis=0), len(reports))
+    else:
+        moved = k_means(reports, sanitiser.hypotheses)
+    return within(moved, sanitiser.task.reach)
+
+
+@dataclass
+class PersonalTraining:
+    """The state of a server between rounds.
+
+    Attributes:
+        hypotheses: of the next round.
+        number: of the next round.
+        history: the hypotheses of all rounds so far.
+    """
+
+    task: PersonalTask
+    hypotheses: Floats
+    number: int = 0
+    history: list[Floats] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, task: PersonalTask, hypotheses: Floats) -> PersonalTraining:
+        """Training from given hypotheses, which must be public."""
+        return cls(task, task.checked_hypotheses(hypotheses))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every round was stepped."""
+        return self.number >= self.task.rounds
+
+    def step(self, reports: Floats) -> None:
+        """End a round with its reports."""
+        self.task.checked_round(self.number)
+        self.history.append(self.hypotheses)
+        self.hypotheses = stepped(Sanitiser(self.task, self.hypotheses), reports)
+        self.number += 1
+
+    def settled(self, rounds: int) -> Floats:
+        """The mean of the hypotheses after the last rounds: less noise, at no price."""
+        if not 0 < rounds <= self.number:
+            raise ParameterError(f"rounds must be in 1 to {self.number}, got {rounds}")
+        last = [*self.history[len(self.history) - rounds + 1 :], self.hypotheses]
+        return np.asarray(np.mean(last, axis=0))
+
+
+def best(candidates: Sequence[Floats], public: Population) -> int:
+    """Which of several trainings fits best, on data that are public.
+
+    Each was paid by the clients that took part in it; with other clients in each, nobody pays twice.
+    """
+    everyone = np.arange(len(public))
+    fits = [float(public.losses(one, everyone).min(axis=1).mean()) for one in candidates]
+    return int(np.argmin(np.nan_to_num(fits, nan=np.inf)))

@@ -1,0 +1,67 @@
+"""What one client sends in one round of personalised training, as bytes.
+
+version, task, round, client   as in `federated.payload`
+numbers                        of the report, each as many bytes as the task's limit takes, big-endian, in
+                               two's complement
+tag                            as in `federated.payload`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reticent.collect.enrolment import TAG_BYTES, Enrolment
+from reticent.federated import payload
+from reticent.federated.payload import HEAD_BYTES, Outcome
+from reticent.federated.personalised.noise import Sanitiser
+from reticent.mechanisms.base import Symbols
+
+
+def width(sanitiser: Sanitiser) -> int:
+    """Bytes of one number."""
+    return sanitiser.limit.bit_length() // 8 + 1
+
+
+def size(sanitiser: Sanitiser) -> int:
+    """The length of every payload of a task."""
+    return HEAD_BYTES + width(sanitiser) * sanitiser.task.numbers + TAG_BYTES
+
+
+def written(sanitiser: Sanitiser, enrolment: Enrolment, number: int, values: Sequence[int]) -> bytes:
+    """The payload of a report."""
+    each = width(sanitiser)
+    packed = b"".join(int(value).to_bytes(each, "big", signed=True) for value in values)
+    return payload.written(sanitiser.task, enrolment, number, packed)
+
+
+def read(
+    sanitiser: Sanitiser, number: int, payloads: Sequence[bytes], master: bytes
+) -> tuple[list[Outcome], list[bytes], Symbols]:
+    """Read many payloads of one round; each is judged on its own, and none raises.
+
+    Returns:
+        What became of each; of those that hold, the ids of the clients and the numbers, (clients, numbers).
+    """
+    length, each = size(sanitiser), width(sanitiser)
+    outcomes = [payload.judged(sanitiser.task, number, one, master, length) for one in payloads]
+    clients, reports = [], []
+    for place, outcome in enumerate(outcomes):
+        if outcome is not Outcome.COUNTED:
+            continue
+        report = _numbers(payloads[place][HEAD_BYTES:-TAG_BYTES], each)
+        if np.abs(report).max() > sanitiser.limit:
+            outcomes[place] = Outcome.SYMBOL
+            continue
+        clients.append(payloads[place][HEAD_BYTES - 8 : HEAD_BYTES])
+        reports.append(report)
+    return outcomes, clients, np.array(reports, dtype=np.int64).reshape(len(reports), sanitiser.task.numbers)
+
+
+def _numbers(packed: bytes, each: int) -> Symbols:
+    """Big-endian numbers of `each` bytes (at most 7, since limits are below 2^50)."""
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(-1, each)
+    sign = np.where(rows[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+    wide = np.concatenate([np.repeat(sign, 8 - each, axis=1), rows], axis=1)
+    return np.ascontiguousarray(wide).view(">i8").reshape(-1).astype(np.int64)

@@ -1,0 +1,170 @@
+"""The file in which an operator writes a training task; `reticent federated sign` makes what clients get.
+
+name: braking
+version: 1
+purpose: To warn drivers, we learn when vehicles brake hard.
+model: logistic          # linear, logistic or svm
+features:                # as clients encode them; bounds and values from public knowledge
+  speed: {low: 0, high: 130}
+  kind: {values: [car, bus, truck], fallback: car}
+target: {column: braked, values: [soft, hard]}  # or low and high, for linear
+epsilon: 2               # of one report
+rounds: 50
+group: 2000              # clients in each round
+participations: 1        # rounds in which one client may report; each costs epsilon
+clip: 1                  # each coordinate of a gradient is clipped to [-1, 1]
+rate: 4                  # of the first step
+schedule: inverse-root   # how the rate falls: constant, inverse, inverse-root
+momentum: 0
+typical: 0.1             # how large coordinates usually are against the clip
+sample: 1                # coordinates in one report
+mechanism: OneBit
+l2: 1e-4
+intercept: true
+simulation:              # for `reticent federated run` and `plan` alone; clients never see it
+  table: vehicles.parquet
+  owner: driver          # whose rows are one client; without it each row is one
+  holdout: public.csv    # public rows, for curves and plans
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reticent.arguments import whole
+from reticent.collect import yaml_file
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.federated import models
+from reticent.federated.encoding import Encoding
+from reticent.federated.tasks import Task, designed
+from reticent.mechanisms.attributes import Attribute
+
+_FIELDS = ("name", "version", "purpose", "model", "features", "target", "epsilon", "rounds", "group", "rate")
+_NUMBERS = ("clip", "momentum", "typical", "l2")
+_OPTIONAL = (*_NUMBERS, "participations", "schedule", "sample", "mechanism", "intercept", "simulation")
+_SIMULATION = ("table", "owner", "holdout")
+
+TEMPLATE = """\
+# A training task: what is learnt, and under which privacy. `reticent federated check` explains it.
+name: my-task
+version: 1
+purpose: Why you learn it, in words for the person behind a client.
+model: logistic          # linear, logistic or svm
+features:                # bounds and values come from public knowledge, never from data
+  speed: {low: 0, high: 130}
+  kind: {values: [car, bus, bicycle, other], fallback: other}
+target: {column: braked, values: [soft, hard]}   # for linear: {column: force, low: 0, high: 10}
+epsilon: 2               # of one report
+rounds: 50
+group: 2000              # clients in each round; `reticent federated plan` says how many it takes
+participations: 1        # rounds in which one client may report; each costs epsilon
+rate: 4                  # of the first step
+# schedule: inverse-root # how the rate falls: constant, inverse, inverse-root
+# momentum: 0            # in [0, 1)
+# clip: 1                # each coordinate of a gradient is clipped to [-1, 1]
+typical: 0.1             # how large coordinates usually are against the clip; a guess from public knowledge
+# sample: 1              # coordinates in one report; the best number if left out
+# mechanism: OneBit      # the best if left out
+# l2: 0.0001
+# intercept: true
+# simulation:            # for `reticent federated run` and `plan` alone; clients never see it
+#   table: rows.csv      # CSV or Parquet, with the columns above
+#   owner: driver        # the column that says whose rows are one client; without it each row is one
+#   holdout: public.csv  # public rows, for curves and plans
+"""
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A task, how rows become features and targets, and where a simulation finds them.
+
+    Attributes:
+        task: with a fresh key.
+        encoding: of features and target.
+        table: rows that play the clients; None if the file names none.
+        owner: the column that says who holds a row; None if each row is a client.
+        holdout: public rows; None if the file names none.
+    """
+
+    task: Task
+    encoding: Encoding
+    table: Path | None = None
+    owner: str | None = None
+    holdout: Path | None = None
+
+
+def read(path: Path) -> TaskFile:
+    """What a file describes, with the best mechanism and a fresh key. Tables are sought beside the file.
+
+    Raises:
+        ParameterError: in one line, with the file, the field, the rule and the value.
+    """
+    return yaml_file.read("task", path, lambda text: parse(text, path.parent))
+
+
+def parse(text: str, folder: Path = Path()) -> TaskFile:
+    """What a text describes."""
+    given = yaml_file.fields("the file", yaml_file.loaded("task", text, "federated"), _FIELDS, _OPTIONAL)
+    given = {name: one for name, one in given.items() if one is not None}
+    encoding = Encoding(_features(given["features"]), _target(given["target"]))
+    numbers = {name: yaml_file.number(name, given[name]) for name in _NUMBERS if name in given}
+    task = designed(
+        yaml_file.text("name", given["name"]),
+        _model(given, encoding, numbers),
+        epsilon=yaml_file.number("epsilon", given["epsilon"]),
+        purpose=yaml_file.text("purpose", given["purpose"]),
+        rounds=whole("rounds", given["rounds"], low=1),
+        group=whole("group", given["group"], low=1),
+        rate=yaml_file.number("rate", given["rate"]),
+        bounds=numbers.get("clip", 1.0),
+        kind=yaml_file.text("schedule", given.get("schedule", "inverse-root")),
+        momentum=numbers.get("momentum", 0.0),
+        participations=whole("participations", given.get("participations", 1), low=1),
+        sample_size=None if "sample" not in given else whole("sample", given["sample"], low=1),
+        mechanism=None if "mechanism" not in given else yaml_file.text("mechanism", given["mechanism"]),
+        typical=numbers.get("typical"),
+        version=yaml_file.text("version", given["version"]),
+    )
+    return TaskFile(task, encoding, **_simulation(given.get("simulation", {}), folder))
+
+
+def _model(given: dict[str, Any], encoding: Encoding, numbers: dict[str, float]) -> models.Model:
+    kind = yaml_file.text("model", given["model"])
+    if kind not in models.MODELS:
+        raise ParameterError(f"model must be one of {', '.join(models.MODELS)}, got {kind!r:.60}")
+    intercept = given.get("intercept", True)
+    if not isinstance(intercept, bool):
+        raise ParameterTypeError(f"intercept must be true or false, got {intercept!r:.60}")
+    if encoding.is_classifier != (kind != "linear"):
+        rule = "low and high" if kind == "linear" else "two values"
+        raise ParameterError(f"target of a {kind} model must have {rule}")
+    return models.MODELS[kind](encoding.inputs, l2=numbers.get("l2", 1e-4), intercept=intercept)
+
+
+def _features(given: Any) -> list[Attribute]:
+    if not isinstance(given, dict) or not given:
+        raise ParameterError("features must be names with fields")
+    return [
+        yaml_file.attribute(f"features.{name!s:.60}", str(name), fields) for name, fields in given.items()
+    ]
+
+
+def _target(given: Any) -> Attribute:
+    if not isinstance(given, dict) or given.get("column") is None:
+        raise ParameterError("target must have fields: column; values, or low and high")
+    fields = {name: one for name, one in given.items() if name != "column"}
+    return yaml_file.attribute("target", yaml_file.text("target.column", given["column"]), fields)
+
+
+def _simulation(given: Any, folder: Path) -> dict[str, Any]:
+    fields = yaml_file.fields("simulation", given, (), _SIMULATION)
+    found: dict[str, Any] = {
+        name: folder / yaml_file.text(f"simulation.{name}", fields[name])
+        for name in ("table", "holdout")
+        if fields.get(name) is not None
+    }
+    if fields.get("owner") is not None:
+        found["owner"] = yaml_file.text("simulation.owner", fields["owner"])
+    return found

@@ -1,0 +1,194 @@
+"""A campaign in a folder: what is asked, the rounds that were published, the reports, and what they come to.
+
+    campaign.json   box, grid, beta, rounds, purpose, defence
+    reports.db      the signed rounds and the reports (`store`)
+
+The state of `Privic` is worked out from the rounds and their counts, so a crash loses nothing and a round
+ends once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from reticent.arguments import real, whole
+from reticent.collect import texts
+from reticent.errors import ParameterError
+from reticent.location.payload import Outcome
+from reticent.location.privic import TURNS, UPDATES, Defence, Privic
+from reticent.location.rounds import MOST_CELLS, MOST_ROUNDS, PlaceRound, signed
+from reticent.location.store import ReportStore
+from reticent.spaces import Box, Grid
+
+SETTINGS, STORE = "campaign.json", "reports.db"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a campaign asks, fixed when it begins.
+
+    Args:
+        name: letters, digits, dots, dashes.
+        purpose: in words that the person behind a device reads.
+        south, north, west, east: the box, in degrees.
+        rows, columns: of the grid.
+        closed: cells where nobody can be.
+        beta: per kilometre; a report keeps 2 beta per kilometre.
+        rounds: how many there are.
+        defence: against liars.
+    """
+
+    name: str
+    purpose: str
+    south: float
+    north: float
+    west: float
+    east: float
+    rows: int
+    columns: int
+    beta: float
+    rounds: int
+    closed: tuple[int, ...] = ()
+    version: str = "1"
+    turns: int = TURNS
+    updates: int = UPDATES
+    defence: Defence = field(default_factory=Defence)
+
+    def __post_init__(self) -> None:
+        texts.check_words(self.name, self.version, self.purpose)
+        whole("rounds", self.rounds, low=1, high=MOST_ROUNDS)
+        real("beta", self.beta, low=0.0, open_low=True)
+        if not 1 < self.grid.size <= MOST_CELLS:
+            raise ParameterError(f"rows x columns must be 2 to {MOST_CELLS}, got {self.grid.size}")
+
+    @property
+    def grid(self) -> Grid:
+        """Over the box."""
+        box = Box(self.south, self.north, self.west, self.east)
+        return Grid.over(box, self.rows, self.columns, tuple(self.closed))
+
+
+class Campaign:
+    """One campaign and its files.
+
+    Args:
+        folder: that `begin` made.
+        master: the operator's enrolment key.
+        key: the operator's signing key.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], master: bytes, key: Ed25519PrivateKey) -> None:
+        self.folder, self._key = Path(folder), key
+        self.settings = _read(self.folder / SETTINGS)
+        self.store = ReportStore(self.folder / STORE, master)
+        if not self.store.rounds():
+            self._publish()
+
+    @classmethod
+    def begin(
+        cls,
+        folder: str | os.PathLike[str],
+        settings: Settings,
+        master: bytes,
+        key: Ed25519PrivateKey,
+    ) -> Campaign:
+        """Make the folder and publish the first round; over a folder that a crash left empty, too."""
+        place, kept = Path(folder), SETTINGS + ".new"
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(one.name != kept for one in place.iterdir()):
+            raise ParameterError(f"folder must be new or empty, got {place.name}")
+        half = place / kept
+        half.write_text(json.dumps(asdict(settings), indent=1), encoding="utf-8")
+        half.replace(place / SETTINGS)
+        return cls(place, master, key)
+
+    def close(self) -> None:
+        """Give the files up."""
+        self.store.close()
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Rounds
+
+    @property
+    def current(self) -> PlaceRound:
+        """The round that is open, or was the last."""
+        return self.store.rounds()[-1]
+
+    def file(self, number: int | None = None) -> bytes:
+        """The signed file of a round; of the open one by default."""
+        number = self.current.number if number is None else whole("number", number, low=0)
+        found = self.store.file(number)
+        if found is None:
+            raise ParameterError(f"number must be of a published round, got {number}")
+        return found
+
+    def add(self, reports: list[bytes]) -> list[Outcome]:
+        """Count reports of the open round."""
+        return self.store.add(reports)
+
+    def end_round(self, number: int | None = None) -> PlaceRound | None:
+        """Learn from a round, the open one by default, and publish the next; None after the last.
+
+        A round ends once: asked again, or twice at once, the one that was published is returned.
+        """
+        open_now = self.current.number
+        number = open_now if number is None else whole("number", number, low=0, high=open_now)
+        if number + 1 >= self.settings.rounds:
+            return None
+        return self._publish(number + 1)
+
+    def _publish(self, number: int = 0) -> PlaceRound:
+        if found := self.store.rounds()[number:]:
+            return found[0]
+        asked = PlaceRound.made(
+            self.privic().channel(),
+            name=self.settings.name,
+            version=self.settings.version,
+            purpose=self.settings.purpose,
+            number=number,
+            rounds=self.settings.rounds,
+        )
+        try:
+            return self.store.publish(signed(asked, self._key))
+        except ParameterError:  # unless somebody else published it meanwhile
+            if found := self.store.rounds()[number:]:
+                return found[0]
+            raise
+
+    # What it comes to
+
+    def privic(self) -> Privic:
+        """What the rounds come to so far, the open one too."""
+        one = self.settings
+        privic = Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
+        for asked in self.store.rounds():
+            privic.learn(asked.channel, self.store.counts(asked.number))
+        return privic
+
+    def counts(self, number: int) -> NDArray[Any]:
+        """How often each cell was reported in a round."""
+        return self.store.counts(number)
+
+
+def _read(path: Path) -> Settings:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        given["defence"] = Defence(**given["defence"])
+        given["closed"] = tuple(given["closed"])
+        return Settings(**given)
+    except ParameterError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ParameterError(f"{path.name} must be the settings of a campaign, in its folder") from None

@@ -1,0 +1,14 @@
+"""Between which inputs a guarantee holds."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Neighbours(Enum):
+    """Which two inputs must look alike."""
+
+    REPLACE_ONE = "replace one"
+    ADD_REMOVE_ONE = "add or remove one"
+    ANY_TWO_VALUES = "any two values"
+    METRIC = "any two points, by their distance"

@@ -1,0 +1,131 @@
+"""The page of a training, in a real chromium and without: what it shows while rounds end, and to whom."""
+
+import contextlib
+import re
+
+import httpx
+import numpy as np
+import pytest
+
+from reticent.federated.curves import Curves, Origin
+from reticent.federated.explanation import explain
+from reticent.federated.models import Linear, Logistic
+from reticent.federated.simulation import simulate
+from reticent.federated.tasks import designed
+from reticent.service.serve import listen
+from reticent.service.training_page import watched
+
+from .browsing import ARGUMENTS, AXE, CHROMIUM, IMAGE
+from .running import until
+from .test_pages import found, too_wide
+
+FEATURES = np.linspace(-1.0, 1.0, 600).reshape(300, 2)
+TARGETS = np.where(FEATURES[:, 0] > 0.0, 1.0, -1.0)
+
+
+def training(model=None, origin=Origin.HOLD_OUT, purpose="To warn drivers."):
+    task = designed(
+        "braking", model or Logistic(2), epsilon=2.0, purpose=purpose, rounds=3, group=100, rate=1.0
+    )
+    return Curves(task, FEATURES, TARGETS, origin)
+
+
+def train(curves):
+    simulate(curves.task, FEATURES, TARGETS, on_round=curves.add)
+
+
+@contextlib.contextmanager
+def served(curves):
+    with listen("127.0.0.1", 0) as place, watched(curves, explain(curves.task)[1:], place) as url:
+        yield url
+
+
+def test_rounds_appear_as_they_end():
+    curves = training()
+    with served(curves) as url, httpx.Client() as client:
+        page = client.get(url)
+        assert "The first round is not over yet" in page.text
+        live = url.rsplit("/", 1)[0] + re.search(r'hx-get="([^"]+)"', page.text)[1]
+        assert client.get(live).status_code == 204, "nothing is new"
+        train(curves)
+        part = client.get(live)
+        assert part.status_code == 200
+        assert part.text.count('data-chart="curve"') == 4
+        assert "hx-get" not in part.text, "it is over: nothing to fetch any more"
+        assert '<div class="number">2</div><div class="soft">epsilon at most' in part.text
+        assert page.headers["content-security-policy"].startswith("default-src 'self'")
+
+
+def test_curves_of_private_records_are_marked():
+    """Planted: the same records under the name of a hold-out are not."""
+    for origin, is_marked in ((Origin.SIMULATION, True), (Origin.HOLD_OUT, False)):
+        curves = training(origin=origin)
+        train(curves)
+        with served(curves) as url:
+            text = httpx.get(url).text
+        assert ("simulation only" in text) is is_marked
+        assert ("Simulation only" in text) is is_marked
+        assert text.count("By round; public hold-out.") == (0 if is_marked else 2)
+
+
+def test_a_linear_model_has_a_squared_error():
+    curves = training(Linear(2))
+    train(curves)
+    with served(curves) as url:
+        text = httpx.get(url).text
+    assert "Mean squared error" in text
+    assert "Right answers" not in text
+
+
+def test_whoever_has_not_the_address_sees_nothing():
+    """Planted: the path of the page itself opens it."""
+    curves = training()
+    with served(curves) as url:
+        base = url.rsplit("/", 1)[0]
+        for path in ("/", "/live", "/docs", "/openapi.json", url.removeprefix(base)[:-1]):
+            assert httpx.get(base + path).status_code == 404, path
+        assert httpx.get(url).status_code == 200
+    assert len(url.removeprefix(base)) > 20
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright in this environment")
+    if not CHROMIUM.exists():
+        pytest.skip("no chromium on this machine")
+    with playwright.sync_playwright() as running:
+        found = running.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+def test_in_a_browser(browser):
+    """Charts are drawn and grow, nothing is said on the console, names do no harm."""
+    curves, said = training(purpose=IMAGE), []
+    with served(curves) as url, contextlib.closing(browser.new_context()) as place:
+        page = place.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(url)
+        assert "not over yet" in page.inner_text("#live")
+        train(curves)
+        until(lambda: page.locator(".chart canvas").count() == 4)
+        assert page.locator(".cards .number").first.inner_text() == "3"
+        assert page.evaluate("window.hit") is None
+        assert said == []
+        page.evaluate("console.error('planted')")
+    assert said == ["planted"]
+
+
+def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(browser):
+    if not AXE.exists():
+        pytest.skip("no axe-core on this machine (npm installs it)")
+    curves = training(origin=Origin.SIMULATION)
+    train(curves)
+    phone = {"viewport": {"width": 360, "height": 700}, "bypass_csp": True}
+    with served(curves) as url, contextlib.closing(browser.new_context(**phone)) as place:
+        page = place.new_page()
+        page.goto(url)
+        until(lambda: page.locator(".chart canvas").count() == 4)
+        assert too_wide(page) == 0
+        assert found(page) == []

@@ -1,0 +1,157 @@
+"""Grids: kilometres, total cells of points, closed cells, errors with field, rule and value."""
+
+import decimal
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.errors import ParameterError
+from reticent.spaces import Box, Grid
+
+PARIS = Box(48.8286, 48.8798, 2.2855, 2.3909)
+
+
+def great_circle_km(south, west, north, east):
+    """On the sphere, by the haversine formula."""
+    a, b, c, d = (math.radians(one) for one in (south, west, north, east))
+    half = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+    return 2 * 6371.0088 * math.asin(math.sqrt(half))
+
+
+@pytest.mark.parametrize(
+    "box", [PARIS, Box(37.5395, 37.7910, -122.5153, -122.3789), Box(-1.0, 1.0, 10.0, 12.0)]
+)
+def test_kilometres_are_those_of_the_sphere(box):
+    """To two thousandths: every pair of cells of a city, and of two degrees on the equator."""
+    grid = Grid.over(box, 3, 3)
+    north = np.linspace(box.south, box.north, 7)[1::2]
+    east = np.linspace(box.west, box.east, 7)[1::2]
+    points = [(a, b) for a in north for b in east]
+    for x, (a, b) in enumerate(points):
+        for y, (c, d) in enumerate(points):
+            assert grid.matrix[x, y] == pytest.approx(great_circle_km(a, b, c, d), rel=2e-3, abs=1e-9)
+
+
+def test_the_documents_box_is_about_eight_by_six_kilometres():
+    assert PARIS.width_km == pytest.approx(7.7, abs=0.1)
+    assert PARIS.height_km == pytest.approx(5.7, abs=0.1)
+
+
+def test_numbers_of_cells_and_their_distances():
+    grid = Grid(3, 4, 2.0, 1.0)
+    assert (grid.size, grid.shortest, grid.diameter) == (12, 1.0, 5.0)
+    assert Grid(3, 1, 2.0, 1.0).shortest == 2.0
+    assert Grid(1, 1, 2.0, 1.0).shortest == math.inf
+    assert grid.centres[7].tolist() == [3.0, 2.0]
+    straight = np.sqrt(np.square(grid.centres[:, None] - grid.centres[None]).sum(axis=-1))
+    np.testing.assert_allclose(grid.matrix, straight, rtol=1e-15)
+    assert (grid.matrix == grid.matrix.T).all()
+    assert grid.histogram([0, 7, 7]).tolist() == [1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]
+
+
+# Cells of points
+
+
+@pytest.fixture
+def unit_grid():
+    """Cells of one degree: row = floor(latitude), column = floor(longitude - 10)."""
+    return Grid.over(Box(0.0, 4.0, 10.0, 15.0), 4, 5)
+
+
+def test_points_within(unit_grid):
+    assert unit_grid.cells([0.0, 0.5, 3.99, 1.0], [10.0, 14.99, 12.5, 11.0]).tolist() == [0, 4, 17, 6]
+
+
+def test_points_outside_belong_to_the_nearest_cell(unit_grid):
+    """Swapped latitude and longitude, the other end of the world, infinities."""
+    found = unit_grid.cells(
+        [-90.0, 4.0, 1e308, -math.inf, 12.5, 2.5], [200.0, 15.0, -1e308, math.inf, 2.5, 9.9]
+    )
+    assert found.tolist() == [4, 19, 15, 4, 15, 10]
+
+
+class Raises:
+    """Nothing can be made of it."""
+
+    def _no(self, *_):
+        raise RuntimeError("no")
+
+    __float__ = __int__ = __index__ = __str__ = __repr__ = __bool__ = __gt__ = __lt__ = __array__ = _no
+
+
+def test_what_is_no_number_is_in_the_middle(unit_grid):
+    middle = 2 * 5 + 2
+    assert unit_grid.cells([math.nan], [math.nan]).tolist() == [middle]
+    odd = [None, "north", decimal.Decimal("sNaN"), 1j, {}, object(), Raises()]
+    assert unit_grid.cells(odd, odd).tolist() == [middle] * len(odd)
+    assert unit_grid.cells([10**400, -(10**400)], [-(10**400), 10**400]).tolist() == [15, 4]
+    assert unit_grid.cells(["1.5"], ["10.5"]).tolist() == [5]
+
+
+def test_planted_a_partial_function_is_found(unit_grid, monkeypatch):
+    monkeypatch.setattr("reticent.spaces.grid._numbers", lambda values: np.asarray(values, dtype=np.float64))
+    with pytest.raises(TypeError):
+        unit_grid.cells([None, {}], [1.0, 2.0])
+
+
+def test_no_box_no_points():
+    with pytest.raises(ParameterError, match="box must be given"):
+        Grid(2, 2, 1.0, 1.0).cells([1.0], [1.0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 7), st.data())
+def test_closed_cells_give_way_to_the_nearest_open_one(rows, columns, data):
+    closed = data.draw(st.sets(st.integers(0, rows * columns - 1), max_size=rows * columns - 1))
+    grid = Grid.over(Box(40.0, 41.0, 1.0, 3.0), rows, columns, tuple(closed))
+    box = grid.box
+    latitudes = box.south + (np.arange(rows) + 0.5) / rows * (box.north - box.south)
+    longitudes = box.west + (np.arange(columns) + 0.5) / columns * (box.east - box.west)
+    found = grid.cells(np.repeat(latitudes, columns), np.tile(longitudes, rows))
+    for place, cell in enumerate(found.tolist()):
+        nearest = np.where(grid.open, grid.distances(place), np.inf).min()
+        assert grid.open[cell]
+        assert grid.distances(place)[cell] == nearest
+        assert place in closed or cell == place
+
+
+def test_many_closed_cells_take_no_time():
+    """Not n x n: 40,000 cells, half of them closed."""
+    grid = Grid.over(PARIS, 200, 200, tuple(range(20_000)))
+    assert grid.cells([PARIS.south], [PARIS.west]).tolist() == [20_000]
+
+
+BAD_BOXES = [
+    ({"south": 86.0}, "south must be >= -85 and <= 85, got 86"),
+    ({"west": -181.0}, "west must be >= -180 and <= 180, got -181"),
+    ({"south": math.nan}, "south must be"),
+    ({"north": 40.0, "south": 41.0}, "south must be < north, got 41 and 40"),
+    ({"west": 3.0, "east": 3.0}, "west must be < east, got 3 and 3"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_BOXES)
+def test_bad_boxes(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        Box(**{"south": 40.0, "north": 41.0, "west": 2.0, "east": 3.0} | changes)
+
+
+BAD_GRIDS = [
+    ({"rows": 0}, "rows must be >= 1, got 0"),
+    ({"columns": 2**40}, "columns must be <= 4194304"),
+    ({"rows": 4096, "columns": 4096}, "rows x columns must be at most 4194304, got 16777216"),
+    ({"height": 0.0}, "height must be >= 1e-06"),
+    ({"width": math.inf}, "width must be"),
+    ({"closed": (6,)}, "closed must be <= 5, got 6"),
+    ({"closed": (0.5,)}, "closed must be a whole number"),
+    ({"closed": tuple(range(6))}, "closed must leave at least one cell open"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_GRIDS)
+def test_bad_grids(changes, message):
+    with pytest.raises((ParameterError, TypeError), match=message):
+        Grid(**{"rows": 2, "columns": 3, "height": 1.0, "width": 1.0} | changes)
