@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-collect demo-federated demo-chain test test-all mutation bench lint requirements clean
+.PHONY: help demo demo-collect demo-federated demo-location demo-chain test test-all mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -28,6 +28,9 @@ demo-collect: $(VENV)/.demo-collect $(VENV)/.broker ## a thousand simulated vehi
 
 demo-federated: $(VENV)/.demo-federated ## a model learnt from simulated vehicles under local privacy, with live curves on a page; ONCE=1 ends then
 	@ONCE=$(ONCE) $(BIN)/reticent demo federated $(ARGS)
+
+demo-location: $(VENV)/.demo-location ## where people of a city are, from private reports over HTTP, with maps on a page; ONCE=1 ends then
+	@ONCE=$(ONCE) $(BIN)/reticent demo location $(ARGS)
 
 demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, oracle and two analysts share a budget in a contract
 	$(BIN)/reticent demo chain
@@ -67,7 +70,7 @@ $(VENV)/.uv: requirements/installer.txt
 # One set of packages each; the lists agree on versions, so an environment can hold several.
 $(VENV)/.dev: $(VENV)/.npm $(VENV)/.broker $(VENV)/.torch
 $(VENV)/.demo-chain $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
-$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-federated $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-federated $(VENV)/.demo-location $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -18,6 +18,7 @@ MODULES = [
     "benchmarks.chain",
     "benchmarks.service",
     "benchmarks.collect",
+    "benchmarks.location",
     "benchmarks.federated",
     "benchmarks.flower",
 ]

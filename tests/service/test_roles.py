@@ -14,6 +14,7 @@ from reticent.service.state import State
 from ..unit.collect.many_devices import make_survey
 from .running import BASE, MEAN, ROWS, until
 from .test_collecting import Operator
+from .test_places import Crowd
 
 # olga registered `town`, alice has the job; otto and bob are the others in their roles.
 CALLERS = ("none", "revoked", "olga", "otto", "alice", "bob", "vera")
@@ -61,6 +62,10 @@ EXPECTED = {
     ("GET", "/api/v1/surveys"): dict.fromkeys(CALLERS, 200),
     ("POST", "/api/v1/surveys"): by_role(201, 403, 403),
     ("GET", "/api/v1/surveys/{name}/estimates"): ALL,
+    ("GET", "/api/v1/places"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/places/{name}/round"): dict.fromkeys(CALLERS, 200),
+    ("POST", "/api/v1/places/{name}/reports"): dict.fromkeys(CALLERS, 200),
+    ("POST", "/api/v1/places/{name}/end"): by_role(200, 403, 403),
 }
 
 
@@ -101,6 +106,7 @@ def town(service):
     service.operator = Operator(service, 1, name="town")
     assert service.operator.collect().status_code == 201
     service.report = service.operator.fleet.reports()[0]
+    Crowd(service, name="town")
     return service
 
 
@@ -117,11 +123,12 @@ def request(service, method, path, who):
             "known": {"query": service.question["query"]},
             "keys": {"name": f"new-{who}", "role": "auditor"},
             "{analyst}": {"share": 0.5},
+            "end": {"number": 0},
             "surveys": json.loads(signed(make_survey(name=f"new-{who}"), service.operator.key)),
         }.get(path.rsplit("/", 1)[1], service.question)
     options = {"json": body} if body is not None else {}
     if "/reports" in path:
-        content = batch([service.report]) if path.endswith("/batch") else service.report
+        content = service.report if path == "/api/v1/reports" else batch([service.report])
         options = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
     if path.endswith("/consistency"):
         options["params"] = {"old": 1, "new": 2}

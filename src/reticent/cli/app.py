@@ -157,7 +157,7 @@ def demo(
     A synthetic census behind the service, with pages to look at and keys to ask with. A scripted analyst
     asks the documents' five questions, repeats and refines them, until one is refused.
     `reticent demo fleet` shows devices that report with local privacy, `reticent demo federated` a model that
-    they train, `reticent demo chain` a ledger in a contract.
+    they train, `reticent demo location` where people are, `reticent demo chain` a ledger in a contract.
     """
     if context.invoked_subcommand is None:
         from reticent.cli.demo import run
@@ -223,6 +223,26 @@ def federated_demo(
     from reticent.cli.demo_federated import run
 
     run(folder=folder, vehicles=vehicles, port=port, once=once)
+
+
+@demo_group.command("location")
+def location_demo(
+    people: Annotated[int, typer.Option(help="Simulated people, who report in every round.")] = 5000,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="Report without pauses, and end.")
+    ] = False,
+) -> None:
+    """Watch a city learn where people are, without learning where anyone is.
+
+    People report a cell near the one they are in, in rounds; after each the channel is better. A page shows
+    the maps, with the truth of the simulation beside them.
+    """
+    from reticent.cli.demo_location import run
+
+    run(people=people, port=port, once=once)
 
 
 @demo_group.command("chain")

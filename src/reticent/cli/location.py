@@ -134,13 +134,23 @@ def report(
     signer: str,
     out: Path,
     lifetime: float,
+    most: float,
+    most_jump: float,
 ) -> None:
     """One private report of a place."""
     if not re.fullmatch(r"[0-9a-f]{64}", signer, re.ASCII):
         raise ParameterError("signer must be 64 hexadecimal digits")
     here = [_degrees("latitude", latitude), _degrees("longitude", longitude)]
     who = Enrolment.from_json(_content(enrolment).decode("utf-8", "replace"))
-    with LocationDevice(ledger, who, bytes.fromhex(signer), lifetime_per_km=lifetime) as device:
+    device = LocationDevice(
+        ledger,
+        who,
+        bytes.fromhex(signer),
+        lifetime_per_km=lifetime,
+        most_per_km=most,
+        most_jump_km=most_jump,
+    )
+    with device:
         asked = device.take(_content(file))
         out.write_bytes(device.report(asked, *here))
         spent = device.spent_per_km
@@ -316,9 +326,13 @@ def _prior(path: Path, space: Grid) -> Floats:
 
 
 def _keys(folder: Path) -> tuple[bytes, Ed25519PrivateKey]:
-    """The operator's two secrets, beside the campaign's folder."""
-    signing = kept_secret(folder.parent / SIGNING)
-    return kept_secret(folder.parent / MASTER), Ed25519PrivateKey.from_private_bytes(signing)
+    """The operator's two secrets: beside the campaign's folder, or those of the service that it lies in."""
+    beside = folder.resolve().parent
+    service = beside.parent / ".service"
+    is_served = beside.name == "places" and service.is_dir()
+    signing = kept_secret(service / "survey.key" if is_served else beside / SIGNING)
+    master = kept_secret((service if is_served else beside) / MASTER)
+    return master, Ed25519PrivateKey.from_private_bytes(signing)
 
 
 def _campaign(folder: Path) -> Campaign:

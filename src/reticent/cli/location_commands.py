@@ -83,6 +83,10 @@ def report(
     signer: Annotated[str, typer.Option(help="The public key that is trusted, 64 hexadecimal digits.")],
     out: Annotated[Path, typer.Option(help="Where the report goes.")],
     lifetime: Annotated[float, typer.Option(help="Level per km that this ledger may ever spend.")] = 30.0,
+    most: Annotated[float, typer.Option(help="Level per km that one report may spend.")] = 4.0,
+    most_jump: Annotated[
+        float, typer.Option(help="How many km farther apart two points may be as cells; see the limits.")
+    ] = 2.5,
 ) -> None:
     """What a device does: check a round, pay, report one private cell."""
     from reticent.cli.location import report as run
@@ -96,6 +100,8 @@ def report(
         signer=signer,
         out=out,
         lifetime=lifetime,
+        most=most,
+        most_jump=most_jump,
     )
 
 

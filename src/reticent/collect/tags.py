@@ -69,8 +69,9 @@ def many(compress: Compress, master: bytes, reports: NDArray[np.uint8]) -> NDArr
     masters = np.repeat(_words(np.frombuffer(master, dtype=np.uint8)[None]), _LANES, axis=1)
     keys = _hmac(compress, masters, named)
     tags = _hmac(compress, keys, rows[:, :-TAG_BYTES])[: TAG_BYTES // 4]
-    differ = tags ^ _words(rows[:, -TAG_BYTES:])
-    return (np.bitwise_or.reduce(differ, axis=0) == 0)[:count]
+    differ: Words = np.bitwise_or.reduce(tags ^ _words(rows[:, -TAG_BYTES:]), axis=0)
+    is_same: NDArray[np.bool_] = differ[:count] == 0
+    return is_same
 
 
 def _hmac(compress: Compress, keys: Words, texts: NDArray[np.uint8]) -> Words:

@@ -15,10 +15,9 @@ A batch is reports one after the other, each behind its length in two bytes, big
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,8 +125,7 @@ class Layout:
         return read
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """What many bodies say.
 
     Attributes:

@@ -28,6 +28,7 @@ from reticent.estimation.distributions import (
 from reticent.estimation.inputs import Counts, checked_counts, frozen
 from reticent.mechanisms.base import Floats
 from reticent.randomness import Stream, secure_or
+from reticent.spaces.kernels import Dense
 
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 1000
@@ -106,6 +107,7 @@ class _RoundsUpdate:
         self._rounds = [(channel, counts / total, counts > 0) for channel, counts in rounds]
         self._laws: list[Floats] = []
         self._closed = np.flatnonzero(~rounds[0][0].space.open)
+        self._stack = _stacked([(channel, shares) for channel, shares, _ in self._rounds])
         self.factors = np.empty(rounds[0][1].size)
 
     def forward(self, theta: Floats) -> float:
@@ -128,12 +130,41 @@ class _RoundsUpdate:
 
     def step(self, theta: Floats) -> None:
         """Set the factors at theta, without its likelihood."""
-        self._sum(channel.factors(theta, shares) for channel, shares, _ in self._rounds)
+        if self._stack is None:
+            self._sum(channel.factors(theta, shares) for channel, shares, _ in self._rounds)
+            return
+        self.factors = self._stack(theta)
+        if self._closed.size:
+            self.factors[self._closed] = 0.0
 
     def _sum(self, parts: Iterable[Floats]) -> None:
         self.factors = reduce(np.add, parts)
         if self._closed.size:
             self.factors[self._closed] = 0.0
+
+
+def _stacked(rounds: Sequence[tuple[PlaceChannel, Floats]]) -> Callable[[Floats], Floats] | None:
+    """The factors of rounds whose channels differ in c alone: one product for all, in the same memory."""
+    sums = [getattr(channel, "kernel", None) for channel, _ in rounds]
+    if not isinstance(sums[0], Dense) or any(one is not sums[0] for one in sums):
+        return None
+    product, alone = sums[0].matrix.dot, len(rounds) == 1
+    normalisers = np.stack([channel.normaliser for channel, _ in rounds], axis=1)  # type: ignore[attr-defined]
+    shares = np.stack([of for _, of in rounds], axis=1)
+    if alone:
+        normalisers, shares = normalisers.reshape(-1), shares.reshape(-1)
+    there, back = np.empty(shares.shape), np.empty(shares.shape)
+
+    def factors(theta: Floats) -> Floats:
+        np.divide(theta if alone else theta[:, None], normalisers, out=there)
+        product(there, back)
+        np.maximum(back, _LEAST, out=back)
+        np.divide(shares, back, out=back)
+        product(back, there)
+        np.divide(there, normalisers, out=there)
+        return there if alone else np.asarray(there.sum(axis=1))
+
+    return factors
 
 
 def _plain(update: _RoundsUpdate, theta: Floats, tolerance: float, limit: int) -> tuple[Floats, int, float]:

@@ -120,7 +120,7 @@ def gamma(shape: int, count: int, stream: SimulationStream) -> Floats:
     while found.size < count:
         radius, angle, u = (stream.units(count) - 1.0 for _ in range(3))
         z = np.sqrt(-2.0 * np.log1p(-radius)) * np.cos(2.0 * np.pi * angle)
-        v = np.maximum(1.0 + c * z, 1e-300) ** 3
+        v = np.maximum(1.0 + c * z, 1e-90) ** 3
         kept = (1.0 + c * z > 0.0) & (np.log1p(-u) < 0.5 * z * z + d - d * v + d * np.log(v))
         found = np.concatenate([found, d * v[kept]])
     return found[:count]

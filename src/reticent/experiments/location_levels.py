@@ -26,9 +26,10 @@ def run(options: Options) -> Outcome:
     betas, times = QUICK_BETAS if options.quick else BETAS, runs.runs_of(options)
     rows: list[Row] = []
     for place, one in enumerate(people):
+        cycles = runs.cycles_of(one.city, options) - 1
         for number, beta in enumerate(betas):
             last = [
-                distances(one, OURS, beta, runs.stream(options.seed, 10, place, number, again))[-1]
+                distances(one, OURS, beta, cycles, runs.stream(options.seed, 10, place, number, again))[-1]
                 for again in range(times)
             ]
             rows.append(

@@ -22,12 +22,12 @@ Estimates = dict[tuple[str, float], Floats]
 
 def run(options: Options) -> Outcome:
     """Run PRIVIC once for each city and beta, and keep the last estimate."""
-    people = [load(city, options.data) for city in (CITIES[:1] if options.quick else CITIES)]
+    people = [load(city, options.data) for city in CITIES]
     estimates: Estimates = {}
     for place, one in enumerate(people):
         for number, beta in enumerate(BETAS):
             rng = runs.stream(options.seed, 7, place, number)
-            service = runs.privic(one, beta, rng, cycles=one.city.cycles - 1)
+            service = runs.privic(one, beta, rng, cycles=runs.cycles_of(one.city, options) - 1)
             estimates[one.city.name, beta] = service.estimate
             options.progress(place * len(BETAS) + number + 1, len(people) * len(BETAS))
     rows = [row for one in people for row in _rows(one, estimates)]
@@ -80,7 +80,10 @@ def _draw(people: list[Population], estimates: Estimates) -> Any:
 
 def heat(axis: Any, grid: Grid, law: Floats, top: float | None = None) -> None:
     """A distribution over cells as colours, north up."""
-    axis.imshow(law.reshape(grid.rows, grid.columns), origin="lower", cmap="magma_r", vmin=0.0, vmax=top)
+    shown = axis.imshow(
+        law.reshape(grid.rows, grid.columns), origin="lower", cmap="magma_r", vmin=0.0, vmax=top
+    )
+    axis.figure.colorbar(shown, ax=axis, shrink=0.8)
     axis.grid(visible=False)
     axis.set_xticks([])
     axis.set_yticks([])

@@ -163,7 +163,7 @@ def _caption(island: Island, rows: list[Row]) -> str:
         f"estimate: liars make it up to {max(row['EMD'] for row in rows):.1f} cells wrong.",
         _alarms(rows),
         "Differences: the documents do not say whether liars send A or claim it; both are here. A is chosen "
-        "as in loc-3.2.",
+        "as in loc-3.2; on wider islands P(A|A) is 0.47 to 0.59 undefended at epsilon 1.2 without any liar.",
     ]
     return wrapped(*lines)
 
@@ -177,8 +177,7 @@ def _alarms(rows: list[Row]) -> str:
     silent = [row for row in told_of if not row["share"]]
     return (
         f"The alarm on jumps rang among liars who {', '.join(parts)} times, and without liars "
-        f"{sum(row['alarms'] > 0 for row in silent)} of {len(silent)}: it sees who comes in numbers after a "
-        "quiet start, not who is there from the first cycle on, nor who comes slowly."
+        f"{sum(row['alarms'] > 0 for row in silent)} of {len(silent)}. It is a hint to look, no defence."
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.base import Options
-from reticent.experiments.location_data import Population
+from reticent.experiments.location_data import City, Population
 from reticent.location.privic import Defence, Privic
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream, Stream
@@ -21,6 +21,7 @@ from reticent.spaces.finite import Space
 from reticent.spaces.grid import Cells
 
 RUNS, QUICK_RUNS = 5, 2  # the documents' five rounds of simulation
+QUICK_CYCLES = 5
 
 Lies = Callable[[int], Cells]  # false reports of a cycle, by its number
 
@@ -28,6 +29,11 @@ Lies = Callable[[int], Cells]  # false reports of a cycle, by its number
 def runs_of(options: Options) -> int:
     """How often each simulation is repeated."""
     return options.repetitions or (QUICK_RUNS if options.quick else RUNS)
+
+
+def cycles_of(city: City, options: Options) -> int:
+    """The rows N of a printed table that are redone: one more than there are collections."""
+    return min(QUICK_CYCLES, city.cycles) if options.quick else city.cycles
 
 
 def stream(seed: int, *path: int) -> SimulationStream:

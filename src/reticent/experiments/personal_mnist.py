@@ -26,7 +26,7 @@ from reticent.experiments import plots, writers
 from reticent.experiments.base import Options, Outcome, Row
 from reticent.experiments.writers import Writers
 from reticent.federated import torch_models
-from reticent.federated.personalised.simulation import Randomiser, Seen, identity, simulate
+from reticent.federated.personalised.simulation import Randomiser, Seen, simulate
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream, Stream
@@ -152,12 +152,13 @@ def documents_noise(nu: float) -> Randomiser:
 
     The radius has a gamma law of shape n, within 1/n of a normal one. In simulations only.
     """
-    if nu == 0.0:
-        return identity
     torch = torch_models.torch_or_error()
 
     def noisy(starts: Floats, updated: Floats, stream: Stream) -> Floats:
+        # Drawn at nu 0 too: every nu then has the same clients in the same rounds.
         generator = torch.Generator().manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+        if nu == 0.0:
+            return updated
         found = np.array(updated)
         n = found.shape[1]
         for row, (start, one) in enumerate(zip(starts, updated, strict=True)):

@@ -1,8 +1,8 @@
 """The reports of many clients as one compiled loop: gradient, bound, mechanism and sum in one pass.
 
-For `simulation`, where every coordinate is reported (k = d). It does the same IEEE operations on the same
-words in the same order as the plain path, so both give the same symbols and the same sums. It needs the
-optional part `fast`; without it, and for few numbers, the plain path runs.
+For `simulation`. It does the same IEEE operations on the same words in the same order as the plain path, so
+both give the same symbols and the same sums. It needs the optional part `fast`; without it, and for few
+numbers, the plain path runs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from reticent.federated.models import Model
 from reticent.federated.tasks import Task
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric import kernels
+from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream
 from reticent.randomness.streams import Words
 
@@ -24,10 +25,10 @@ from reticent.randomness.streams import Words
 def is_worth(task: Task, clients: int) -> bool:
     """Whether the compiled loop can run a round, and has enough to do."""
     return (
-        task.sample_size == task.dimensions > 1
+        task.dimensions > 1
         and getattr(type(task.model), "gradients", None) is Model.gradients
         and kernels.UNITS_PER_VALUE[task.mechanism._kernel] < 2
-        and kernels.engine_for(clients * task.dimensions).name == "numba"
+        and kernels.engine_for(clients * task.sample_size).name == "numba"
     )
 
 
@@ -40,14 +41,20 @@ def report_sums(task: Task, theta: Floats, blocks: Iterable[tuple[Floats, Floats
         blocks: features and targets of some clients after the other.
         stream: for the mechanism.
     """
-    model = task.model
+    model, d, k = task.model, task.dimensions, task.sample_size
     assert model is not None
-    d = task.dimensions
-    loop, law = _loop(task.mechanism._kernel), task.mechanism._law(symbols=False)
+    loop, law = _loop(task.mechanism._kernel, k < d), task.mechanism._law(symbols=False)
     sums, room, penalty = np.zeros(d), np.empty((2, d)), model.l2 * theta
     for features, targets in blocks:
         with np.errstate(all="ignore"):
             slopes = model.slopes(theta, features, targets)
+        if k < d:
+            asked = sampled_attributes(slopes.size, d, k, stream)
+            words = stream.words(slopes.size * k).reshape(-1, k)
+            some = np.zeros(d)
+            loop(features, slopes, penalty, task.scale, asked, words, law, some)
+            sums += some
+            continue
         start = 0
         for words in _rows(stream.word_blocks(slopes.size * d), d):
             stop = start + len(words)
@@ -72,8 +79,8 @@ def _rows(pieces: Iterable[Words], length: int) -> Iterator[Words]:
         rest = piece[whole:].copy()
 
 
-@lru_cache(maxsize=8)
-def _loop(kernel: str) -> Callable[..., None]:
+@lru_cache(maxsize=16)
+def _loop(kernel: str, is_sampled: bool) -> Callable[..., None]:
     import numba
 
     formula = getattr(kernels.engine("numba").formulas, kernel)
@@ -91,13 +98,14 @@ def _loop(kernel: str) -> Callable[..., None]:
             for j in range(out.size):
                 out[j] = formula(values[j], drawn[j], law)
 
-    def loop(
+    def every(
         features: Any, slopes: Any, penalty: Any, scale: Any, words: Any, law: Any, room: Any, sums: Any
     ) -> None:
+        """Clients who report all coordinates."""
         values, reports = room[0], room[1]
         is_scaled = np.any(scale != 1.0)
         for client in range(features.shape[0]):
-            row, slope, drawn = features[client], slopes[client], words[client]
+            row, slope = features[client], slopes[client]
             for j in range(row.size):
                 values[j] = slope * row[j] + penalty[j]
             for j in range(row.size, values.size):  # the intercept
@@ -105,9 +113,24 @@ def _loop(kernel: str) -> Callable[..., None]:
             if is_scaled:
                 for j in range(values.size):
                     values[j] /= scale[j]
-            draw(values, drawn, law, reports)
+            draw(values, words[client], law, reports)
             for j in range(sums.size):  # apart: a sum within the draw is slower
                 sums[j] += reports[j]
 
-    compiled: Callable[..., None] = numba.njit(loop, nogil=True)
+    def sampled(
+        features: Any, slopes: Any, penalty: Any, scale: Any, asked: Any, words: Any, law: Any, sums: Any
+    ) -> None:
+        """Clients who report the coordinates that they are asked for."""
+        values, reports = np.empty(asked.shape[1]), np.empty(asked.shape[1])
+        for client in range(features.shape[0]):
+            row, mine = features[client], asked[client]
+            for place in range(mine.size):
+                j = mine[place]
+                value = row[j] if j < row.size else 1.0
+                values[place] = (slopes[client] * value + penalty[j]) / scale[j]
+            draw(values, words[client], law, reports)
+            for place in range(mine.size):
+                sums[mine[place]] += reports[place]
+
+    compiled: Callable[..., None] = numba.njit(sampled if is_sampled else every, nogil=True)
     return compiled

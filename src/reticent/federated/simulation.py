@@ -32,7 +32,7 @@ from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import SimulationStream, Stream, secure_or
 
 PRIVATE, IDENTITY = "private", "identity"
-_BLOCK = 1 << 16  # numbers worked on at once: for the caches
+_BLOCK = 1 << 18  # numbers worked on at once: for the caches
 
 Places = NDArray[np.int64]
 
@@ -133,7 +133,7 @@ class Records:
 def report_sums(task: Task, theta: Floats, records: Records, clients: Places, stream: Stream) -> Floats:
     """The sums by coordinate, in units of the bounds, of the private reports of some clients."""
     d, k = task.dimensions, task.sample_size
-    blocks, sums = _blocks(clients, d, k), np.zeros(d)
+    blocks, sums = _blocks(clients, d), np.zeros(d)
     if records.has_one_each and fast.is_worth(task, clients.size):
         return fast.report_sums(task, theta, map(records.of, blocks), stream)
     for some in blocks:
@@ -153,7 +153,7 @@ def report_sums(task: Task, theta: Floats, records: Records, clients: Places, st
 def clipped_sums(task: Task, theta: Floats, records: Records, clients: Places) -> Floats:
     """The sums of the clipped gradients themselves, added one client after the other. NOT private."""
     sums = np.zeros(task.dimensions)
-    for some in _blocks(clients, task.dimensions, task.dimensions):
+    for some in _blocks(clients, task.dimensions):
         with np.errstate(all="ignore"):
             found = np.nan_to_num(records.gradients(theta, some), nan=0.0, posinf=np.inf, neginf=-np.inf)
             np.clip(found, -task.scale, task.scale, out=found)
@@ -162,8 +162,8 @@ def clipped_sums(task: Task, theta: Floats, records: Records, clients: Places) -
     return sums
 
 
-def _blocks(clients: Places, dimensions: int, sample_size: int) -> Iterator[Places]:
-    size = max(1, min(_BLOCK // sample_size, 16 * _BLOCK // dimensions))
+def _blocks(clients: Places, dimensions: int) -> Iterator[Places]:
+    size = max(1, _BLOCK // dimensions)
     return (clients[start : start + size] for start in range(0, clients.size, size))
 
 

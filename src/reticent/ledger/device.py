@@ -53,7 +53,7 @@ from reticent.ledger.device_records import (
     records,
     terms_texts,
 )
-from reticent.ledger.entries import values_text
+from reticent.ledger.values import values_text
 
 try:
     import fcntl

@@ -35,7 +35,7 @@ from reticent.ledger.base import (
     _checked_name,
     increment,
 )
-from reticent.ledger.entries import values_of, values_text
+from reticent.ledger.values import values_of, values_text
 from reticent.privacy.budget import MAX_UNITS
 from reticent.privacy.neighbours import Neighbours
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 
 from reticent.errors import LedgerDamaged
+from reticent.ledger.values import values_of as values_of
+from reticent.ledger.values import values_text as values_text
 
 NONCE_BYTES = 32
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
@@ -106,13 +107,3 @@ def answer_parts(
 def head_text(size: int, root: bytes) -> str:
     """A head as "recover" and "void" entries name it."""
     return f"{size}:{root.hex()}"
-
-
-def values_text(values: Sequence[int]) -> str:
-    """A measurement's values as stored and committed to: decimal, comma separated."""
-    return ",".join(str(value) for value in values)
-
-
-def values_of(text: str) -> tuple[int, ...]:
-    """Undo `values_text`."""
-    return tuple(int(part) for part in text.split(",")) if text else ()

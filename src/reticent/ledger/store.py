@@ -320,10 +320,12 @@ class SqliteStore(Store):
         try:
             return LockFile(f"{self.path}.lock")
         except OSError as error:
-            raise self._cannot_be_opened(error, f"{self.path}.lock") from error
+            raise self._cannot_be_opened(error) from error
 
-    def _cannot_be_opened(self, error: Exception, path: object) -> LedgerError:
-        reason = getattr(error, "strerror", None) or "not a path"
+    def _cannot_be_opened(self, error: OSError | ValueError) -> LedgerError:
+        reason, path = "not a path", str(self.path)
+        if isinstance(error, OSError):
+            reason, path = error.strerror, error.filename
         return LedgerError(f"the ledger cannot be opened: {reason}: {path}")
 
     def _check_file(self, *, create: bool) -> None:
@@ -338,7 +340,7 @@ class SqliteStore(Store):
             except FileExistsError:
                 found = self.path.stat()  # another process was first
             except (OSError, ValueError) as error:
-                raise self._cannot_be_opened(error, self.path) from error
+                raise self._cannot_be_opened(error) from error
         if found is None:
             return
         if (found.st_dev, found.st_ino) in _INHERITED:

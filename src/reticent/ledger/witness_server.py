@@ -431,8 +431,12 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if work is None or not _NUMBER.fullmatch(length) or int(length) > MOST_FIRST_BYTES + MOST_BYTES:
             self.close_connection = True  # what was sent stays unread
-            status = 404 if work is None else 411 if not length else 413
-            self._send(status, {"error": "no such page" if work is None else "the request is too large"})
+            if work is None:
+                self._send(404, {"error": "no such page"})
+            elif not length:
+                self._send(411, {"error": "the request must tell its length"})
+            else:
+                self._send(413, {"error": "the request is too large"})
             return
         self._left = int(length)
         self._answer(lambda: work(self._asked()))

@@ -37,6 +37,8 @@ class LocationDevice:
         signer: the public key (32 bytes) whose rounds it answers.
         lifetime_per_km: the level that its reports may spend in all, in 1/km; fixed with the ledger.
         most_per_km: the level that it allows a single report.
+        most_jump_km: the largest `Grid.jump` that it allows. A level holds between the centres of cells; two
+            points d apart keep lifetime_per_km times (d + most_jump_km) in all, whatever grids are asked.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
     """
 
@@ -48,10 +50,12 @@ class LocationDevice:
         *,
         lifetime_per_km: float,
         most_per_km: float = 4.0,
+        most_jump_km: float = 2.5,
         rng: Stream | None = None,
     ) -> None:
         self._enrolment, self._signer = enrolment, signer
         self._most = real("most_per_km", most_per_km, low=0.0, open_low=True)
+        self._most_jump = real("most_jump_km", most_jump_km, low=0.0, open_low=True)
         self._stream = secure_or(rng)
         cap = cap_units(real("lifetime_per_km", lifetime_per_km, low=0.0, open_low=True))
         self._guard = threading.Lock()
@@ -85,6 +89,11 @@ class LocationDevice:
         if asked.channel.level > self._most:
             raise GuaranteeError(
                 f"the round asks for {asked.channel.level:g} per km, this device allows {self._most:g}"
+            )
+        if asked.grid.jump > self._most_jump:
+            raise GuaranteeError(
+                f"the round's cells take points {asked.grid.jump:g} km farther apart, this device allows "
+                f"{self._most_jump:g}"
             )
         self._taken[asked.id] = asked
         return asked

@@ -28,6 +28,7 @@ from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import ElasticChannel, blahut_arimoto
 from reticent.mechanisms.location.blahut_arimoto import capped
 from reticent.spaces.finite import Space
+from reticent.spaces.kernels import Kernel
 
 TURNS = 8  # of Blahut-Arimoto in a round, as the documents for Paris
 UPDATES = 20  # of GIBU in a round
@@ -86,6 +87,7 @@ class Privic:
         self.turns, self.updates = whole("turns", self.turns, low=0), whole("updates", self.updates, low=1)
         self.estimate: Floats = self._even
         self.prior: Floats = self._even  # of the channel: the estimate, defended
+        self._sums: Kernel | None = None  # of all channels, once it is made
 
     @property
     def _even(self) -> Floats:
@@ -94,8 +96,15 @@ class Privic:
     def channel(self) -> ElasticChannel:
         """The channel of the next round."""
         found = blahut_arimoto(
-            self.space, self.prior, self.beta, turns=self.turns, tolerance=0.0, floor=self.defence.floor
+            self.space,
+            self.prior,
+            self.beta,
+            turns=self.turns,
+            tolerance=0.0,
+            floor=self.defence.floor,
+            sums=self._sums,
         )
+        self._sums = found.kernel
         return capped(found, self.defence.most_staying)
 
     def learn(self, channel: ElasticChannel, counts: Any) -> None:

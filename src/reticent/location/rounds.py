@@ -9,7 +9,8 @@ at as well.
 
 Privacy: one report keeps 2 beta per kilometre between the centres of any two cells, against everybody, the
     service included. A person who answers several rounds spends the sum. Two near points across a border
-    differ by up to 2 beta times a cell.
+    differ by up to 2 beta times a cell, more where cells are closed (`Grid.jump`); with a border of its
+    choice in each round a service could find a point by bisection, so devices refuse rounds of large jumps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import math
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +40,8 @@ ID_BYTES = 8
 TOTAL = 1 << 31  # of the marginal
 MOST_CELLS = 1 << 20
 MOST_ROUNDS = 1 << 16
+MOST_WORK = 1 << 31  # cells times the exponent from corner to corner: half a gigabyte of weights
+MOST_STRETCH = 1.1  # of a box: kilometres of its middle, up to a tenth less on the ground
 CHECKED_EXACTLY = 200  # cells up to which every pair is looked at
 _LONGEST = 1 << 23
 _FIELD, _HEAD = "round", b"reticent-places/v1\n"
@@ -95,8 +97,16 @@ class PlaceRound:
             raise ParameterError("grid must cut its box into equal cells, in km")
         if not 1 < grid.size <= MOST_CELLS:
             raise ParameterError(f"grid must have 2 to {MOST_CELLS} cells, got {grid.size}")
+        if (stretch := grid.box.stretch) > MOST_STRETCH:
+            raise ParameterError(f"box must stretch kilometres by at most {MOST_STRETCH:g}, got {stretch:g}")
         if len(self.marginal) != grid.size:
             raise ParameterError(f"marginal must have {grid.size} numbers, got {len(self.marginal)}")
+        depth = self.beta * grid.diameter
+        if grid.size * (depth + 100.0) > MOST_WORK:
+            raise ParameterError(
+                f"beta must be at most {(MOST_WORK / grid.size - 100.0) / grid.diameter:g} on this grid, "
+                f"got {self.beta:g}: a device could not draw"
+            )
         masses = np.array(self.marginal, dtype=np.int64)
         if masses.min() < 0 or int(masses.sum()) != TOTAL:
             raise GuaranteeError(f"marginal must hold numbers >= 0 that sum to {TOTAL}")
@@ -138,11 +148,16 @@ class PlaceRound:
         return cost_units(self.channel.level)
 
     @cached_property
+    def packed(self) -> str:
+        """The marginal, compressed; of a round that was read, as it was written: compressors differ."""
+        content = zlib.compress(np.array(self.marginal, dtype=">u4").tobytes(), 9)
+        return base64.b64encode(content).decode("ascii")
+
+    @cached_property
     def text(self) -> bytes:
         """The text that is signed."""
         assert self.grid.box is not None
         box = self.grid.box
-        packed = zlib.compress(np.array(self.marginal, dtype=">u4").tobytes(), 9)
         return texts.written(
             {
                 "format": FORMAT,
@@ -158,7 +173,7 @@ class PlaceRound:
                 "cell_km": [self.grid.height, self.grid.width],
                 "beta": self.beta,
                 "level": self.channel.level,
-                "marginal": base64.b64encode(packed).decode("ascii"),
+                "marginal": self.packed,
             }
         )
 
@@ -196,6 +211,7 @@ class PlaceRound:
             )
         if given["level"] != found.channel.level:
             raise GuaranteeError(f"level must be {found.channel.level!r} for this beta, 2 beta and rounding")
+        found.__dict__["packed"] = given["marginal"]
         if found.text != text:
             raise ParameterError("the round must be JSON with sorted fields, no spaces and no other fields")
         return found
@@ -249,13 +265,14 @@ def _four(given: Any) -> tuple[float, float, float, float]:
 
 
 def _unpacked(given: Any, cells: int) -> tuple[int, ...]:
-    if not isinstance(given, str) or not math.isfinite(len(given)):
+    if not isinstance(given, str):
         raise ParameterError("marginal must be a text")
     try:
         packed = base64.b64decode(given.encode("ascii"), validate=True)
-        content = zlib.decompressobj().decompress(packed, 4 * cells + 1)  # no more than it should be
+        unpacking = zlib.decompressobj()
+        content = unpacking.decompress(packed, 4 * cells + 1)  # no more than it should be
     except (binascii.Error, zlib.error, UnicodeEncodeError):
         raise ParameterError("marginal must be compressed whole numbers in base64") from None
-    if len(content) != 4 * cells:
+    if len(content) != 4 * cells or not unpacking.eof or unpacking.unused_data:
         raise ParameterError(f"marginal must hold {cells} numbers")
     return tuple(np.frombuffer(content, dtype=">u4").astype(np.int64).tolist())

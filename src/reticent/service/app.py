@@ -19,13 +19,14 @@ from starlette.exceptions import HTTPException
 
 import reticent
 from reticent.errors import ReticentError
-from reticent.service import api, asking, collecting, pages, survey_pages
+from reticent.service import api, asking, collecting, pages, place_pages, places, survey_pages
 from reticent.service.collecting import Collecting
 from reticent.service.desk import Desk
 from reticent.service.guard import Guard
 from reticent.service.jobs import Jobs
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
+from reticent.service.places import Places
 from reticent.service.refusals import headers, shape
 from reticent.service.replies import Reply, refusal
 from reticent.service.settings import Settings
@@ -53,6 +54,7 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
             yield
         finally:
             app.state.jobs.close()
+            app.state.places.close()
             app.state.collecting.close()
             held.close()
             warming.join(_WARM_S)
@@ -68,6 +70,7 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
     )
     app.state.rate = Rate(settings.rate, settings.burst)
     app.state.collecting = Collecting(settings)
+    app.state.places = Places(settings, app.state.collecting)
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -76,8 +79,10 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
     app.include_router(api.router)
     app.include_router(api.operations)
     app.include_router(collecting.router)
+    app.include_router(places.router)
     app.include_router(pages.router)
     app.include_router(survey_pages.router)
+    app.include_router(place_pages.router)
     app.mount("/static", _Static(directory=Path(__file__).parent / "static"))
 
     app.state.metrics = Metrics()

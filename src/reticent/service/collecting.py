@@ -39,9 +39,9 @@ from reticent.service.state import own_folder
 MOST_REPORTS = 10_000  # in a batch
 _TOGETHER = 20_000  # reports that are counted at once, or one batch
 _PAUSE_S, _MOST_PAUSE_S = 3e-4, 0.02  # for each request that was counted with others: more will come
-_REJECTS = 100  # that cost a caller as much as a request
+REJECTS = 100  # that cost a caller as much as a request
 _KIND = "application/octet-stream"
-_BYTES: Json = {
+BYTES: Json = {
     "requestBody": {
         "required": True,
         "content": {_KIND: {"schema": {"type": "string", "format": "binary"}}},
@@ -192,19 +192,19 @@ Period = Annotated[int, Query(ge=0, le=MOST_PERIODS)]
 # What devices send
 
 
-@router.post("/reports", openapi_extra=_BYTES)
+@router.post("/reports", openapi_extra=BYTES)
 async def report(request: Request) -> Json:
     """Count one report. A retry of the same report is acknowledged, and counted once."""
-    (outcome,) = await _received(request, [await _body(request)])
+    (outcome,) = await _received(request, [await body_of(request)])
     if not outcome.is_acknowledged:
         raise Refused(422, "report_refused", f"the report is refused: {outcome.value}", outcome=outcome.value)
     return {"outcome": outcome.value}
 
 
-@router.post("/reports/batch", openapi_extra=_BYTES)
+@router.post("/reports/batch", openapi_extra=BYTES)
 async def batch(request: Request) -> Reply:
     """Count many reports, each behind its length in two bytes. What became of each is told in their order."""
-    body = await _body(request)
+    body = await body_of(request)
     try:
         reports = split(body, most=MOST_REPORTS)
     except ParameterError:
@@ -217,7 +217,8 @@ async def batch(request: Request) -> Reply:
     )
 
 
-async def _body(request: Request) -> bytes:
+async def body_of(request: Request) -> bytes:
+    """The bytes that were sent as such."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != _KIND:
         raise Refused(415, "unsupported_media_type", f"content-type must be {_KIND}")
@@ -243,7 +244,7 @@ async def _received(request: Request, reports: list[bytes]) -> list[Outcome]:
     except LedgerError as error:
         raise Refused(503, "not_counted", str(error), retry_s=1.0) from error
     with contextlib.suppress(Refused):
-        for _ in range(sum(not one.is_acknowledged for one in outcomes) // _REJECTS):
+        for _ in range(sum(not one.is_acknowledged for one in outcomes) // REJECTS):
             await charge()
     return outcomes
 

@@ -66,6 +66,12 @@ class SignedSurvey(_Body):
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
+class EndedRound(_Body):
+    """Which round of a campaign ends."""
+
+    number: Annotated[int, Field(strict=True, ge=0, le=1 << 16)] = Field(description="From 0.")
+
+
 class NewKey(_Body):
     """Whom a key is for."""
 

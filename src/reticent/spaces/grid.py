@@ -55,6 +55,12 @@ class Box:
         """From west to east, at the middle latitude."""
         return (self.east - self.west) * KM_PER_DEGREE * math.cos(math.radians((self.south + self.north) / 2))
 
+    @property
+    def stretch(self) -> float:
+        """How much longer than on the ground a way to the east may be: at the side nearer to a pole."""
+        farthest = max(abs(self.south), abs(self.north))
+        return math.cos(math.radians((self.south + self.north) / 2)) / math.cos(math.radians(farthest))
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -88,6 +94,10 @@ class Grid:
         closed = tuple(sorted({whole("closed", one, low=0, high=self.size - 1) for one in self.closed}))
         if len(closed) == self.size:
             raise ParameterError("closed must leave at least one cell open")
+        if closed and self.columns > MOST_DENSE:
+            raise ParameterError(
+                f"columns must be at most {MOST_DENSE} with closed cells, got {self.columns}"
+            )
         object.__setattr__(self, "closed", closed)
 
     @classmethod
@@ -155,9 +165,9 @@ class Grid:
         """
         if self.box is None:
             raise ParameterError("box must be given to find points in a grid")
-        box = self.box
-        rows = _along(latitudes, box.south, box.north, self.rows)
-        columns = _along(longitudes, box.west, box.east, self.columns)
+        box, north, east = self.box, _numbers(latitudes), _numbers(longitudes)
+        rows = _along(north, box.south, box.north, self.rows)
+        columns = _along(_seen_from(box, north, east), box.west, box.east, self.columns)
         return np.asarray(self._nearest_open[rows * self.columns + columns])
 
     @cached_property
@@ -180,14 +190,37 @@ class Grid:
             nearest[row * self.columns : (row + 1) * self.columns] = found * self.columns + column
         return nearest
 
+    @cached_property
+    def jump(self) -> float:
+        """How much farther apart two points may be as cells than they are: a diagonal, and what is closed.
+
+        Two points a hair apart on both sides of a border are told apart as if they were this far apart.
+        """
+        moved = self.centres[self._nearest_open] - self.centres
+        return math.hypot(self.height, self.width) + 2.0 * float(np.hypot(moved[:, 0], moved[:, 1]).max())
+
     def histogram(self, cells: Any) -> Cells:
         """How many of the cells are each one."""
         return np.bincount(np.asarray(cells, dtype=np.int64), minlength=self.size)
 
 
-def _along(values: Any, low: float, high: float, parts: int) -> Cells:
+def _seen_from(box: Box, north: Floats, east: Floats) -> Floats:
+    """The longitudes of points, changed outside of the box so that no two are taken farther apart.
+
+    The shorter way around the world; and nearer to a pole closer to the middle, as degrees are shorter there.
+    """
     with np.errstate(all="ignore"):
-        share = (_numbers(values) - low) / (high - low) * parts
+        degree = np.cos(np.radians(np.clip(north, -90.0, 90.0)))
+        shrunk = np.minimum(degree / np.cos(np.radians(np.clip(north, box.south, box.north))), 1.0)
+        middle = (box.west + box.east) / 2.0
+        away = (np.clip(east, -180.0, 180.0) - middle + 180.0) % 360.0 - 180.0
+        within = (box.south <= north) & (north <= box.north) & (box.west <= east) & (east <= box.east)
+        return np.where(within, east, middle + away * np.nan_to_num(shrunk, nan=1.0))
+
+
+def _along(values: Floats, low: float, high: float, parts: int) -> Cells:
+    with np.errstate(all="ignore"):
+        share = (values - low) / (high - low) * parts
         share = np.nan_to_num(share, nan=parts / 2, posinf=parts, neginf=0.0)
     return np.clip(np.floor(share), 0, parts - 1).astype(np.int64)
 

@@ -36,13 +36,22 @@ def kernel(space: Space, weight: Weight, *, dense: bool | None = None) -> Kernel
         if not isinstance(space, Grid):
             raise ParameterError("dense must be true for a space that is no grid")
         return _Fourier(space, weight)
-    matrix = weight(np.asarray(_matrix(space)))
-    dot: Kernel = matrix.dot  # symmetric, as distances are
-    return dot
+    return Dense(weight(np.asarray(_matrix(space))))
 
 
 def _matrix(space: Any) -> Floats:
     return np.asarray(space.matrix)
+
+
+class Dense:
+    """The product with a symmetric matrix, as distances are; of many vectors at once, too."""
+
+    def __init__(self, matrix: Floats) -> None:
+        self.matrix = matrix
+
+    def __call__(self, values: Floats, out: Floats | None = None) -> Floats:
+        """K v, or K V for a matrix whose columns are vectors."""
+        return self.matrix.dot(values, out)
 
 
 class _Fourier:

@@ -120,6 +120,23 @@ def test_rounds_are_one_matrix_with_the_channels_side_by_side(accelerated):
     assert np.abs(averaged - theirs.distribution).max() > 1e-3  # planted: Algorithm 1 averages the rounds
 
 
+def test_rounds_that_share_a_kernel_are_the_same_rounds():
+    """One product for all of them, as a campaign has it."""
+    space, rng = Grid(3, 4, 1.0, 1.0, closed=(0,)), np.random.default_rng(0)
+    first = ElasticChannel(space, space.open * rng.random(12), 0.6)
+    shared = [first] + [
+        ElasticChannel(space, space.open * rng.random(12), 0.6, sums=first.kernel) for _ in range(3)
+    ]
+    apart = [ElasticChannel(space, one.marginal, 0.6) for one in shared]
+    counts = [space.open * rng.integers(0, 50, 12) for _ in shared]
+    options = {"tolerance": 0.0, "max_iterations": 30, "accelerated": False}
+    together, one_by_one = (
+        estimated(list(zip(those, counts, strict=True)), **options) for those in (shared, apart)
+    )
+    np.testing.assert_allclose(together.distribution, one_by_one.distribution, atol=1e-12)
+    assert together.gap == pytest.approx(one_by_one.gap)
+
+
 def test_rounds_without_reports_add_nothing():
     channel, counts, _ = problem(2)
     other = ElasticChannel(channel.space, np.ones(channel.space.size), 0.1)
@@ -185,10 +202,10 @@ def test_bad_rounds(rounds, options, message):
 # Chance
 
 
-PEOPLE, SHARE = 300, 0.3
+PEOPLE, SHARE = 200, 0.3
 
 
-def campaign(seed, rounds=6):
+def campaign(seed, rounds=20):
     """People who stay where they are and report in every round; nearly always truly."""
     stream = SimulationStream(seed)
     channels = [ElasticChannel(Grid(1, 3, 1.0, 1.0), [1, 1, 1], 8.0)] * rounds
@@ -212,21 +229,21 @@ def test_the_bootstrap_resamples_people():
     """As wide as people differ: sqrt(p (1 - p) / people). 200 repetitions: 30 % off is six sigma, 2e-9."""
     wide = (SHARE * (1 - SHARE) / PEOPLE) ** 0.5
     assert spread(3, by_report=False, repetitions=200)[1] == pytest.approx(wide, rel=0.3)
-    assert spread(3, by_report=True, repetitions=200)[1] < 0.6 * wide  # planted: reports of one are not apart
+    assert spread(3, by_report=True, repetitions=200)[1] < 0.4 * wide  # planted: reports of one are not apart
 
 
-def covered(by_report, campaigns=40):
+def covered(by_report, campaigns=25):
     found = 0
     for seed in range(campaigns):
-        middle, sd = spread(100 + 2 * seed, by_report=by_report, repetitions=30)
+        middle, sd = spread(100 + 2 * seed, by_report=by_report, repetitions=20)
         found += abs(middle - SHARE) < 2.0 * sd
     return found
 
 
 def test_intervals_cover():
-    """40 campaigns at about 94 %: fewer than 28 has a chance below 1e-6; seeded."""
-    assert covered(by_report=False) >= 28
-    assert covered(by_report=True) < 36
+    """25 campaigns at about 92 %: fewer than 14 has a chance below 1e-6; seeded."""
+    assert covered(by_report=False) >= 14
+    assert covered(by_report=True) < 14
 
 
 def test_a_bootstrap_needs_reports():

@@ -67,6 +67,18 @@ def test_every_reporter_is_unbiased_for_the_clipped_gradient(how, monkeypatch):
     assert off(biased, 200, SimulationStream(3)) > 5.5
 
 
+@pytest.mark.parametrize("shape", [1, 7, 4_000])
+def test_gamma_has_its_mean_variance_and_skewness(shape):
+    n, drawn = 40_000, fed_methods.gamma(shape, 40_000, SimulationStream(2))
+    z = (drawn - shape) / math.sqrt(shape)
+    assert drawn.min() > 0.0
+    assert abs(z.mean()) < 5.5 / math.sqrt(n)
+    assert abs(z.var() - 1.0) < 5.5 * math.sqrt((2.0 + 6.0 / shape) / n)
+    assert np.mean(z**3) == pytest.approx(2.0 / math.sqrt(shape), abs=0.25 + 2.0 / shape)
+    wrong = 1.3 * z  # planted: a 30 % wrong scale
+    assert abs(wrong.var() - 1.0) > 5.5 * math.sqrt((2.0 + 6.0 / shape) / n)
+
+
 def test_without_noise_training_is_that_of_the_simulator():
     order = np.arange(N)
     for kind, model in MODELS.items():
@@ -141,7 +153,17 @@ def test_the_best_document_is_the_yardstick():
     assert {row["best_document"] for row in rows.values()} == {"HM"}
     assert rows["default"]["verdict"] == "ours smaller"
     assert rows["PM"]["verdict"] == "ours larger"
-    assert rows["default"]["less_than_best_document"] == pytest.approx(0.05, abs=0.002)
+    assert rows["default"]["less_than_best"] == pytest.approx(0.05, abs=0.002)
+    assert rows["default"]["error_of_best"] == pytest.approx(0.25, abs=0.002)
+    alike = RNG.normal(
+        0.3, 0.01, (8, 50)
+    )  # equal methods: their least mean is below 0.3 by chance, this is not
+    assert abs(fed_report.best_by_the_others(alike).mean() - 0.3) < 5.5 * 0.01 / math.sqrt(50)
+    assert fed_report.best_by_the_others(np.array([[0.1, 0.1, 9.0], [0.2, 0.2, 0.2]])).tolist() == [
+        0.2,
+        0.2,
+        9.0,
+    ]
     worse = found | {Arm(name, 1.0, setting): 0.4 + chance for name in OURS}
     lines = fed_report.lost(fed_report.rows_of("made", worse))
     assert len(lines) == 1

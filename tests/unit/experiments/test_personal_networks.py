@@ -10,6 +10,7 @@ from reticent.experiments import DataMissing, Options, find, hospitals, personal
 from reticent.experiments.data import directory
 from reticent.experiments.hospitals import CHARGES, PROVIDERS
 from reticent.experiments.writers import WRITERS
+from reticent.federated.personalised.simulation import identity
 from reticent.randomness import SimulationStream
 
 from .test_registry import check_files
@@ -163,3 +164,17 @@ def test_the_documents_noise_for_large_networks_has_its_length():
     assert np.abs(lengths[:4] / (nu * 2.0) - 1.0).max() < 6 / np.sqrt(n)
     assert np.abs(noise[:4].mean(axis=1)).max() < 6 * nu * 2.0 / n
     assert lengths[4] == 0.0  # no update, no noise: why this keeps no guarantee
+
+
+def test_every_nu_draws_as_much_from_the_stream():
+    """Else nu 0 would train on other clients than the rest, and the rows could not be compared."""
+    pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+    from reticent.experiments.personal_mnist import documents_noise
+
+    def next_word(noise):
+        stream = SimulationStream(1)
+        noise(np.zeros((2, 8)), np.ones((2, 8)), stream)
+        return stream.words(1)[0]
+
+    assert next_word(documents_noise(0.0)) == next_word(documents_noise(5.0))
+    assert next_word(identity) != next_word(documents_noise(5.0))  # the planted bug: it draws nothing

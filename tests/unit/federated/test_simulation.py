@@ -141,14 +141,22 @@ def test_the_law_is_that_of_clients_and_a_server(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "mechanism",
-    ["OneBit", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Duchi", "PMSub", "HMTP"))],
+    ("mechanism", "sample_size"),
+    [
+        ("OneBit", INPUTS + 1),
+        ("OneBit", 2),
+        *(
+            pytest.param(name, k, marks=pytest.mark.slow)
+            for name in ("Duchi", "PMSub", "HMTP")
+            for k in (2, INPUTS + 1)
+        ),
+    ],
 )
-def test_the_compiled_round_is_the_plain_one(mechanism, monkeypatch):
+def test_the_compiled_round_is_the_plain_one(mechanism, sample_size, monkeypatch):
     pytest.importorskip("numba")
-    n = 50_000
-    x, y = np.tile(FEATURES, (84, 1))[:n], np.tile(TARGETS, 84)[:n]
-    t = task(mechanism=mechanism, sample_size=INPUTS + 1, bounds=(0.1, 0.2, 0.5, 1.0, 2.0))
+    n = 100_000
+    x, y = np.tile(FEATURES, (168, 1))[:n], np.tile(TARGETS, 168)[:n]
+    t = task(mechanism=mechanism, sample_size=sample_size, bounds=(0.1, 0.2, 0.5, 1.0, 2.0))
     theta, records = np.linspace(-1.0, 1.0, INPUTS + 1), Records(t.model, np.where(x > 0.99, np.nan, x), y)
 
     def sums():

@@ -6,6 +6,7 @@ import json
 import linecache
 import multiprocessing
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -846,7 +847,7 @@ def test_a_closed_ledger_says_so(place):
     ledger.close()
     ledger.close()
     for call in (lambda: ledger.balance("a"), lambda: ledger.request("a", "k", amount(1)), ledger.head):
-        with pytest.raises(LedgerError, match="closed"):
+        with pytest.raises(LedgerError, match=r"^the ledger was closed$"):
             call()
 
 
@@ -881,8 +882,12 @@ def test_a_file_of_two_names_is_refused(database):
     other = other_name(database)
     for name in (database, other):
         for look in (True, False):
-            with pytest.raises(LedgerError, match="one file under several names"):
+            with pytest.raises(LedgerError) as caught:
                 SqlLedger(name, create=not look, migrate=not look)
+            assert str(caught.value) == (
+                f"{name} is one file under several names, each with locks of its own: "
+                "remove the other hard links, or mount its directory instead of the file"
+            )
     assert not other.with_name("other.db.lock").exists()
     other.unlink()
     SqlLedger(database).close()
@@ -905,6 +910,66 @@ def test_the_check_finds_a_budget_spent_under_two_names(database, monkeypatch, t
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr("reticent.ledger.store.stat.S_ISREG", lambda mode: False)
     assert spent_twice(database, other) == 2000
+
+
+def test_a_place_that_cannot_be_had_is_said_to_be_so(database, tmp_path):
+    beside = database.with_name("beside.db")
+    database.with_name("beside.db.lock").mkdir()
+    for place, told in (
+        (tmp_path / "none" / "a.db", f"No such file or directory: {tmp_path}/none/a.db"),
+        ("a\0b", "not a path: a\0b"),
+        (beside, f"Is a directory: {beside}.lock"),
+    ):
+        with pytest.raises(LedgerError) as caught:
+            SqlLedger(place)
+        assert str(caught.value) == f"the ledger cannot be opened: {told}"
+    for place, told in (
+        ("", "a ledger needs a file to be durable, got ''"),
+        (":memory:", "a ledger needs a file to be durable, got ':memory:'"),
+        (5, "a ledger is at a path or an address, got int"),
+    ):
+        with pytest.raises(LedgerError) as caught:
+            SqlLedger(place)
+        assert str(caught.value) == told
+    with pytest.raises(LedgerError, match=f"^there is no ledger at {re.escape(str(database))}$"):
+        SqlLedger(database, create=False)
+    assert not database.exists()
+
+
+def test_the_lock_file_tells_that_a_ledger_was_made(database):
+    SqlLedger(database).close()
+    lock = Path(f"{database}.lock")
+    assert lock.read_bytes() == b"A Reticent ledger was made here.\n"
+    lock.write_bytes(b"")  # as an older release left it, or a full disk
+    SqlLedger(database, create=False, migrate=False).close()
+    assert lock.read_bytes() == b"", "looking changes nothing"
+    SqlLedger(database, create=False).close()
+    assert lock.read_bytes() == b"A Reticent ledger was made here.\n"
+    database.write_bytes(b"")
+    with pytest.raises(LedgerDamaged) as caught:
+        SqlLedger(database)
+    assert str(caught.value) == (
+        f"{database} is gone or empty: restore it, or remove {database}.lock to start anew"
+    )
+    lock.unlink()
+    SqlLedger(database).close()
+
+
+def test_views_within_views_are_of_one_moment(database):
+    with SqlLedger(database) as ledger, SqlLedger(database) as other:
+        ledger.open(terms())
+        store = ledger._store
+        with store.reading():
+            before = ledger.balance("a").spent
+            for _ in range(2):
+                with store.reading():
+                    assert ledger.balance("a").spent == before
+                other.request("a", f"k{_}", amount(1))
+            assert ledger.balance("a").spent == before == 0
+        assert ledger.balance("a").spent == 2
+        with pytest.raises(ZeroDivisionError), store.reading():
+            raise ZeroDivisionError
+        assert not store._reader.in_transaction
 
 
 def test_a_symbolic_link_is_no_second_name(database):
@@ -1156,6 +1221,41 @@ def test_a_free_lock_is_taken_at_once_by_no_thread(database):
             os.fstat(one.file)
 
 
+def test_a_lock_file_is_its_owners_and_not_inherited(database):
+    before = os.umask(0)
+    try:
+        with closing(LockFile(f"{database}.lock")) as lock:
+            assert os.fstat(lock.file).st_mode & 0o777 == 0o600
+            assert not os.get_inheritable(lock.file)
+            os.pwrite(lock.file, b"x", 0)
+            assert os.pread(lock.file, 1, 0) == b"x"
+    finally:
+        os.umask(before)
+
+
+def test_a_thread_that_queues_serves_again_and_again(database):
+    """The lock goes back and forth between two open files; nobody keeps it who has given up."""
+    with closing(LockFile(f"{database}.lock")) as lock, closing(LockFile(f"{database}.lock")) as other:
+        threads = set()
+        for _ in range(3):
+            assert other.acquire(0.0)
+            assert not lock.acquire(0.01), "given up"
+            timer = threading.Timer(0.05, other.release)
+            timer.start()
+            assert lock.acquire(10.0)
+            timer.join()
+            assert (lock._wanted, lock._granted) == (False, False)
+            assert not other.acquire(0.0)
+            threads.add(lock._thread)
+            lock.release()
+            assert other.acquire(10.0)
+            other.release()
+        assert len(threads) == 1
+        assert lock._thread.daemon
+    lock._thread.join(10)
+    assert not lock._thread.is_alive()
+
+
 def test_a_lock_file_that_was_let_go_is_closed_once(database):
     """As in a forked child. Whatever gets its number afterwards is left alone."""
     lock = LockFile(f"{database}.lock")
@@ -1332,7 +1432,11 @@ def test_a_connection_lost_while_committing_is_not_known(server, monkeypatch):
         commit(store)
 
     monkeypatch.setattr(type(server._store), "_commit", cut)
-    with pytest.raises(CommitUnknown, match="lost while committing"):
+    with pytest.raises(
+        CommitUnknown,
+        match=r"^the connection to PostgreSQL was lost while committing: "
+        r"ask again with the same idempotency key$",
+    ):
         server.request("a", "k", amount(10), idempotency="once")
     assert server.request("a", "k", amount(10), idempotency="once").charged == 10
     assert server.balance("a").spent == 10
@@ -1377,7 +1481,9 @@ def test_a_transaction_that_gave_way_is_run_again(server, monkeypatch):
     monkeypatch.setattr(type(server._store), "_commit", give_way)
     assert server.request("a", "k", amount(10)).charged == 10
     left[0] = 99
-    with pytest.raises(TryAgain, match="gave way to another transaction"):
+    with pytest.raises(
+        TryAgain, match=r"^the ledger cannot be used: PostgreSQL gave way to another transaction$"
+    ):
         server.request("a", "l", amount(10))
     monkeypatch.undo()
     assert server.balance("a").spent == 10

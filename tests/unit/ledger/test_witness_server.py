@@ -3,7 +3,6 @@
 import base64
 import http.client
 import itertools
-import re
 import socket
 import sqlite3
 import time
@@ -28,48 +27,54 @@ def witness(inside):
     return inside
 
 
+NOT_JSON, NO_OBJECT = "the request is not JSON", "the request must be a JSON object"
+NO_AMOUNTS = "totals must map account numbers to units, as decimal texts"
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "why"),
     [
-        (b"", 400, "not JSON"),
-        (b"{", 400, "not JSON"),
-        (b"[" * 60_000, 400, "not JSON"),
-        (b" " * 100_000, 400, "not JSON"),
-        (b"[]", 400, "JSON object"),
-        (b"\xff\xfe", 400, "not JSON"),
-        (body(old_size="0"), 400, "old_size"),
-        (body(old_size=-1), 400, "old_size"),
-        (body(old_size=True), 400, "old_size"),
-        (body(old_size=1.0), 400, "old_size"),
-        (body(old_size=1 << 70), 400, "old_size"),
-        (body(proof=None), 400, "proof"),
-        (body(proof=["zz"]), 400, "proof"),
-        (body(proof=["00" * 32] * 129), 400, "proof"),
-        (body(proof=["00" * 32]), 409, "no proof"),
-        (body(checkpoint=None), 400, "checkpoint"),
-        (body(checkpoint="x" * 9000), 400, "checkpoint"),
-        (body(checkpoint="x"), 400, "C2SP"),
-        (body(checkpoint=head_of(3, {0: 5}, key=OTHER)), 400, "not signed"),
-        (body(totals=None), 400, "totals"),
-        (body(totals=[]), 400, "JSON object"),
-        (lines(body(totals=None)) + b"\n{", 400, "not JSON"),
-        (body(totals={"0": 5}), 400, "totals"),
-        (body(totals={"x": "5"}), 400, "totals"),
-        (body(totals={"0": "-5"}), 400, "totals"),
-        (body(totals={"0": str(1 << 62)}), 400, "2\\^62"),
-        (body(totals={"0": "6"}), 400, "hash"),
-        (body(totals={}), 400, "hash"),
-        (body(key=None), 400, "key"),
-        (body(key="x"), 400, "public key"),
-        (body(key=str(PublicKey("other", KEY.public_key()))), 400, "name of the log"),
-        (body(old_size=1), 409, "saw 0 entries"),
+        (b"", 400, NOT_JSON),
+        (b"{", 400, NOT_JSON),
+        (b"[" * 60_000, 400, NOT_JSON),
+        (b" " * 100_000, 400, NOT_JSON),
+        (b"[]", 400, NO_OBJECT),
+        (b"\xff\xfe", 400, NOT_JSON),
+        (body(old_size="0"), 400, "old_size must be a whole number"),
+        (body(old_size=-1), 400, "old_size must be a whole number"),
+        (body(old_size=True), 400, "old_size must be a whole number"),
+        (body(old_size=1.0), 400, "old_size must be a whole number"),
+        (body(old_size=1 << 63), 400, "old_size must be a whole number"),
+        (body(old_size=(1 << 63) - 1), 409, "the witness saw 0 entries"),
+        (body(old_size=1), 409, "the witness saw 0 entries"),
+        (body(proof=None), 400, "proof must be a list of at most 128 hashes"),
+        (body(proof=["00" * 32] * 129), 400, "proof must be a list of at most 128 hashes"),
+        (body(proof=["00" * 32] * 128), 409, "no proof that the first 0 entries are the same"),
+        (body(proof=["zz"]), 400, "proof must hold hashes of 64 hexadecimal digits"),
+        (body(proof=["00" * 32, 5]), 400, "proof must hold hashes of 64 hexadecimal digits"),
+        (body(checkpoint=None), 400, "checkpoint must be a text of at most 8192 characters"),
+        (body(checkpoint="x" * 8193), 400, "checkpoint must be a text of at most 8192 characters"),
+        (body(checkpoint="x" * 8192), 400, "the checkpoint is not in the C2SP format"),
+        (body(checkpoint=head_of(3, {0: 5}, key=OTHER)), 400, f"the checkpoint is not signed by {ORIGIN}"),
+        (body(totals=None), 400, "totals must map account numbers to units"),
+        (body(totals=[]), 400, NO_OBJECT),
+        (lines(body(totals=None)) + b"\n{", 400, NOT_JSON),
+        (body(totals={"0": 5}), 400, NO_AMOUNTS),
+        (body(totals={"x": "5"}), 400, NO_AMOUNTS),
+        (body(totals={"0": "-5"}), 400, NO_AMOUNTS),
+        (body(totals={"0": str(1 << 62)}), 400, "totals must be below 2^62"),
+        (body(totals={str(1 << 62): "5"}), 400, "totals must be below 2^62"),
+        (body(totals={"0": str((1 << 62) - 1)}), 400, "totals do not have the hash in the checkpoint"),
+        (body(totals={}), 400, "totals do not have the hash in the checkpoint"),
+        (body(key=None), 400, "key must be a text of at most 400 characters"),
+        (body(key="x" * 401), 400, "key must be a text of at most 400 characters"),
+        (body(key="x" * 400), 400, "a public key reads <name>+<key id>+<base64>"),
+        (body(key=str(PublicKey("other", KEY.public_key()))), 400, "key must bear the name of the log"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_and_nothing_is_remembered(witness, asked, status, why):
     got, answer = witness.ask("POST", "/add-checkpoint", asked)
-    assert got == status
-    assert re.search(why, answer["error"])
-    assert "\n" not in answer["error"]
+    assert (got, answer) == (status, {"error": why, "checkpoint": None} if status == 409 else {"error": why})
     assert witness.ask("GET", "/logs")[1]["logs"] == []
 
 
@@ -94,14 +99,22 @@ def test_what_follows_must_follow(witness):
 
 
 def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
-    assert witness.ask("GET", "/nope")[0] == 404
-    assert witness.ask("POST", "/nope", b"")[0] == 404
-    assert witness.ask("GET", "/checkpoint?origin=nobody")[0] == 404
-    assert witness.ask("GET", "/checkpoint")[0] == 404
-    assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": "99999999999"})[0] == 413
-    assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": "-1"})[0] == 413
-    assert witness.ask("POST", "/recover", body(old_root="00"))[0] == 404
-    assert witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": ""})[0] == 404
+    no_page, too_large = (404, {"error": "no such page"}), (413, {"error": "the request is too large"})
+    nobody = (404, {"error": "the witness never saw a log of that origin"})
+    assert witness.ask("GET", "/nope") == witness.ask("POST", "/nope", b"") == no_page
+    assert witness.ask("GET", "/checkpoint?origin=nobody") == witness.ask("GET", "/checkpoint") == nobody
+    assert witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": ""}) == nobody
+    never = {"error": f"the witness never saw the log {ORIGIN}"}
+    assert witness.ask("POST", "/recover", body(old_root="00")) == (404, never)
+    most = module.MOST_FIRST_BYTES + module.MOST_BYTES
+    for length in ("-1", "99999999999", str(most + 1)):
+        assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": length}) == too_large
+    with sent(witness, b"POST /recover HTTP/1.1\r\nContent-Length: %d\r\n\r\n[]\n" % most) as connection:
+        assert NO_OBJECT.encode() in connection.makefile("rb").read(), "so much may be announced"
+    with sent(witness, b"POST /totals HTTP/1.1\r\n\r\n") as connection:
+        answer = connection.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 411")
+    assert answer.endswith(b'{"error": "the request must tell its length"}')
     for query in (
         "",
         "?origin=x",
@@ -111,7 +124,80 @@ def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
     ):
         wrong = (400, {"error": "most and skip must be whole numbers"})
         assert witness.ask("GET", f"/heads{query}") == wrong
-    assert witness.ask("GET", f"/heads?origin=x&most={10**18}&skip=0") == (200, {"heads": []})
+    for most in (0, 10**18, 10**19 - 1):  # the last is more than SQLite could compare
+        assert witness.ask("GET", f"/heads?origin=x&most={most}&skip=0") == (200, {"heads": []})
+
+
+def test_two_requests_on_one_connection(witness):
+    """An answer is signed for the question that brought a nonce, not for the next one."""
+    place = urlsplit(witness.url)
+    with closing(http.client.HTTPConnection(place.hostname, place.port, timeout=10)) as connection:
+        for method, page, sent_along, signed in (
+            ("GET", "/logs?nonce=" + "0a" * 32, None, True),
+            ("POST", "/add-checkpoint", lines(body()), False),
+            ("GET", "/logs?nonce=" + "0A" * 32, None, False),
+            ("GET", "/logs", None, False),
+        ):
+            connection.request(method, page, sent_along)
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+            assert (answer.headers["Server"], answer.headers["Connection"]) == ("reticent-witness ", None)
+            assert (module.SIGNATURE in answer.headers) == signed
+            assert int(answer.headers["Content-Length"]) == len(answer.read())
+            assert connection.sock is not None, "kept open"
+
+
+def test_a_witness_that_cannot_write_says_so(inside):
+    inside.state._connection.close()
+    assert inside.ask("POST", "/add-checkpoint", body()) == (503, {"error": "the witness cannot write"})
+
+
+def test_the_totals_may_be_as_long_as_they_may(inside, monkeypatch):
+    length = len(lines(body()).split(b"\n")[1])
+    monkeypatch.setattr(module, "MOST_STRANGER_BYTES", length - 1)
+    refused = inside.ask("POST", "/add-checkpoint", body())
+    assert refused == (413, {"error": "the request is too large"})
+    monkeypatch.setattr(module, "MOST_STRANGER_BYTES", length)
+    assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
+
+
+def test_every_log_is_shown_with_what_was_abandoned(inside):
+    early = body(checkpoint=head_of(3, {0: 0}, origin="early"), totals={"0": "0"})
+    early["key"] = str(PublicKey("early", KEY.public_key(), LOG))
+    for asked in (body(), early):
+        assert inside.ask("POST", "/add-checkpoint", asked)[0] == 200
+    before = inside.state.last(ORIGIN)
+    assert inside.state.logs() == {
+        "key": str(inside.key),
+        "logs": [
+            {"origin": "early", "checkpoint": inside.state.last("early")["checkpoint"], "abandoned": 0},
+            {"origin": ORIGIN, "checkpoint": before["checkpoint"], "abandoned": 0},
+        ],
+    }
+    asked = body(old_size=3, old_root="00" * 32, checkpoint=head_of(3, {0: 5}, root=b"x" * 32))
+    not_allowed = "the operator of the witness has not allowed a recovery from this head"
+    assert inside.ask("POST", "/recover", asked) == (403, {"error": not_allowed})
+    inside.allow()
+    assert inside.ask("POST", "/recover", asked)[0] == 200
+    after = inside.state.last(ORIGIN)
+    assert (after["abandoned"], after["recovery"]) == ([before["checkpoint"]], False)
+    assert after["key"] == body()["key"]
+    assert [log["abandoned"] for log in inside.ask("GET", "/logs")[1]["logs"]] == [0, 1]
+    roots = [[3, (b"x" * 32).hex()], [3, "00" * 32]]
+    assert inside.state.heads(ORIGIN, 3, 0) == {"heads": roots}, "the newest first"
+    with pytest.raises(ParameterError, match=r"^the witness never saw a log of that origin$"):
+        inside.allow("nobody")
+
+
+def test_cosignatures_tell_the_hour_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.time, "time", lambda: 2 * 3600 + 3599.9)
+    with closing(WitnessState(tmp_path / "a" / "b")) as state:
+        line = state.add(body())["cosignature"]
+        assert state.last(ORIGIN)["checkpoint"] == body()["checkpoint"] + line
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert int.from_bytes(base64.b64decode(line.split(" ")[2])[4:12], "big") == 7200
+    with pytest.raises(ParameterError, match=r"^name must be 1 to 200 printable"):
+        WitnessState(tmp_path / "c", name="a b")
 
 
 def test_a_witness_may_serve_chosen_logs_only(tmp_path):
@@ -146,7 +232,11 @@ def test_a_recovery_from_another_head_is_told_the_last_one(inside):
 def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path, monkeypatch, capsys):
     """Whoever comes first takes a name, and 10,000 names fill the witness."""
     for host in ("0.0.0.0", "10.1.2.3", "::", "example.org", ""):
-        with pytest.raises(ParameterError, match="give --log-key, or --open to serve any"):
+        with pytest.raises(
+            ParameterError,
+            match=r"^a witness that others can reach serves chosen logs: "
+            r"give --log-key, or --open to serve any$",
+        ):
             serve(tmp_path / "w", host=host, port=0)
     with pytest.raises(SystemExit):
         main(["--dir", str(tmp_path / "w"), "--host", "0.0.0.0"])
@@ -162,6 +252,7 @@ def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path,
         ["--host", "0.0.0.0", "--open"],
         ["--host", "0.0.0.0", "--log-key", key],
         ["--host", "127.0.0.1"],
+        ["--host", "localhost"],
     ):
         assert main(["--dir", str(tmp_path / "w"), *args]) == 0
 
@@ -172,6 +263,17 @@ def test_a_witness_of_which_nothing_is_said(tmp_path, monkeypatch, capsys):
         assert main(["--dir", str(tmp_path / name), *options]) == 0
         kind, url, key = capsys.readouterr().out.split()
         assert (kind, urlsplit(url).hostname, PublicKey.parse(key).name) == ("witness", "127.0.0.1", name)
+        assert urlsplit(url).port > 1023, "a free one"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert " Remember the last head of privacy ledgers. options: " in told
+    assert " --dir DIR where the witness keeps its state --host HOST --port PORT --name NAME " in told
+    assert " --log-key LOG_KEY serve only logs with these keys " in told
+    assert told.endswith(" --open serve any log, beyond this machine too")
+    with pytest.raises(SystemExit):
+        main([])
+    assert "the following arguments are required: --dir" in capsys.readouterr().err
 
 
 # To whom it tells what was spent
@@ -192,12 +294,14 @@ def test_what_was_spent_is_told_to_the_log_alone(witness):
         assert "totals" not in str(answer).replace("\\ntotals ", ""), "the hash in the head is all there is"
     assert totals_asked(witness, KEY) == (200, {"totals": {"0": "5"}})
     assert totals_asked(witness, OTHER)[0] == 403
-    for signature in ("", "x", "A" * 88, 5, None, "A" * 300):
+    for signature in ("", "x", "A" * 88, 5, None, "A" * 200, "A" * 201):
         status, answer = witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": signature})
-        assert (status, "totals" in answer) == (
-            403 if isinstance(signature, str) and len(signature) < 200 else 400,
-            False,
-        )
+        known = isinstance(signature, str) and len(signature) <= 200
+        why = "only the log itself may read what was spent, and at the last head"
+        why = why if known else "signature must be a text of at most 200 characters"
+        assert (status, answer) == (403 if known else 400, {"error": why})
+    status, answer = witness.ask("POST", "/totals", {"origin": "x" * 201, "signature": ""})
+    assert (status, answer) == (400, {"error": "origin must be a text of at most 200 characters"})
     again = body(old_size=3, checkpoint=head_of(3, {0: 6}), totals={"0": "6"})
     assert witness.ask("POST", "/add-checkpoint", again)[0] == 200
     assert totals_asked(witness, KEY, first["checkpoint"])[0] == 403, (

@@ -47,8 +47,9 @@ def written(fields):
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def packed(masses, level=9):
-    return base64.b64encode(zlib.compress(np.asarray(masses, dtype=">u4").tobytes(), level)).decode()
+def packed(masses, level=9, behind=b""):
+    content = zlib.compress(np.asarray(masses, dtype=">u4").tobytes(), level)
+    return base64.b64encode(content + behind).decode()
 
 
 def lies(rng):
@@ -90,7 +91,7 @@ def lies(rng):
         ("long marginal", changed(marginal=packed([*masses, 0]))),
         ("bomb", changed(marginal=bomb)),
         ("cut bomb", changed(marginal=bomb[: len(bomb) // 8 * 4])),
-        ("other compression", changed(marginal=packed(masses, level=0))),
+        ("more behind the marginal", changed(marginal=packed(masses, behind=b"x"))),
         ("no base64", changed(marginal="@" + fields["marginal"][1:])),
         ("no text", changed(marginal=[1, 2, 3])),
         ("beta doubled", changed(beta=2.0 * fields["beta"])),

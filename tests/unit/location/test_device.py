@@ -14,7 +14,10 @@ from reticent.ledger.device import DeviceLedger
 from reticent.location import LocationDevice, payload
 from reticent.location.device import ACCOUNT
 from reticent.location.payload import Outcome
+from reticent.location.rounds import PlaceRound
+from reticent.mechanisms.location import ElasticChannel
 from reticent.randomness import SimulationStream
+from reticent.spaces import Box, Grid
 
 from . import campaign
 
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 PHONE = campaign.enrolment(7)
 HERE = (48.85, 2.35)
 AWAY = (40.0, -70.0)
+JUMP = 5.0  # km, a little more than that of `campaign.GRID`, of which two cells are closed
 
 
 @pytest.fixture
@@ -31,9 +35,8 @@ def phone(tmp_path):
     opened = []
 
     def open_phone(kind=LocationDevice, *, lifetime=1000.0, most=4.0, rng=None):
-        made = kind(
-            tmp_path / "ledger", PHONE, campaign.SIGNER, lifetime_per_km=lifetime, most_per_km=most, rng=rng
-        )
+        caps = {"lifetime_per_km": lifetime, "most_per_km": most, "most_jump_km": JUMP}
+        made = kind(tmp_path / "ledger", PHONE, campaign.SIGNER, **caps, rng=rng)
         opened.append(made)
         return made
 
@@ -240,7 +243,7 @@ def unpaid(phone, kind, tmp_path):
         paths.append((asked, report, shutil.copy(tmp_path / "ledger", tmp_path / f"copy-{number}")))
     found = 0
     for number, (asked, report, path) in enumerate(paths):
-        with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=1000.0) as copy:
+        with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=1000.0, most_jump_km=JUMP) as copy:
             found += not math.isclose(copy.spent_per_km, number + 1.0, rel_tol=1e-6)
             found += copy.report(taken(copy, asked), *AWAY) != report
             found += not math.isclose(copy.spent_per_km, number + 1.0, rel_tol=1e-6)
@@ -291,7 +294,7 @@ def killed_while_drawing(path, asked):
     child = os.fork()
     if child == 0:
         try:
-            with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=4.0) as one:
+            with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=4.0, most_jump_km=JUMP) as one:
                 taken(one, asked)
                 one._drawn = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
                 one.report(asked, *HERE)
@@ -305,7 +308,7 @@ def test_a_crash_between_charge_and_record_costs_once(tmp_path):
     asked, path = campaign.asked(0.5, 2), tmp_path / "ledger"
     for _ in range(3):
         killed_while_drawing(path, asked)
-    with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=4.0) as one:
+    with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=4.0, most_jump_km=JUMP) as one:
         assert one.spent_per_km == pytest.approx(1.0)  # paid for before the first draw
         assert len(one.ledger.pending(ACCOUNT)) == 1
         first = one.report(taken(one, asked), *HERE)
@@ -318,7 +321,9 @@ def test_a_crash_between_charge_and_record_costs_once(tmp_path):
 def test_another_text_after_a_crash_costs_the_higher_level(tmp_path, betas):
     first, second = (campaign.asked(beta) for beta in betas)
     killed_while_drawing(tmp_path / "ledger", first)
-    with LocationDevice(tmp_path / "ledger", PHONE, campaign.SIGNER, lifetime_per_km=4.0) as one:
+    with LocationDevice(
+        tmp_path / "ledger", PHONE, campaign.SIGNER, lifetime_per_km=4.0, most_jump_km=JUMP
+    ) as one:
         sent = one.report(taken(one, second), *HERE)
         assert one.spent_per_km == pytest.approx(2.0)
         assert one.report(second, *AWAY) == sent
@@ -387,3 +392,43 @@ def test_the_lifetime_is_fixed_with_the_ledger(phone):
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(ParameterError, match="lifetime_per_km must be"):
             phone(lifetime=wrong)
+
+
+# Borders
+
+
+def bisected(one, grid_about, rounds=25):
+    """Where a server finds a device that it asks for the side of a line, again and again: degrees east."""
+    low, high = -30.0, 30.0
+    for number in range(rounds):
+        middle = (low + high) / 2.0
+        grid = grid_about(Box(48.85, 48.86, middle - 4.0, middle + 4.0))
+        channel = ElasticChannel(grid, grid.open.astype(float), 25.0 / grid.diameter)
+        asked = PlaceRound.made(channel, name=f"line-{number}", purpose="to spy", number=0, rounds=1)
+        cell = cell_of(asked, one.report(taken(one, asked), *HERE))
+        low, high = (middle, high) if cell else (low, middle)
+    return (low + high) / 2.0
+
+
+GRIDS = {
+    "two large cells": lambda box: Grid.over(box, 1, 2),
+    "two of many small ones are open": lambda box: Grid.over(box, 1, 300, tuple(range(1, 299))),
+}
+
+
+@pytest.mark.parametrize("grid_about", GRIDS.values(), ids=GRIDS)
+def test_a_line_is_not_asked_for(phone, grid_about):
+    """A level per km says nothing of points across a border, unless cells are small and few are closed."""
+    one = phone()
+    with pytest.raises(GuaranteeError, match="km farther apart, this device allows 5"):
+        bisected(one, grid_about)
+    assert one.spent_per_km == 0.0
+
+
+@pytest.mark.parametrize("grid_about", GRIDS.values(), ids=GRIDS)
+def test_planted_a_device_that_allows_any_cells_is_found(tmp_path, grid_about):
+    """To a metre, for 5 per km; by which points a metre apart should look alike. Wrong bits: e^-25 each."""
+    with LocationDevice(
+        tmp_path / "ledger", PHONE, campaign.SIGNER, lifetime_per_km=5.0, most_jump_km=1e9
+    ) as one:
+        assert abs(bisected(one, grid_about) - HERE[1]) * 111_000 < 1.0

@@ -49,7 +49,7 @@ def test_a_cell_is_never_rounded_away():
 
 def test_a_million_cells_fit():
     """Even a c without any order: 2.2 MB, which a device takes (only the text is made and read here)."""
-    grid = Grid.over(Box(48.0, 49.0, 2.0, 3.5), 300, 300)
+    grid = Grid.over(Box(48.0, 49.0, 2.0, 3.5), 150, 150)
     c = np.random.default_rng(0).dirichlet(np.full(grid.size, 0.2)) + 1e-12
     made = PlaceRound.made(ElasticChannel(grid, c, 1.0), name="x", purpose="y", number=0, rounds=1)
     file = signed(made, campaign.SIGNING)
@@ -74,15 +74,22 @@ def believed(device, seeds):
 
 @pytest.fixture
 def device(tmp_path):
-    with LocationDevice(
-        tmp_path / "ledger", campaign.enrolment(1), campaign.SIGNER, lifetime_per_km=9.0
-    ) as one:
+    who, caps = campaign.enrolment(1), {"lifetime_per_km": 9.0, "most_jump_km": 5.0}
+    with LocationDevice(tmp_path / "ledger", who, campaign.SIGNER, **caps) as one:
         yield one
 
 
 def test_the_honest_round_is_taken(device):
     honest = campaign.asked()
     assert device.take(campaign.file_of(honest)) == honest
+
+
+def test_another_compressor_makes_no_lie(device):
+    honest = campaign.asked()
+    fields = json.loads(honest.text) | {"marginal": campaign.packed(honest.marginal, level=0)}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    assert PlaceRound.parse(text) == honest
+    assert PlaceRound.parse(text).text == text
 
 
 def test_no_lie_is_believed(device):
@@ -178,6 +185,15 @@ def test_bad_rounds(changes, message):
         campaign.asked(**changes)
 
 
+def test_a_round_that_no_phone_could_draw_from():
+    """Weights of 28,000 bits for each of a million cells."""
+    grid = Grid.over(Box(43.0, 51.0, -4.0, 8.0), 512, 1024)
+    with pytest.raises(
+        ParameterError, match=r"beta must be at most .* on this grid, got 10: a device could not draw"
+    ):
+        PlaceRound("x", "1", "y", 0, 1, grid, 10.0, (1,) * grid.size)
+
+
 def test_grids_that_cannot_be_published():
     fields = {"name": "x", "purpose": "y", "number": 0, "rounds": 1}
     for space, message in (
@@ -188,3 +204,12 @@ def test_grids_that_cannot_be_published():
     ):
         with pytest.raises(ParameterError, match=message):
             PlaceRound.made(ElasticChannel(space, np.ones(space.size), 1.0), **fields)
+
+
+# What a kilometre is
+
+
+def test_a_box_whose_kilometres_are_not_is_refused():
+    """79 degrees north, a box from -10 to 80 takes points 4.3 times as far apart as they are."""
+    with pytest.raises(ParameterError, match=r"stretch kilometres by at most 1\.1, got 4\.7"):
+        campaign.asked(beta=0.01, grid=Grid.over(Box(-10.0, 80.0, 0.0, 20.0), 9, 4))

@@ -66,11 +66,11 @@ def test_points_within(unit_grid):
 
 
 def test_points_outside_belong_to_the_nearest_cell(unit_grid):
-    """Swapped latitude and longitude, the other end of the world, infinities."""
+    """Swapped latitude and longitude, poles, where all longitudes are one, infinities."""
     found = unit_grid.cells(
         [-90.0, 4.0, 1e308, -math.inf, 12.5, 2.5], [200.0, 15.0, -1e308, math.inf, 2.5, 9.9]
     )
-    assert found.tolist() == [4, 19, 15, 4, 15, 10]
+    assert found.tolist() == [2, 19, 17, 2, 15, 10]
 
 
 class Raises:
@@ -87,7 +87,7 @@ def test_what_is_no_number_is_in_the_middle(unit_grid):
     assert unit_grid.cells([math.nan], [math.nan]).tolist() == [middle]
     odd = [None, "north", decimal.Decimal("sNaN"), 1j, {}, object(), Raises()]
     assert unit_grid.cells(odd, odd).tolist() == [middle] * len(odd)
-    assert unit_grid.cells([10**400, -(10**400)], [-(10**400), 10**400]).tolist() == [15, 4]
+    assert unit_grid.cells([10**400, -(10**400)], [-(10**400), 10**400]).tolist() == [17, 2]
     assert unit_grid.cells(["1.5"], ["10.5"]).tolist() == [5]
 
 
@@ -155,3 +155,64 @@ BAD_GRIDS = [
 def test_bad_grids(changes, message):
     with pytest.raises((ParameterError, TypeError), match=message):
         Grid(**{"rows": 2, "columns": 3, "height": 1.0, "width": 1.0} | changes)
+
+
+# What cells do to distances
+
+
+def farther(grid, rng, count=2000):
+    """How much farther apart pairs of near points are as cells than as points, in km: the largest."""
+    box = grid.box
+    at = rng.uniform(-0.1, 1.1, size=(2, count)) * [[box.north - box.south], [box.east - box.west]]
+    moved = at + rng.normal(size=at.shape) * 1e-3
+    km = np.array([[box.height_km / (box.north - box.south)], [box.width_km / (box.east - box.west)]])
+    apart = np.hypot(*((at - moved) * km))
+    cells = [grid.cells(box.south + one[0], box.west + one[1]) for one in (at, moved)]
+    return float((np.hypot(*(grid.centres[cells[0]] - grid.centres[cells[1]]).T) - apart).max())
+
+
+@pytest.mark.parametrize("closed", [(), (7, 19), tuple(range(1, 19))])
+def test_points_are_taken_no_farther_apart_than_the_jump(closed):
+    grid = Grid.over(PARIS, 4, 5, closed)
+    found = farther(grid, np.random.default_rng(1))
+    assert found <= grid.jump
+    assert found > 0.9 * grid.height  # planted: a cell's height, or less, would be no bound
+
+
+def on_the_ground(a, b):
+    """Great circles, in km."""
+    (north, east), (south, west) = np.radians(a), np.radians(b)
+    half = np.sin((north - south) / 2) ** 2 + np.cos(north) * np.cos(south) * np.sin((east - west) / 2) ** 2
+    return 2 * 6371.0088 * np.arcsin(np.sqrt(half))
+
+
+def taken_apart(box, rng, count=20_000):
+    """By what factor points of the hemisphere around a box are taken farther apart than they are, beyond a
+    cell; the largest."""
+    grid = Grid.over(box, 100, 100)
+    middle = (box.west + box.east) / 2.0
+    a = np.stack([rng.uniform(-80.0, 80.0, count), middle + rng.uniform(-3.0, 3.0, count)])
+    b = a + rng.normal(size=a.shape)
+    around = [(one[0], (one[1] + 180.0) % 360.0 - 180.0) for one in (a, b)]
+    cells = [grid.cells(*one) for one in around]
+    apart = np.hypot(*(grid.centres[cells[0]] - grid.centres[cells[1]]).T) - grid.jump
+    return float((apart / on_the_ground(*around)).max())
+
+
+@pytest.mark.parametrize("box", [Box(0.0, 1.0, 10.0, 11.0), Box(-18.0, -17.0, 179.0, 180.0)])
+def test_points_outside_are_taken_no_farther_apart(box, monkeypatch):
+    """In Oslo a degree is half of one on the equator; Fiji lies on both sides of the date line."""
+    assert taken_apart(box, np.random.default_rng(2)) < 1.05
+    monkeypatch.setattr("reticent.spaces.grid._seen_from", lambda box, north, east: east)
+    assert taken_apart(box, np.random.default_rng(2)) > 1.5  # planted: degrees as they are
+
+
+def test_closed_cells_and_many_columns_are_refused():
+    """Looking for the nearest open cell takes columns x columns numbers."""
+    with pytest.raises(ParameterError, match="columns must be at most 4096 with closed cells, got 5000"):
+        Grid.over(PARIS, 1, 5000, (0,))
+
+
+def test_a_tall_box_stretches():
+    assert PARIS.stretch == pytest.approx(1.0, abs=1e-3)
+    assert Box(-10.0, 80.0, 0.0, 20.0).stretch == pytest.approx(math.cos(math.radians(35)) / 0.17364818)

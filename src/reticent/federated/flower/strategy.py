@@ -230,7 +230,8 @@ class ReportStrategy(Strategy):
         clients = [(int.from_bytes(who, "big"), times) for who, times in self._counted.items()]
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
-            with temporary.open("xb") as file:
+            owned = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # who took part is in it
+            with os.fdopen(owned, "wb") as file:
                 np.savez(
                     file,
                     task=np.frombuffer(self.task.id, dtype=np.uint8),

@@ -23,11 +23,12 @@ from reticent.errors import ParameterError
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location.elastic import MAX_EXPONENT, ElasticChannel, as_prior
 from reticent.spaces.finite import Space
+from reticent.spaces.kernels import Kernel
 
 TURNS = 100
 TOLERANCE = 1e-6
 FLOOR = 1e-3  # of the mass, spread evenly
-_JUST_BELOW, _WELL_BELOW = 1.0 - 1e-6, 1.0 - 1e-4  # a cap, so that rounding does not matter
+_JUST_BELOW, _WELL_BELOW = 0.999, 0.998  # a cap, so that rounding to a published c does not matter
 _POWERS = 200
 
 
@@ -40,6 +41,7 @@ def blahut_arimoto(
     tolerance: float = TOLERANCE,
     floor: float = FLOOR,
     dense: bool | None = None,
+    sums: Kernel | None = None,
 ) -> ElasticChannel:
     """The channel after so many turns from a uniform c, or when c moves by less than `tolerance` in all.
 
@@ -51,14 +53,15 @@ def blahut_arimoto(
         tolerance: of the sum of |change of c|.
         floor: the share of the mass that is spread over all open places.
         dense: see `kernel`.
+        sums: see `ElasticChannel`.
     """
     turns = whole("turns", turns, low=0)
     tolerance = real("tolerance", tolerance, low=0.0)
     floor = real("floor", floor, low=0.0, high=1.0)
     weights = as_prior(space, prior)
     even = space.open / space.open.sum()
-    channel = ElasticChannel(space, even, beta, dense=dense)
-    sums, c, turned, ratio = channel.kernel, np.array(even), np.empty(space.size), np.empty(space.size)
+    sums = ElasticChannel(space, even, beta, dense=dense, sums=sums).kernel
+    c, turned, ratio = np.array(even), np.empty(space.size), np.empty(space.size)
     for _ in range(turns):
         sums(c, ratio)
         np.maximum(ratio, 1e-300, out=ratio)
@@ -69,9 +72,7 @@ def blahut_arimoto(
         if tolerance and float(np.abs(turned - c).sum()) < tolerance:
             break
     c /= c.sum()
-    found = ElasticChannel(space, (1.0 - floor) * c + floor * even, beta, dense=dense)
-    found.__dict__["kernel"] = sums  # the same beta
-    return found
+    return ElasticChannel(space, (1.0 - floor) * c + floor * even, beta, dense=dense, sums=sums)
 
 
 def for_distortion(space: Space, prior: Any, distortion: float, **options: Any) -> ElasticChannel:
@@ -121,9 +122,7 @@ def capped(channel: ElasticChannel, most: float, *, turns: int = 50) -> ElasticC
         lack = c - ratio * (sums(c) - c)
         spare = ratio * (sums(even) - even) - even
         c += even * max(0.0, float((lack[is_open] / spare[is_open]).max()))
-    found = ElasticChannel(channel.space, c if room else even, channel.beta, dense=channel._dense)
-    found.__dict__["kernel"] = sums
-    return found
+    return ElasticChannel(channel.space, c if room else even, channel.beta, dense=channel._dense, sums=sums)
 
 
 def _even_staying(channel: ElasticChannel, most: float) -> tuple[Floats, bool]:

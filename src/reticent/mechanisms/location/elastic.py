@@ -40,9 +40,18 @@ class ElasticChannel:
             in closed cells.
         beta: the loss parameter, in 1/unit of distance.
         dense: see `kernel`.
+        sums: the kernel of another channel on this space with this beta, to spare making it again.
     """
 
-    def __init__(self, space: Space, marginal: Any, beta: float, *, dense: bool | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        marginal: Any,
+        beta: float,
+        *,
+        dense: bool | None = None,
+        sums: Kernel | None = None,
+    ) -> None:
         self.space = space
         self.beta = real("beta", beta, low=0.0)
         if self.beta * space.diameter > MAX_EXPONENT:
@@ -60,7 +69,7 @@ class ElasticChannel:
             raise ParameterError("marginal must be 0 in closed cells")
         self.marginal: Floats = c / c.sum()
         self.marginal.flags.writeable = False
-        self._dense = dense
+        self._dense, self._sums = dense, sums
 
     @property
     def level(self) -> float:
@@ -81,7 +90,7 @@ class ElasticChannel:
     @cached_property
     def kernel(self) -> Kernel:
         """K v = sum over y of exp(-beta d(x, y)) v(y)."""
-        return kernel(self.space, lambda d: np.exp(-self.beta * d), dense=self._dense)
+        return self._sums or kernel(self.space, lambda d: np.exp(-self.beta * d), dense=self._dense)
 
     @cached_property
     def normaliser(self) -> Floats:

@@ -53,7 +53,7 @@ class TableChannel:
             found = worst_level(np.log(self.matrix), distances)
         if not math.isfinite(found):
             raise ParameterError("matrix must reach the same places from everywhere: some loss is infinite")
-        self.level = found * (1.0 + 1e-12) + 2.0**-44 / space.shortest
+        self.level = found * (1.0 + 1e-12) + 2.0**-41 / space.shortest  # logarithms down to -745
 
     @property
     def guarantee(self) -> MetricDP:

@@ -48,6 +48,15 @@
       yAxis: { type: "value", scale: !stepped, ...axis({ hideOverlap: true }) },
       series: [line(title, points, "--accent", { step: stepped && "end", showSymbol: points.length === 1, symbol: points.length === 1 ? "circle" : "none" })],
     }),
+    levels: (points) => ({
+      ...base(),
+      tooltip: { ...tooltip(), formatter: (found) => [`level ${found[0].value[0]} per km`, ...found.map((one) => `${one.seriesName}: ${one.value[1]} km`)].join("\n") },
+      xAxis: { type: "value", min: 0, ...axis({ hideOverlap: true }), splitLine: { show: false } },
+      yAxis: { type: "value", min: 0, ...axis({ hideOverlap: true }) },
+      series: [["privic", "this method", "--accent", "solid"], ["exponential", "exponential", "--soft", "dotted"], ["laplace", "planar Laplace", "--bad", "dashed"]]
+        .filter(([key]) => key in points[0])
+        .map(([key, name, ink, type]) => line(name, points.map((one) => [one.level, one[key]]), ink, { step: false, lineStyle: { type, width: 2.5 } })),
+    }),
     cells: (cells) => ({
       ...base(),
       tooltip: {
@@ -80,6 +89,7 @@
   const resize = () => {
     for (const place of document.querySelectorAll("[data-chart]")) echarts.getInstanceByDom(place)?.resize();
   };
+  document.addEventListener("reticent:draw", (event) => draw(event.target));
   document.addEventListener("DOMContentLoaded", () => draw(document));
   document.addEventListener("htmx:load", (event) => draw(event.detail.elt));
   document.addEventListener("htmx:beforeCleanupElement", (event) => {

@@ -285,6 +285,7 @@ def test_a_run_goes_on_where_it_was_broken_off(tmp_path):
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     run(nodes.Nodes({}), strategy_of(nodes.task(), checkpoint=path))
+    assert path.stat().st_mode & 0o077 == 0  # who took part is in it
     with pytest.raises(ParameterError, match="of the same task"):
         strategy_of(nodes.task(), checkpoint=path, resume=True)
     path.write_bytes(b"nothing")

@@ -63,7 +63,7 @@ def test_both_optima_at_the_documents_noise():
 
 @pytest.mark.slow
 def test_both_optima_at_the_documents_noise_in_full():
-    check_ours(range(1, 21), 19)
+    check_ours(range(1, 21), 20)
     check_public_clip(range(1, 21), 18)
     check_documents(range(1, 21), 16)
 

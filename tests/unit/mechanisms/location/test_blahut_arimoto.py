@@ -71,8 +71,8 @@ def test_qif_in_one_go_stops_where_we_stand():
     space, prior, beta, _ = problem(0)
     loss = qif.metric.from_distance_matrix(np.asfortranarray(beta * space.matrix))
     even = np.full(space.size, 1.0 / space.size)
-    theirs = np.asarray(qif.mechanism.shannon.max_entropy_given_same_loss(prior, even, loss, 1e-4, 0.0))
-    gaps = [float(np.abs(turned(space, prior, beta, turns).matrix - theirs).max()) for turns in range(400)]
+    theirs = np.asarray(qif.mechanism.shannon.max_entropy_given_same_loss(prior, even, loss, 1e-3, 0.0))
+    gaps = [float(np.abs(turned(space, prior, beta, turns).matrix - theirs).max()) for turns in range(100)]
     assert min(gaps) < 1e-8
 
 
@@ -190,7 +190,7 @@ def spiky(draw):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(spiky(), st.floats(0.05, 1.0))
 def test_no_place_stays_more_often_than_the_cap(channel, most):
     assert not over_the_cap(channel, most)

@@ -103,7 +103,7 @@ def test_planted_without_what_lies_beyond_the_grid_the_level_is_found_out(monkey
         return whole(grid, np.where(np.arange(quarter.shape[1]) < grid.columns, quarter, 0.0))
 
     monkeypatch.setitem(planar_laplace.__globals__, "_folded", cut)
-    assert planar_laplace(Grid(1, 60, 1.0, 1.0), 0.1).level > 0.11
+    assert planar_laplace(Grid(1, 40, 1.0, 1.0), 0.5).level > 0.55
 
 
 def test_sampling_and_sums():

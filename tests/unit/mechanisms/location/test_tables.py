@@ -28,6 +28,24 @@ def test_the_level_holds_exactly_and_no_less_would(seed, spread):
     assert losses(channel, channel.level * (1.0 - 1e-9) - 1e-12) > 0
 
 
+def test_the_level_holds_where_rare_reports_differ_by_their_last_bits():
+    """Logarithms near -700 are right to 1e-13, and the losses here are of that size."""
+    line = FiniteSpace.of_points(np.arange(3.0)[:, None])
+
+    def lost(allowed):
+        rng, found = np.random.default_rng(3), 0
+        for _ in range(60):
+            table = np.full((3, 3), 0.5)
+            table[:, 2] = math.exp(-rng.uniform(520.0, 700.0)) * (1.0 + rng.uniform(-1e-12, 1e-12, 3))
+            channel = TableChannel(line, table)
+            channel.level += allowed - 2.0**-41
+            found += losses(channel)
+        return found
+
+    assert lost(2.0**-41) == 0
+    assert lost(2.0**-44) > 0  # planted: as if logarithms were small
+
+
 def test_draws_are_by_the_very_doubles():
     channel = TableChannel(LINE, random_table(LINE, 0, 600.0))
     for place in range(5):
