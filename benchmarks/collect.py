@@ -64,14 +64,12 @@ def packed(channel) -> float:
 
 
 def run_server(port: str, folder: str) -> None:
-    """The service as after some time, with one more call that reads a body and discards it."""
+    """The service, with one more call that reads a body and discards it."""
     import uvicorn
 
-    from reticent.collect import tags
     from reticent.service.app import create_app
     from reticent.service.settings import Settings
 
-    tags.compile_now()
     app = create_app(Settings(Path(folder), rate=1e6, burst=10**6))
 
     @app.post("/discard")

@@ -213,7 +213,7 @@ def add(folder: Path, reports: list[Path]) -> None:
     with _campaign(folder) as campaign:
         outcomes = campaign.add([_content(one) for one in reports])
     for file, outcome in zip(reports, outcomes, strict=True):
-        Console(highlight=False).print(f"{file}: {outcome.value}")
+        Console(highlight=False).print(f"{file}: {outcome.value}", soft_wrap=True, markup=False)
 
 
 def end(folder: Path) -> None:

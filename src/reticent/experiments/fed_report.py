@@ -190,10 +190,6 @@ def draw_over_epsilon(kind: str, title: str, rows: Sequence[Row]) -> Any:
                 elinewidth=0.7,
                 **plots.style(name),
             )
-        if kind == "linear":
-            worst = max(row["error"] for row in select(rows, data=data) if row["method"] != "Laplace")
-            axis.set_yscale("log")
-            axis.set_ylim(top=2.0 * worst)  # as printed, Laplace is off the scale
         axis.set_title(data, fontsize=11)
         plots.epsilon_axis(axis, sorted(set(epsilons.tolist())), "epsilon of a client's one report")
     axes[0, 0].set_ylabel(MEASURE[kind])

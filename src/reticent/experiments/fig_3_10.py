@@ -11,7 +11,7 @@ from reticent.experiments.fed_report import compare_methods
 
 PRINTED = """\
 "the proposed mechanisms (PM-SUB, Three-Outputs, and HM-TP) have lower misclassification rates than
-other mechanisms" (no numbers in the text; 98,528 vehicle records, here 1,860: nobody learns much of them)."""
+other mechanisms" (no numbers in the text; 98,528 vehicle records, here 1,860)."""
 
 
 def run(options: Options) -> Outcome:

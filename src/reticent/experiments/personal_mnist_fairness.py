@@ -74,9 +74,9 @@ def _caption(rows: list[Row], plan: Plan, runs: int) -> str:
     )
     lines += [
         "Printed (a picture): with two hypotheses every gap is smaller at every nu.",
-        f"Found: smaller in {smaller} of {len(rows) // 2 * len(GAPS[1:])} pairs. Rows of one run share start and "
-        "clients, and such noise",
-        f"turns few predictions: the nus are one observation, not several. Trainings behind this: {runs}.",
+        f"Found: smaller in {smaller} of {len(rows) // 2 * len(GAPS[1:])} pairs. The nus of a run share",
+        "start and clients, and this noise turns few predictions: they are one observation, not several.",
+        f"Independent runs: {runs}.",
         "The noise is the documents': n/nu is no protection, and two hypotheses would cost more than one if",
         "the choice were charged. Fairness at an equal guarantee that holds: `fig-5.9`.",
     ]

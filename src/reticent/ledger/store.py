@@ -323,10 +323,12 @@ class SqliteStore(Store):
             raise self._cannot_be_opened(error) from error
 
     def _cannot_be_opened(self, error: OSError | ValueError) -> LedgerError:
-        reason, path = "not a path", str(self.path)
-        if isinstance(error, OSError):
-            reason, path = error.strerror, error.filename
-        return LedgerError(f"the ledger cannot be opened: {reason}: {path}")
+        told = (
+            f"{error.strerror}: {error.filename}"
+            if isinstance(error, OSError)
+            else f"not a path: {self.path}"
+        )
+        return LedgerError(f"the ledger cannot be opened: {told}")
 
     def _check_file(self, *, create: bool) -> None:
         """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none."""

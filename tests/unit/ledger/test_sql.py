@@ -1251,9 +1251,22 @@ def test_a_thread_that_queues_serves_again_and_again(database):
             assert other.acquire(10.0)
             other.release()
         assert len(threads) == 1
-        assert lock._thread.daemon
+        assert (lock._thread.daemon, lock._thread.name) == (True, "lock file")
     lock._thread.join(10)
     assert not lock._thread.is_alive()
+
+
+def test_a_file_system_without_locks_stops_nobody(database, monkeypatch):
+    """The queue is for order alone: who may write, SQLite decides."""
+
+    def flock(file, operation):
+        raise BlockingIOError if operation & fcntl.LOCK_NB else OSError("no locks available")
+
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+        with monkeypatch.context() as planted:
+            planted.setattr("reticent.ledger.lockfile.fcntl.flock", flock)
+            assert ledger._store._lock.acquire(10.0)
 
 
 def test_a_lock_file_that_was_let_go_is_closed_once(database):

@@ -44,6 +44,7 @@ def test_the_witness_has_every_head_before_the_answer(ledger, witness):
         ledger.fulfil(grant.pending[0].number, (i,))
         assert parse(witness.client().last(ORIGIN)[0])[0] == ledger.head()
     assert ledger.lag == 0
+    assert (ledger._client.seen(ORIGIN), ledger._client.seen("nobody")) == (ledger.head().size, 0)
     assert (
         verify(ledger, witness=witness.client(), public_key=KEY.public_key()).witnessed == ledger.head().size
     )
