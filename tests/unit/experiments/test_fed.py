@@ -189,7 +189,7 @@ def test_quick_run_on_made_data(name, quick):
     assert files.png.stat().st_size > 20_000
     assert files.caption.read_text() == outcome.caption + "\n"
     assert "Printed" in outcome.caption
-    assert max(map(len, outcome.caption.splitlines())) <= 130
+    assert max(map(len, outcome.caption.splitlines())) <= 140
 
 
 @pytest.mark.slow

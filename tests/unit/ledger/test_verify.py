@@ -263,6 +263,18 @@ def reseal(db):
     db.execute("UPDATE head SET size = ?, frontier = ?, seal = ?", (len(leaves), edge, seal))
 
 
+@pytest.mark.parametrize("count", ["accounts", "keys", "measurements"])
+def test_a_count_of_the_head_that_no_entry_bears_out_is_named(tmp_path, count):
+    filled(tmp_path / "ledger.db", 5).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
+        db.execute(f"UPDATE head SET {count} = {count} + 1")
+        reseal(db)
+        db.commit()
+    with closing(SqlLedger(tmp_path / "ledger.db")) as ledger, pytest.raises(LedgerDamaged) as caught:
+        verify(ledger)
+    assert str(caught.value) == "the head kept in the ledger is not that of its entries"
+
+
 def forge(rng, db):
     """One entry is changed to another canonical one, and every hash is made to fit."""
     rows = db.execute("SELECT number, leaf FROM entry").fetchall()

@@ -193,6 +193,7 @@ def test_cosignatures_tell_the_hour_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(module.time, "time", lambda: 2 * 3600 + 3599.9)
     with closing(WitnessState(tmp_path / "a" / "b")) as state:
         assert state._connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
+        assert state._connection.isolation_level is None, "transactions begin and end where they are written"
         line = state.add(body())["cosignature"]
         assert state.last(ORIGIN)["checkpoint"] == body()["checkpoint"] + line
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
