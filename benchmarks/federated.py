@@ -80,7 +80,7 @@ def bytes_each() -> float:
 
 FIGURES = [
     Figure("federated round, k = d, Duchi", "secure stream", 0.3, lambda: whole_round("Duchi")),
-    Figure("federated round, k = d, OneBit", "secure stream", 0.2, lambda: whole_round("OneBit")),
+    Figure("federated round, k = d, OneBit", "secure stream", 0.3, lambda: whole_round("OneBit")),
     Figure("federated round, the task's k", "features @ parameters", 0.2, sampled_round),
     Figure("federated bytes a client", "32-bit gradients", 0.15, bytes_each, at_most=True),
 ]
