@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +30,13 @@ def figures():
 
 
 def measured(name: str) -> float:
-    """One figure, in a process of its own."""
+    """One figure, in a process of its own.
+
+    Numpy's products have one thread: idle ones spin, and their CPU would be counted for whatever runs next.
+    """
     command = [sys.executable, "-m", "benchmarks", "--one", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
         sys.exit(f"error: {name}: {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout.strip().splitlines()[-1])

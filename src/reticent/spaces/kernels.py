@@ -73,9 +73,9 @@ class _Fourier:
 
     def __call__(self, values: Floats, out: Floats | None = None) -> Floats:
         rows, columns = self._shape
-        spectrum = self._fft.rfft2(values.reshape(self._shape), s=self._padded, workers=2)
+        spectrum = self._fft.rfft2(values.reshape(self._shape), s=self._padded)
         spectrum *= self._spectrum
-        found = self._fft.irfft2(spectrum, s=self._padded, workers=2, overwrite_x=True)[:rows, :columns]
+        found = self._fft.irfft2(spectrum, s=self._padded, overwrite_x=True)[:rows, :columns]
         if out is None:
             out = np.empty(rows * columns)
         np.maximum(found, max(float(found.max()), 0.0) * 2.0**-53, out=out.reshape(self._shape))
