@@ -22,7 +22,7 @@ from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device import Budgeted
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
 from reticent.privacy.budget import cap_units
@@ -33,7 +33,7 @@ ACCOUNT = "reports"
 NONCE_BYTES = 8
 
 
-class Device:
+class Device(Budgeted):
     """One enrolled device and its lifetime budget.
 
     Args:
@@ -59,26 +59,12 @@ class Device:
         self._most = real("most", most, low=0.0, open_low=True)
         self._stream = secure_or(rng)
         cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
-        self.ledger = DeviceLedger(path)
         self._layouts: dict[bytes, Layout] = {}
         self._guard = threading.Lock()
-        try:
-            self.ledger.open(
-                Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this device", cap)
-            )
-        except BaseException:
-            self.ledger.close()
-            raise
-
-    def close(self) -> None:
-        """Give the ledger up."""
-        self.ledger.close()
-
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(
+            path,
+            Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this device", cap),
+        )
 
     def take(self, file: bytes) -> Survey:
         """Take part in a signed survey, if it keeps what it says and asks no more than is allowed.

@@ -22,7 +22,7 @@ from reticent.federated.participation import Participations
 from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
 from reticent.federated.tasks import Task, verified
 from reticent.ledger.base import Terms, Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device import Budgeted
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
@@ -33,7 +33,7 @@ from reticent.randomness import Stream, secure_or
 ACCOUNT = "training"
 
 
-class Client:
+class Client(Budgeted):
     """One enrolled client and its lifetime budget.
 
     Args:
@@ -61,24 +61,10 @@ class Client:
         cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
         self._guard = threading.Lock()
         self._taken: dict[bytes, Task] = {}
-        self.ledger = DeviceLedger(path)
-        try:
-            self.ledger.open(
-                Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap)
-            )
-        except BaseException:
-            self.ledger.close()
-            raise
-
-    def close(self) -> None:
-        """Give the ledger up."""
-        self.ledger.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(
+            path,
+            Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap),
+        )
 
     def take(self, file: bytes) -> Task:
         """Take part in a signed task, if it keeps what it says and asks no more than is allowed.

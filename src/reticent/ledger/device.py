@@ -23,7 +23,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from io import FileIO
-from typing import Any
+from typing import Any, Self
 
 from reticent.arguments import real, whole
 from reticent.errors import (
@@ -394,6 +394,33 @@ class DeviceLedger(Ledger):
         if os.getpid() == self._process:  # in a child the file is closed and the guard may stay held
             with self._guard:
                 self._file.close()
+
+
+class Budgeted:
+    """Whoever spends a lifetime budget of its own: one account in a ledger, given up together.
+
+    Args:
+        path: of the ledger; made if there is none.
+        terms: of the account; those of an existing one must be the same.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], terms: Terms) -> None:
+        self.ledger = DeviceLedger(path)
+        try:
+            self.ledger.open(terms)
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 # A lock belongs to whoever holds the open file, and a forked child holds the parent's files: it must close

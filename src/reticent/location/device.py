@@ -17,7 +17,7 @@ from reticent.arguments import real
 from reticent.collect.enrolment import Enrolment
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device import Budgeted
 from reticent.location import payload
 from reticent.location.rounds import PlaceRound, verified
 from reticent.mechanisms.numeric.base import as_floats
@@ -28,7 +28,7 @@ from reticent.randomness import Stream, secure_or
 ACCOUNT = "places"
 
 
-class LocationDevice:
+class LocationDevice(Budgeted):
     """One enrolled device and its lifetime budget.
 
     Args:
@@ -60,24 +60,9 @@ class LocationDevice:
         cap = cap_units(real("lifetime_per_km", lifetime_per_km, low=0.0, open_low=True))
         self._guard = threading.Lock()
         self._taken: dict[bytes, PlaceRound] = {}
-        self.ledger = DeviceLedger(path)
-        try:
-            self.ledger.open(
-                Terms(ACCOUNT, Unit.EPSILON_PER_KM, Neighbours.METRIC, "the person behind this device", cap)
-            )
-        except BaseException:
-            self.ledger.close()
-            raise
-
-    def close(self) -> None:
-        """Give the ledger up."""
-        self.ledger.close()
-
-    def __enter__(self) -> LocationDevice:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(
+            path, Terms(ACCOUNT, Unit.EPSILON_PER_KM, Neighbours.METRIC, "the person behind this device", cap)
+        )
 
     def take(self, file: bytes) -> PlaceRound:
         """Take part in a signed round, if it keeps what it says and asks no more than is allowed.

@@ -22,7 +22,7 @@ from reticent.federated.personalised.learners import Records, chosen
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import MOST_NUMBERS, PersonalTask, verified
 from reticent.ledger.base import Terms, Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device import Budgeted
 from reticent.mechanisms.base import Floats
 from reticent.privacy import UNITS_PER_ONE, Neighbours
 from reticent.privacy.budget import cap_units
@@ -31,7 +31,7 @@ from reticent.randomness import Stream, secure_or
 ACCOUNT = "personalised-training"
 
 
-class PersonalClient:
+class PersonalClient(Budgeted):
     """One enrolled client and its lifetime budget.
 
     Args:
@@ -63,24 +63,9 @@ class PersonalClient:
         cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
         self._guard = threading.Lock()
         self._taken: dict[bytes, PersonalTask] = {}
-        self.ledger = DeviceLedger(path)
-        try:
-            self.ledger.open(
-                Terms(ACCOUNT, unit, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap)
-            )
-        except BaseException:
-            self.ledger.close()
-            raise
-
-    def close(self) -> None:
-        """Give the ledger up."""
-        self.ledger.close()
-
-    def __enter__(self) -> PersonalClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(
+            path, Terms(ACCOUNT, unit, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap)
+        )
 
     def take(self, file: bytes) -> PersonalTask:
         """Take part in a signed task, if it may cost no more than is allowed.
