@@ -15,7 +15,8 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from reticent.collect.survey import LONGEST_TEXT, Survey
+from reticent.collect.survey import Survey
+from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError
 
 MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file

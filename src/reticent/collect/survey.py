@@ -11,18 +11,16 @@ spends epsilon times the number of periods.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from reticent.arguments import whole
-from reticent.collect import instruments
+from reticent.collect import instruments, texts
 from reticent.collect.instruments import Instrument
 from reticent.collect.lots import KEY_BYTES, Lots
+from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.mechanisms.attributes import Attribute, Category, Number
 from reticent.mechanisms.base import checked_epsilon
@@ -33,14 +31,12 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ID_BYTES = 8
-LONGEST_TEXT = 1 << 20
 MOST_ATTRIBUTES = 256
 MOST_PERIODS = 1 << 20
 MOST_GROUPS = 1 << 10
 MOST_COLUMNS = 1 << 20  # symbols and categories of all attributes, that a device makes and a collector counts
 MOST_CELLS = 1 << 24  # times groups
 _MOST_SECONDS = 1 << 40
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 _FIELDS = (
     "format",
     "name",
@@ -96,12 +92,7 @@ class Survey:
     groups: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {self.name!r:.60}")
-        for field, most in (("version", 80), ("purpose", 1000)):
-            text = getattr(self, field)
-            if not isinstance(text, str) or not 0 < len(text) <= most or not text.isprintable():
-                raise ParameterError(f"{field} must be a printable text of 1 to {most} characters")
+        texts.check_words(self.name, self.version, self.purpose)
         if not 0 < len(self.attributes) <= MOST_ATTRIBUTES:
             raise ParameterError(f"attributes must be 1 to {MOST_ATTRIBUTES}, got {len(self.attributes)}")
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
@@ -169,7 +160,7 @@ class Survey:
                 for attribute, instrument in zip(self.attributes, self.instruments, strict=True)
             ],
         }
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return texts.written(fields)
 
     @classmethod
     def parse(cls, text: bytes) -> Survey:
@@ -180,7 +171,7 @@ class Survey:
                 written as `text` writes it.
             GuaranteeError: a mechanism does not keep its epsilon.
         """
-        given = _fields("the survey", _json(text), _FIELDS)
+        given = texts.read(text, _FIELDS, what="survey")
         if given["format"] != FORMAT or isinstance(given["format"], bool):
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
         listed = given["attributes"]
@@ -198,7 +189,7 @@ class Survey:
         survey = cls(
             attributes=tuple(attributes),
             instruments=tuple(made),
-            key=_bytes("key", given["key"]),
+            key=texts.hexadecimal("key", given["key"]),
             **{name: given[name] for name in _FIELDS if name not in ("format", "attributes", "key")},
         )
         if survey.text != text:
@@ -259,38 +250,9 @@ def _attribute(where: str, given: Any) -> Attribute:
         raise ParameterError(f"{where} must be an object with a name")
     try:
         if "bounds" in given:
-            _fields(where, given, ("name", "bounds", "mechanism"))
+            texts.checked_fields(where, given, ("name", "bounds", "mechanism"))
             return Number(given["name"], given["bounds"])
-        _fields(where, given, ("name", "values", "fallback", "mechanism"), optional=("fallback",))
+        texts.checked_fields(where, given, ("name", "values", "fallback", "mechanism"), ("fallback",))
         return Category(given["name"], given["values"], given.get("fallback"))
     except (ParameterError, ParameterTypeError) as error:
         raise ParameterError(f"{where}: {error}") from None
-
-
-def _fields(
-    where: str, given: Any, names: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> Mapping[str, Any]:
-    if not isinstance(given, dict):
-        raise ParameterError(f"{where} must be an object")
-    for name in given:
-        if name not in names:
-            raise ParameterError(f"{where}: field {name!r:.60} is not known")
-    for name in names:
-        if name not in given and name not in optional:
-            raise ParameterError(f"{where}: field {name} is missing")
-    return given
-
-
-def _bytes(field: str, given: Any) -> bytes:
-    if not isinstance(given, str) or not re.fullmatch(r"([0-9a-f]{2})*", given, re.ASCII):
-        raise ParameterError(f"{field} must be hexadecimal")
-    return bytes.fromhex(given)
-
-
-def _json(text: Any) -> Any:
-    if not isinstance(text, bytes) or len(text) > LONGEST_TEXT:
-        raise ParameterError(f"the survey must be at most {LONGEST_TEXT} bytes")
-    try:
-        return json.loads(text.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise ParameterError("the survey must be JSON in ASCII") from None

@@ -10,6 +10,7 @@ from typing import Any
 from reticent.errors import ParameterError
 
 LONGEST_TEXT = 1 << 20
+_HEX = re.compile(r"([0-9a-f]{2})*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 
 
@@ -35,12 +36,26 @@ def read(text: Any, fields: Sequence[str], *, what: str = "task", most: int = LO
         given = json.loads(text.decode("ascii"))
     except (ValueError, RecursionError):
         raise ParameterError(f"the {what} must be JSON in ASCII") from None
+    return checked_fields(f"the {what}", given, fields)
+
+
+def checked_fields(
+    where: str, given: Any, names: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, Any]:
+    """An object with these fields and no others."""
     if not isinstance(given, dict):
-        raise ParameterError(f"the {what} must be an object")
+        raise ParameterError(f"{where} must be an object")
     for name in given:
-        if name not in fields:
-            raise ParameterError(f"the {what}: field {name!r:.60} is not known")
-    for name in fields:
-        if name not in given:
-            raise ParameterError(f"the {what}: field {name} is missing")
+        if name not in names:
+            raise ParameterError(f"{where}: field {name!r:.60} is not known")
+    for name in names:
+        if name not in given and name not in optional:
+            raise ParameterError(f"{where}: field {name} is missing")
     return given
+
+
+def hexadecimal(field: str, given: Any) -> bytes:
+    """Bytes of a text."""
+    if not isinstance(given, str) or not _HEX.fullmatch(given):
+        raise ParameterError(f"{field} must be hexadecimal")
+    return bytes.fromhex(given)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -167,15 +166,13 @@ class Task:
         mechanism = instruments.made(UNIT, given["mechanism"])
         if not isinstance(mechanism, NumericChannel):
             raise ParameterError("mechanism must be a numeric channel")
-        bounds, key = given["bounds"], given["key"]
-        if not isinstance(key, str) or not re.fullmatch(r"([0-9a-f]{2})*", key, re.ASCII):
-            raise ParameterError("key must be hexadecimal")
+        bounds = given["bounds"]
         task = cls(
             model=None if given["model"] is None else models.made(given["model"]),
             bounds=tuple(bounds) if isinstance(bounds, list) else bounds,
             mechanism=mechanism,
             steps=steps.made(given["steps"]),
-            key=bytes.fromhex(key),
+            key=texts.hexadecimal("key", given["key"]),
             **{
                 name: given[name]
                 for name in _FIELDS

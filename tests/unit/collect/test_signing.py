@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reticent.collect import signing
 from reticent.collect.enrolment import Enrolment, device_key, enrolled, tag
 from reticent.collect.signing import signed, signer_of, survey_of, verified
-from reticent.collect.survey import LONGEST_TEXT
+from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 
 from . import fleet
