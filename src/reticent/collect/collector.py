@@ -34,7 +34,7 @@ from reticent.collect.tags import are_genuine
 from reticent.collect.tally import Tally
 from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
-from reticent.ledger.transactions import writing
+from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
 
@@ -73,7 +73,6 @@ _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
 _FIRST = bytes([VERSION])
 _AGAIN = "the collection cannot be used now: send again what was not acknowledged"
-_PATIENCE_S = 60.0  # with another process that writes
 
 
 @dataclass
@@ -505,7 +504,7 @@ class Collector:
 
 def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
     with _told():
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
         opened.callback(connection.close)
         return connection
 
@@ -517,7 +516,7 @@ def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = _connected(path, opened)
     with _told():
-        _use_log(connection)
+        write_ahead(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA secure_delete=ON")
         if _version(connection) < _VERSION:
@@ -530,19 +529,6 @@ def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
         if _version(connection) > _VERSION:
             raise LedgerError(f"the collection was written by a newer Reticent: {path}")
     return connection
-
-
-def _use_log(connection: sqlite3.Connection) -> None:
-    """Write ahead. SQLite does not wait for others who say so of a new file at the same time: we do."""
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.01)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+PATIENCE_S = 60.0  # how long to wait for others who write
 
 
 @contextmanager
@@ -17,3 +20,16 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     except BaseException:
         connection.rollback()
         raise
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Use SQLite's log. SQLite does not wait for others who say so of a new file at the same time: we do."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.01)

@@ -48,7 +48,7 @@ from reticent.ledger.checkpoint import (
 )
 from reticent.ledger.merkle import EMPTY_ROOT, verify_consistency
 from reticent.ledger.store import make_private
-from reticent.ledger.transactions import writing
+from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
 from reticent.privacy import MAX_UNITS
 
 MOST_FIRST_BYTES = 64 << 10  # of the first line of a request, which is read before anybody is known
@@ -110,9 +110,9 @@ class WitnessState:
         with suppress(FileExistsError):
             make_private(directory / "witness.db")
         self._connection = sqlite3.connect(
-            directory / "witness.db", isolation_level=None, check_same_thread=False, timeout=60
+            directory / "witness.db", isolation_level=None, check_same_thread=False, timeout=PATIENCE_S
         )
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._connection)
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(_SCHEMA)
 

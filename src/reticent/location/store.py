@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
-from reticent.ledger.transactions import writing
+from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
 from reticent.location import payload
 from reticent.location.payload import Outcome
 from reticent.location.rounds import PlaceRound, round_of
@@ -43,11 +43,13 @@ class ReportStore:
         self._master = master
         place = Path(path)
         place.touch(mode=0o600)
-        self._base = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
-        self._base.execute("PRAGMA journal_mode = WAL")
+        self._base = sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
+        write_ahead(self._base)
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.executescript(_SCHEMA)
-        self._guard = threading.Lock()  # one transaction at a time on the one connection
+        # One thread at a time on the one connection: a read would see what another has not committed yet,
+        # and would end with what another takes back.
+        self._guard = threading.RLock()
         self._rounds: dict[int, PlaceRound] = {}
 
     def close(self) -> None:
@@ -76,15 +78,17 @@ class ReportStore:
 
     def rounds(self) -> list[PlaceRound]:
         """Every round that was published, in order."""
-        for number, file in self._base.execute(
-            "SELECT number, file FROM rounds WHERE number >= ? ORDER BY number", (len(self._rounds),)
-        ):
-            self._rounds[number] = round_of(file)
-        return [self._rounds[number] for number in range(len(self._rounds))]
+        with self._guard:
+            for number, file in self._base.execute(
+                "SELECT number, file FROM rounds WHERE number >= ? ORDER BY number", (len(self._rounds),)
+            ):
+                self._rounds[number] = round_of(file)
+            return [self._rounds[number] for number in range(len(self._rounds))]
 
     def file(self, number: int) -> bytes | None:
         """The signed file of a round."""
-        row = self._base.execute("SELECT file FROM rounds WHERE number = ?", (number,)).fetchone()
+        with self._guard:
+            row = self._base.execute("SELECT file FROM rounds WHERE number = ?", (number,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def add(self, reports: Sequence[bytes]) -> list[Outcome]:
@@ -119,12 +123,15 @@ class ReportStore:
     def counts(self, number: int) -> NDArray[np.int64]:
         """How often each cell was reported in a round."""
         found = np.zeros(self.rounds()[number].grid.size, dtype=np.int64)
-        for cell, count in self._base.execute(
-            "SELECT cell, COUNT(*) FROM reports WHERE round = ? GROUP BY cell", (number,)
-        ):
+        with self._guard:
+            rows = self._base.execute(
+                "SELECT cell, COUNT(*) FROM reports WHERE round = ? GROUP BY cell", (number,)
+            ).fetchall()
+        for cell, count in rows:
             found[cell] = count
         return found
 
     def refusals(self) -> dict[str, int]:
         """Reports that were not counted, by reason."""
-        return dict(self._base.execute("SELECT reason, count FROM refusals ORDER BY reason").fetchall())
+        with self._guard:
+            return dict(self._base.execute("SELECT reason, count FROM refusals ORDER BY reason").fetchall())

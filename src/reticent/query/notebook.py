@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reticent.errors import IdempotencyConflict, LedgerError, ParameterTypeError
+from reticent.ledger.transactions import PATIENCE_S, write_ahead
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
@@ -33,10 +34,10 @@ class Notebook:
         self._guard = threading.Lock()
         try:
             self._connection = sqlite3.connect(
-                path, isolation_level=None, check_same_thread=False, timeout=60
+                path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S
             )
             if os.fspath(path) != ":memory:":
-                self._connection.execute("PRAGMA journal_mode=WAL")
+                write_ahead(self._connection)
                 self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(_TABLES)
         except sqlite3.Error as error:

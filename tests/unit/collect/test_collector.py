@@ -375,7 +375,7 @@ def test_a_full_disk_leaves_nothing_half_done(path):
 
 
 def test_a_locked_file_is_waited_for_and_then_refused(fleet, path, monkeypatch):
-    monkeypatch.setattr(collecting, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(collecting, "PATIENCE_S", 0.05)
     reports = fleet.reports()
     with fleet.collector(path) as collector:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -295,7 +295,7 @@ def test_what_is_no_report_is_refused_once(fleet, port, name, tmp_path):
 def test_a_collector_that_cannot_write_leaves_everything_to_the_broker(
     fleet, port, name, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(collecting, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(collecting, "PATIENCE_S", 0.05)
     with fleet.collector(tmp_path / "c") as collector, bridging(collector, port, name) as bridge:
         with contextlib.closing(sqlite3.connect(tmp_path / "c", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

@@ -1,5 +1,6 @@
 """Reports of places are counted once, over duplicates, kills and nonsense."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
+from reticent.ledger.transactions import writing
 from reticent.location import ReportStore, payload, store
 from reticent.location.payload import Outcome
 from reticent.spaces import Grid
@@ -40,6 +42,29 @@ def test_reports_are_counted_once(kept):
     assert kept.counts(0)[[3, 4, 18]].tolist() == [2, 0, 1]
     assert kept.counts(0).sum() == 3
     assert kept.refusals() == {"duplicate": 5, "second": 2}
+
+
+def read_while_another_takes_it_back(kept):
+    """What a thread is told of while another has written it and not committed."""
+    seen = []
+    reader = threading.Thread(target=lambda: seen.append((kept.counts(0).sum(), kept.refusals())))
+    with contextlib.suppress(ZeroDivisionError), kept._guard, writing(kept._base) as base:
+        base.execute("INSERT INTO reports VALUES (0, x'00', 3)")
+        base.execute("INSERT INTO refusals VALUES ('tag', 1)")
+        reader.start()
+        reader.join(0.2)
+        raise ZeroDivisionError
+    reader.join()
+    return seen
+
+
+def test_reads_wait_for_who_writes(kept):
+    assert read_while_another_takes_it_back(kept) == [(0, {})]
+
+
+def test_planted_reads_that_do_not_wait_are_caught(kept):
+    kept._guard = contextlib.nullcontext()
+    assert read_while_another_takes_it_back(kept) == [(1, {"tag": 1})]
 
 
 def test_what_is_no_report_is_refused_and_counted(kept):
