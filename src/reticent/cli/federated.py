@@ -22,6 +22,7 @@ from reticent.federated.saved import How, Statement
 from reticent.federated.simulation import Step, simulate
 from reticent.federated.task_file import TaskFile
 from reticent.federated.tasks import Task, signed, task_of
+from reticent.files import appearing
 from reticent.ledger.checkpoint import load_key
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
@@ -164,7 +165,8 @@ def _begun(out: Path, task: Task, seed: int | None, *, resume: bool) -> Task:
         if place.exists():
             raise ParameterError(f"out must hold no other run, or give --resume to go on with it, got {out}")
         out.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps({"seed": seed, "task": task.text.decode("ascii")}))
+        with appearing(place) as file:
+            file.write(json.dumps({"seed": seed, "task": task.text.decode("ascii")}).encode())
         return task
     if not place.is_file():
         raise ParameterError(f"there is no run in {out} to go on with")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,6 +23,7 @@ import numpy as np
 from reticent.arguments import whole
 from reticent.errors import GuaranteeError, MissingExtra, ParameterError
 from reticent.federated.tasks import Task
+from reticent.files import appearing
 from reticent.mechanisms.base import Floats
 from reticent.privacy.budget import UNITS_PER_ONE
 
@@ -121,13 +121,8 @@ def save(path: str | os.PathLike[str], theta: Floats, statement: Statement) -> N
     if found.shape != (statement.task.dimensions,):
         raise ParameterError(f"theta must have shape ({statement.task.dimensions},), got {found.shape}")
     content = _safetensors().save({_NAME: found}, statement.metadata())
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with appearing(Path(path)) as file:
+        file.write(content)
 
 
 def load(path: str | os.PathLike[str]) -> Saved:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.tasks import Task
@@ -102,6 +103,10 @@ class Training:
 
     def step(self, gradient: Floats) -> None:
         """End a round with its averaged gradient."""
+        if np.shape(gradient) != (self.task.dimensions,):
+            raise ParameterError(
+                f"gradient must have shape ({self.task.dimensions},), got {np.shape(gradient)}"
+            )
         number = self.task.checked_round(self.number)
         self.theta, self.velocity = self.task.steps.step(self.theta, self.velocity, gradient, number)
         self.number += 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from reticent.federated import fast, payload
 from reticent.federated.models import Model
 from reticent.federated.server import Training, averaged
 from reticent.federated.tasks import Task
+from reticent.files import appearing
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import SimulationStream, Stream, secure_or
@@ -288,22 +288,15 @@ def _mark(task: Task, clients: int, randomiser: str) -> bytes:
 
 
 def _save(path: Path, training: Training, seed: int, mark: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            np.savez(
-                file,
-                theta=training.theta,
-                velocity=training.velocity,
-                number=np.int64(training.number),
-                seed=np.uint64(seed),
-                mark=np.frombuffer(mark, dtype=np.uint8),
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with appearing(path) as file:
+        np.savez(
+            file,
+            theta=training.theta,
+            velocity=training.velocity,
+            number=np.int64(training.number),
+            seed=np.uint64(seed),
+            mark=np.frombuffer(mark, dtype=np.uint8),
+        )
 
 
 def _loaded(path: Path, task: Task, mark: bytes) -> tuple[Training, int]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from reticent.arguments import real, whole
 from reticent.collect import texts
 from reticent.errors import ParameterError
+from reticent.files import appearing
 from reticent.location.payload import Outcome
 from reticent.location.privic import TURNS, UPDATES, Defence, Privic
 from reticent.location.rounds import MOST_CELLS, MOST_ROUNDS, PlaceRound, signed
@@ -100,13 +101,12 @@ class Campaign:
         key: Ed25519PrivateKey,
     ) -> Campaign:
         """Make the folder and publish the first round; over a folder that a crash left empty, too."""
-        place, kept = Path(folder), SETTINGS + ".new"
+        place = Path(folder)
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if any(one.name != kept for one in place.iterdir()):
+        if any(not one.name.startswith(f".{SETTINGS}.") for one in place.iterdir()):
             raise ParameterError(f"folder must be new or empty, got {place.name}")
-        half = place / kept
-        half.write_text(json.dumps(asdict(settings), indent=1), encoding="utf-8")
-        half.replace(place / SETTINGS)
+        with appearing(place / SETTINGS) as file:
+            file.write(json.dumps(asdict(settings), indent=1).encode())
         return cls(place, master, key)
 
     def close(self) -> None:

@@ -43,6 +43,15 @@ def test_training_begins_where_it_is_told():
             Training.begun(people.task(), theta)
 
 
+@pytest.mark.parametrize("gradient", [0.5, [0.5], np.zeros(5), np.zeros((6, 1))])
+def test_a_gradient_of_another_shape_is_refused(gradient):
+    """A single number would be taken for all coordinates."""
+    training = Training.begun(people.task())
+    with pytest.raises(ParameterError, match=r"gradient must have shape \(6,\), got"):
+        training.step(gradient)
+    assert (training.number, training.theta.tolist()) == (0, [0.0] * 6)
+
+
 TRUTH = np.array([0.5, -0.25, 0.125])
 
 

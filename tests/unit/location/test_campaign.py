@@ -158,7 +158,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, is_planted):
 def test_killed_while_it_began(tmp_path):
     """Before the settings, and before the first round."""
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / (SETTINGS + ".new")).write_text("{")
+    (tmp_path / "c" / f".{SETTINGS}.0123456789abcdef").write_text("{")
     begun(tmp_path / "c").close()
     (tmp_path / "c" / STORE).unlink()
     for rest in ("-wal", "-shm"):

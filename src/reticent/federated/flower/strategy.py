@@ -30,6 +30,7 @@ from reticent.federated import payload, tasks
 from reticent.federated.flower import records
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round, Training
+from reticent.files import appearing
 from reticent.ledger.base import Unit
 
 _POLL_S = 0.5
@@ -228,22 +229,14 @@ class ReportStrategy(Strategy):
 
     def _save(self, path: Path) -> None:
         clients = [(int.from_bytes(who, "big"), times) for who, times in self._counted.items()]
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        try:
-            owned = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # who took part is in it
-            with os.fdopen(owned, "wb") as file:
-                np.savez(
-                    file,
-                    task=np.frombuffer(self.task.id, dtype=np.uint8),
-                    nodes=np.array(list(self._asked.items()), dtype=np.uint64).reshape(-1, 2),
-                    clients=np.array(clients, dtype=np.uint64).reshape(-1, 2),
-                    **self._kept(),
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with appearing(path, mode=0o600) as file:  # who took part is in it
+            np.savez(
+                file,
+                task=np.frombuffer(self.task.id, dtype=np.uint8),
+                nodes=np.array(list(self._asked.items()), dtype=np.uint64).reshape(-1, 2),
+                clients=np.array(clients, dtype=np.uint64).reshape(-1, 2),
+                **self._kept(),
+            )
 
     def _load(self, path: Path) -> None:
         try:
