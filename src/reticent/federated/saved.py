@@ -1,5 +1,8 @@
 """A trained model as a file: safetensors, with what it promises to the people whose data it saw.
 
+Personalised models are one file, of all hypotheses. Where what a report costs depends on the hypotheses of a
+round, the file says what the worst that the task allows would cost.
+
 The metadata hold the task's text, how the model came about, and in words what follows from both. `load`
 derives the words again and refuses a file in which they differ, so that a file cannot promise more than its
 task keeps. That the model was trained as it says, it cannot know: whoever writes a file could lie.
@@ -22,13 +25,23 @@ import numpy as np
 
 from reticent.arguments import whole
 from reticent.errors import GuaranteeError, MissingExtra, ParameterError
+from reticent.federated.personalised.noise import Sanitiser
+from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.tasks import Task
 from reticent.files import appearing
+from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats
+from reticent.privacy import Neighbours
 from reticent.privacy.budget import UNITS_PER_ONE
 
-FORMAT = "reticent-model/1"
-_NAME = "theta"
+FORMATS: dict[str, type[Task | PersonalTask]] = {
+    "reticent-model/1": Task,
+    "reticent-personal-models/1": PersonalTask,
+}
+_KEPT = {
+    Unit.EPSILON: "local differential privacy (epsilon-LDP)",
+    Unit.MU2: "local Gaussian differential privacy (mu-GDP)",
+}
 _GIVEN = ("format", "task", "rounds", "how", "inputs")
 _NOT_PROTECTED = (
     "that a client took part, when and in which rounds; what the model tells about people in general, "
@@ -68,7 +81,7 @@ class Statement:
         inputs: what the features and the target are, in public words or numbers; for whoever uses the model.
     """
 
-    task: Task
+    task: Task | PersonalTask
     rounds: int
     how: How
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -83,14 +96,16 @@ class Statement:
 
     def words(self) -> dict[str, str]:
         """The promise, and its edges."""
+        charged = Sanitiser(self.task) if isinstance(self.task, PersonalTask) else self.task
+        unit = charged.unit if isinstance(charged, Sanitiser) else Unit.EPSILON
         return {
             "task_id": self.task.id.hex(),
-            "guarantee": "none" if self.how is How.SEEDED else "local differential privacy (epsilon-LDP)",
-            "epsilon_per_report": _decimal(self.task.units),
+            "guarantee": "none" if self.how is How.SEEDED else _KEPT[unit],
+            f"{unit.value}_per_report": _decimal(charged.units),
             "participations": str(self.participations),
-            "epsilon_in_all": _decimal(self.task.units * self.participations),
+            f"{unit.value}_in_all": _decimal(charged.units * self.participations),
             "unit": "all data of one client" + ("" if self.how is How.CLIENTS else _ROW),
-            "neighbours": self.task.guarantee.neighbours.value,
+            "neighbours": Neighbours.ANY_TWO_VALUES.value,  # as participations are charged
             "adversary": _ADVERSARY[self.how],
             "not_protected": _NOT_PROTECTED + _MORE[self.how],
         }
@@ -98,7 +113,7 @@ class Statement:
     def metadata(self) -> dict[str, str]:
         """All of it, as safetensors keep it."""
         given = {
-            "format": FORMAT,
+            "format": next(name for name, kind in FORMATS.items() if isinstance(self.task, kind)),
             "task": self.task.text.decode("ascii"),
             "rounds": str(self.rounds),
             "how": self.how.value,
@@ -109,7 +124,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Saved:
-    """A model from a file."""
+    """A model from a file: its parameters, or the hypotheses of personalised models, a row each."""
 
     theta: Floats
     statement: Statement
@@ -118,9 +133,10 @@ class Saved:
 def save(path: str | os.PathLike[str], theta: Floats, statement: Statement) -> None:
     """Write a model, whole or not at all."""
     found = np.ascontiguousarray(theta, dtype=np.float64)
-    if found.shape != (statement.task.dimensions,):
-        raise ParameterError(f"theta must have shape ({statement.task.dimensions},), got {found.shape}")
-    content = _safetensors().save({_NAME: found}, statement.metadata())
+    name, shape = _tensor(statement.task)
+    if found.shape != shape:
+        raise ParameterError(f"{name} must have shape {shape}, got {found.shape}")
+    content = _safetensors().save({name: found}, statement.metadata())
     with appearing(Path(path)) as file:
         file.write(content)
 
@@ -144,17 +160,28 @@ def load(path: str | os.PathLike[str]) -> Saved:
             statement = _statement(told)
             slices = {name: file.get_slice(name) for name in list(file.keys())}
             found = {name: (one.get_dtype(), one.get_shape()) for name, one in slices.items()}
-            if found != {_NAME: ("F64", [statement.task.dimensions])}:
-                raise ParameterError(f"a model must hold {_NAME} alone, {statement.task.dimensions} doubles")
-            theta = file.get_tensor(_NAME)
+            name, shape = _tensor(statement.task)
+            if found != {name: ("F64", list(shape))}:
+                size = " x ".join(str(length) for length in shape)
+                raise ParameterError(f"a model must hold {name} alone, {size} doubles")
+            theta = file.get_tensor(name)
     except (SafetensorError, OSError):
         raise ParameterError(f"{path.name} must be a file in the form of safetensors") from None
     return Saved(theta, statement)
 
 
+def _tensor(task: Task | PersonalTask) -> tuple[str, tuple[int, ...]]:
+    """The name and the shape of what is learnt."""
+    if isinstance(task, PersonalTask):
+        return "hypotheses", (task.hypotheses, task.dimensions)
+    return "theta", (task.dimensions,)
+
+
 def _statement(told: Mapping[str, str]) -> Statement:
-    if told.get("format") != FORMAT:
-        raise ParameterError(f"format of a model must be {FORMAT}, got {told.get('format')!r:.60}")
+    kind = FORMATS.get(told.get("format", ""))
+    if kind is None:
+        rule = " or ".join(FORMATS)
+        raise ParameterError(f"format of a model must be {rule}, got {told.get('format')!r:.60}")
     for name in _GIVEN:
         if name not in told:
             raise ParameterError(f"the statement of a model: field {name} is missing")
@@ -168,7 +195,7 @@ def _statement(told: Mapping[str, str]) -> Statement:
         inputs = None
     if not isinstance(inputs, dict):
         raise ParameterError("inputs of a model must be an object in JSON")
-    task = Task.parse(told["task"].encode("utf-8"))
+    task = kind.parse(told["task"].encode("utf-8"))
     statement = Statement(task, int(told["rounds"]), How(told["how"]), inputs)
     for name, words in statement.metadata().items():
         if told.get(name) != words:
@@ -177,7 +204,7 @@ def _statement(told: Mapping[str, str]) -> Statement:
 
 
 def _decimal(units: int) -> str:
-    """Units of the ledger as an epsilon, exactly."""
+    """Units of the ledger as an epsilon or mu^2, exactly."""
     return f"{(Decimal(units) / UNITS_PER_ONE).normalize():f}"
 
 

@@ -8,6 +8,7 @@ import pytest
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.federated import saved
 from reticent.federated.models import Logistic
+from reticent.federated.personalised import PersonalTask, Sanitiser
 from reticent.federated.saved import How, Statement
 from reticent.federated.tasks import designed
 
@@ -161,3 +162,59 @@ def test_what_is_said_to_be_spent_is_what_ledgers_charge(statement):
     """A double 1.3 is a little more than 1.3, and costs are rounded up."""
     task = designed("braking", Logistic(3), epsilon=1.3, purpose="x", rounds=2, group=5, rate=1.0)
     assert Statement(task, 2, How.CLIENTS).words()["epsilon_in_all"] == "1.300000000001"
+
+
+# Personalised models
+
+HYPOTHESES = np.arange(8.0).reshape(2, 4) / 8.0
+
+
+def personal(rounds=9, **changes):
+    given = {"hypotheses": 2, "clip": 0.5, "reach": 3.0, "level": 4.0, "group": 50, "rate": 1.0}
+    given |= {"rounds": 9, "participations": 4}
+    task = PersonalTask("trips", "1", "x", Logistic(3), 4, **given | changes)
+    return Statement(task, rounds, How.CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("noise", "unit", "kept"), [("gaussian", "mu2", "mu-GDP"), ("laplace", "epsilon", "epsilon-LDP")]
+)
+@pytest.mark.parametrize("about", ["slots", "centre", "hypothesis"])
+def test_personalised_models_there_and_back(tmp_path, noise, unit, kept, about):
+    path, given = tmp_path / "m.safetensors", personal(noise=noise, about=about)
+    saved.save(path, HYPOTHESES, given)
+    found = saved.load(path)
+    assert np.array_equal(found.theta, HYPOTHESES)
+    told = found.statement.metadata()
+    assert told == given.metadata()
+    assert kept in told["guarantee"]
+    assert told["neighbours"] == "any two values"
+    in_all, worst = float(told[f"{unit}_in_all"]), Sanitiser(given.task)
+    assert in_all == pytest.approx(4 * worst.units / 1e12, rel=1e-12)
+    assert worst.units >= Sanitiser(given.task, HYPOTHESES).units, "of no round more than is said"
+
+
+def test_a_false_promise_of_personalised_models_is_refused(tmp_path, monkeypatch):
+    path, given = tmp_path / "m.safetensors", personal()
+    told = given.metadata()
+    for name in ("mu2_per_report", "mu2_in_all", "participations", "guarantee", "task_id"):
+        path.write_bytes(safetensors.save({"hypotheses": HYPOTHESES}, told | {name: "0"}))
+        with pytest.raises(GuaranteeError, match=f"says something else than its task keeps: {name}"):
+            saved.load(path)
+        with monkeypatch.context() as planted:
+            planted.setattr(Statement, "metadata", lambda self: {})
+            saved.load(path)
+
+
+def test_personalised_models_of_another_shape_are_refused(tmp_path, statement):
+    path, given = tmp_path / "m.safetensors", personal()
+    with pytest.raises(ParameterError, match=r"hypotheses must have shape \(2, 4\), got \(4,\)"):
+        saved.save(path, THETA, given)
+    assert not path.exists()
+    path.write_bytes(safetensors.save({"hypotheses": HYPOTHESES.T.copy()}, given.metadata()))
+    with pytest.raises(ParameterError, match="must hold hypotheses alone, 2 x 4 doubles"):
+        saved.load(path)
+    other = given.metadata() | {"format": statement.metadata()["format"]}
+    path.write_bytes(safetensors.save({"hypotheses": HYPOTHESES}, other))
+    with pytest.raises(ParameterError, match="field 'about' is not known"):
+        saved.load(path)
