@@ -406,8 +406,10 @@ def decided(
 
 def increment(terms: Terms, requested: int, information: int) -> int:
     """What a request adds to what is already requested under its key: the one pricing rule."""
-    missing = max(0, information - requested)
-    return max(missing, terms.minimum) if missing else 0
+    missing = information - requested
+    if missing <= 0:
+        return 0
+    return missing if missing > terms.minimum else terms.minimum
 
 
 def _checked_name(field: str, given: Any) -> str:

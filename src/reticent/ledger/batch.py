@@ -31,7 +31,7 @@ from reticent.errors import (
 from reticent.ledger import entries
 from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, Unit, increment
 from reticent.ledger.merkle import Frontier, leaf_hash
-from reticent.ledger.store import Rows, Store
+from reticent.ledger.store import Store
 from reticent.privacy import Neighbours
 
 NODE_LEVEL = 8  # perfect subtrees are stored from this level on
@@ -39,6 +39,7 @@ ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, non
 BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
 Answer = tuple[str, str, int, int, int]  # verb, key, asked, then bought, charged
 
+_UNREAD: Any = object()  # where None says that there is nothing
 _TOGETHER = 256  # keys looked up in one query
 _MOST_CARRIED = 1000  # accounts
 
@@ -114,12 +115,14 @@ def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimu
 class Account:
     """An account row."""
 
-    __slots__ = ("_fixed", "id", "new", "nonce", "spent", "terms")
+    __slots__ = ("_begun", "_rest", "id", "new", "nonce", "spent", "terms")
 
     def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
         self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
         self.new = new
-        self._fixed = f"{terms.unit.value} {terms.neighbours.name} {terms.name} {terms.subject}"
+        # What the seal covers before and after `spent` never changes.
+        self._begun = crc32(f"{id} {terms.cap} {terms.minimum} ".encode())
+        self._rest = f" {terms.unit.value} {terms.neighbours.name} {terms.name} {terms.subject}"
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Account:
@@ -136,8 +139,7 @@ class Account:
 
     def seal(self) -> int:
         """A check against torn pages."""
-        t = self.terms
-        return crc32(f"{self.id} {t.cap} {t.minimum} {self.spent} {self._fixed}".encode())
+        return crc32(f"{self.spent}{self._rest}".encode(), self._begun)
 
     def row(self) -> tuple[Any, ...]:
         """The fields in order of ACCOUNT_COLUMNS, and the seal."""
@@ -204,15 +206,18 @@ class Bought:
         text = f"{self.id} {self.account} {paid} {self.information} {waiting} {self.sums} {self.name}"
         return crc32(text.encode())
 
-    def waiting_text(self) -> str:
-        """The measurements that are not recorded, as stored."""
+    def sealed(self) -> tuple[int, str, int]:
+        """What is paid, the measurements that are not recorded, and the seal, as stored."""
+        paid, listed = self.requested, self.waiting
         if self.void:
-            listed = {**self.waiting, **{number: -amount for number, amount in self.void.items()}}
-            return ",".join([f"{number}:{listed[number]}" for number in sorted(listed)])
-        if len(self.waiting) == 1:  # nearly always
-            ((number, amount),) = self.waiting.items()
-            return f"{number}:{amount}"
-        return ",".join([f"{number}:{amount}" for number, amount in self.waiting.items()])
+            paid, closed = self.paid, {number: -amount for number, amount in self.void.items()}
+            listed = dict(sorted({**self.waiting, **closed}.items()))
+        if len(listed) == 1:  # nearly always
+            ((number, amount),) = listed.items()
+            waiting = f"{number}:{amount}"
+        else:
+            waiting = ",".join([f"{number}:{amount}" for number, amount in listed.items()])
+        return paid, waiting, self.seal(paid, waiting)
 
     def pending(self, account: str) -> tuple[Measurement, ...]:
         """The measurements that are not recorded."""
@@ -226,6 +231,15 @@ class Bought:
         """The exact sums."""
         pending = self.requested - self.information
         return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
+
+
+def _request_entry(under: Bought, number: int, charge: int) -> str:
+    """As `entries.encode` writes it; this one line is most of what a busy ledger encodes."""
+    secret = entries.commitment(under.nonce, under.name)
+    return (
+        f'{{"account":"{under.account}","charged":"{charge}","commitment":"{secret}",'
+        f'"key":"{under.id}","measurement":"{number}","type":"request"}}'
+    )
 
 
 @dataclass
@@ -249,10 +263,12 @@ class Batch:
     Args:
         store: in a write transaction.
         carried: what an earlier transaction knew, to save reading it again if it still holds.
+        alone: one `request` is all that will be asked, so a plain charge is written at once.
     """
 
-    def __init__(self, store: Store, carried: Carried | None = None) -> None:
+    def __init__(self, store: Store, carried: Carried | None = None, *, alone: bool = False) -> None:
         self._store = store
+        self._alone = alone
         self._stamp = store.stamp()
         made: Sequence[int]
         if carried is not None and carried.holds_at(self._stamp):
@@ -262,11 +278,12 @@ class Batch:
             self._accounts = {}
         self.first = self._frontier.size
         self._accounts_made, self._keys_made, self._measurements_made = made
-        self._first_measurement = self._measurements_made
         self._changed: dict[int, Account] = {}
         self._bought: dict[tuple[int, str], Bought | None] = {}
         self._altered: dict[int, Bought] = {}
-        self._measured: dict[int, tuple[str, Bought, int, str | None, bytes | None]] = {}
+        self._measured: dict[int, tuple[str, Bought]] = {}
+        self._asked: list[tuple[int, int, int]] = []  # of a measurement: number, key, information
+        self._recorded: list[tuple[str, bytes, int]] = []  # values, nonce, number
         self._earlier: dict[tuple[int, str], Answer | None] = {}
         self._answered: list[tuple[int, str, str, str, int, int, int, int, bytes]] = []
         self._leaves: list[str] = []
@@ -348,12 +365,11 @@ class Batch:
 
     def _under(self, account: int, key: str) -> Bought | None:
         place = (account, key)
-        try:
-            return self._bought[place]
-        except KeyError:
+        under: Bought | None = self._bought.get(place, _UNREAD)
+        if under is _UNREAD:
             row = self._store.one(_BOUGHT, place)
             under = self._bought[place] = Bought.of(row) if row else None
-            return under
+        return under
 
     def _both(self, name: str, key: str) -> Account:
         """The account, and on the way what is bought under the key."""
@@ -417,6 +433,8 @@ class Batch:
         charge = increment(held.terms, requested, information)
         if held.spent + charge > held.terms.cap:
             raise BudgetExceeded(terms.name, charge, held.terms.cap - held.spent)
+        if charge and under is None and idempotency is None and self._alone:
+            return self._charge_alone(held, key, charge)
         if charge:
             under = self._charge(held, under, key, charge)
         if idempotency is not None:
@@ -450,14 +468,34 @@ class Batch:
         under.requested += charge
         under.waiting[number] = charge
         self._changed[held.id], self._altered[under.id] = held, under
-        self._measured[number] = (held.terms.name, under, charge, None, None)
-        # As entries.encode writes it; this one line is most of what a busy ledger encodes.
-        secret = entries.commitment(under.nonce, key)
-        self._leaves.append(
-            f'{{"account":"{held.id}","charged":"{charge}","commitment":"{secret}",'
-            f'"key":"{under.id}","measurement":"{number}","type":"request"}}'
-        )
+        self._measured[number] = (held.terms.name, under)
+        self._asked.append((number, under.id, charge))
+        self._leaves.append(_request_entry(under, number, charge))
         return under
+
+    def _charge_alone(self, held: Account, key: str, charge: int) -> Grant:
+        """What `_charge` under a fresh key, `flush` and `_grant` do, as the only work of a transaction."""
+        under = Bought(self._keys_made, held.id, key, self._nonce())
+        number = self._measurements_made
+        self._keys_made, self._measurements_made = under.id + 1, number + 1
+        held.spent += charge
+        waiting = f"{number}:{charge}"
+        leaf = _request_entry(under, number, charge)
+        nodes = self._frontier.extend((leaf_hash(leaf.encode()),), NODE_LEVEL)
+        bought = (under.id, held.id, key, charge, waiting, under.nonce, under.seal(charge, waiting))
+        self._store.send(
+            (
+                (_SET_ACCOUNT, ((held.spent, held.seal(), held.id),)),
+                (_ADD_BOUGHT, (bought,)),
+                (_ADD_MEASUREMENT, ((number, under.id, charge),)),
+                (_ADD_ENTRY, ((self.first, leaf),)),
+                (_ADD_NODE, nodes),
+                (_SET_HEAD, (self._head_row(),)),
+            )
+        )
+        terms = held.terms
+        pending = (Measurement(number, terms.name, key, charge, False),)
+        return Grant(terms.name, key, charge, charge, terms.cap - held.spent, pending)
 
     def answer(self, account: int, idempotency: str, answer: Answer) -> None:
         """Keep an answer for calls with the same idempotency key."""
@@ -497,14 +535,13 @@ class Batch:
         under.sums = entries.values_text([total + information * value for total, value in pairs])
         under.information += information
         self._altered[under.id] = under
-        self._measured[number] = (account, under, information, text, nonce)
+        self._recorded.append((text, nonce, number))
         self.log("fulfil", commitment=entries.commitment(nonce, text), measurement=number)
         return under.reading(account)
 
     def _measurement(self, number: int) -> tuple[str, Bought]:
         if number in self._measured:
-            account, found, *_ = self._measured[number]
-            return account, found
+            return self._measured[number]
         row = self._store.one(
             "SELECT a.name, a.id, b.name FROM measurement m JOIN bought b ON b.id = m.bought "
             "JOIN account a ON a.id = b.account WHERE m.number = ?",
@@ -550,56 +587,45 @@ class Batch:
         """Write everything that changed."""
         if not self._leaves:
             return
-        nodes = self._frontier.extend([leaf_hash(leaf.encode()) for leaf in self._leaves])
-        state = (self._frontier.size, self._accounts_made, self._keys_made, self._measurements_made)
-        edge = b"".join(self._frontier.hashes)
+        opened, charged, bought, altered = [], [], [], []
+        for a in self._changed.values():
+            if a.new:
+                a.new = False
+                opened.append(a.row())
+            else:
+                charged.append((a.spent, a.seal(), a.id))
+        for b in self._altered.values():
+            paid, waiting, seal = b.sealed()
+            if b.new:  # with nothing recorded, which costs less; what is, is written after
+                bought.append((b.id, b.account, b.name, paid, waiting, b.nonce, seal))
+            if b.information or not b.new:
+                altered.append((paid, b.information, b.sums, waiting, seal, b.id))
+        nodes = self._frontier.extend([leaf_hash(leaf.encode()) for leaf in self._leaves], NODE_LEVEL)
         self._store.send(
-            *self._account_rows(),
-            *self._bought_rows(),
-            *self._measurement_rows(),
-            (_ADD_ANSWERED, self._answered),
-            (_ADD_ENTRY, list(enumerate(self._leaves, self.first))),
-            (_ADD_NODE, [node for node in nodes if node[0] >= NODE_LEVEL]),
-            (_SET_HEAD, [(*state, edge, _head_seal(*state, edge))]),
+            (
+                (_ADD_ACCOUNT, opened),
+                (_SET_ACCOUNT, charged),
+                (_ADD_BOUGHT, bought),
+                (_SET_BOUGHT, altered),
+                (_ADD_MEASUREMENT, self._asked),
+                (_SET_MEASUREMENT, self._recorded),
+                (_ADD_ANSWERED, self._answered),
+                (_ADD_ENTRY, list(enumerate(self._leaves, self.first))),
+                (_ADD_NODE, nodes),
+                (_SET_HEAD, (self._head_row(),)),
+            )
         )
+
+    def _head_row(self) -> tuple[int, int, int, int, bytes, int]:
+        size, edge = self._frontier.size, b"".join(self._frontier.hashes)
+        accounts, keys, measurements = self._accounts_made, self._keys_made, self._measurements_made
+        seal = _head_seal(size, accounts, keys, measurements, edge)
+        return size, accounts, keys, measurements, edge, seal
 
     def carried(self) -> Carried | None:
         """What the next transaction may be given once this one is committed."""
         if self._stamp is None:
             return None
-        for held in self._changed.values():
-            held.new = False
         accounts = self._accounts if len(self._accounts) <= _MOST_CARRIED else {}
         made = (self._accounts_made, self._keys_made, self._measurements_made)
         return Carried(self._stamp, made, self._frontier, accounts)
-
-    def _account_rows(self) -> tuple[Rows, Rows]:
-        added, changed = [], []
-        for a in self._changed.values():
-            if a.new:
-                added.append(a.row())
-            else:
-                changed.append((a.spent, a.seal(), a.id))
-        return (_ADD_ACCOUNT, added), (_SET_ACCOUNT, changed)
-
-    def _bought_rows(self) -> tuple[Rows, Rows]:
-        """New keys are inserted with nothing recorded, which costs less; what is, is written after."""
-        added, changed = [], []
-        for b in self._altered.values():
-            paid, waiting = b.paid, b.waiting_text()
-            seal = b.seal(paid, waiting)
-            if b.new:
-                added.append((b.id, b.account, b.name, paid, waiting, b.nonce, seal))
-            if b.information or not b.new:
-                changed.append((paid, b.information, b.sums, waiting, seal, b.id))
-        return (_ADD_BOUGHT, added), (_SET_BOUGHT, changed)
-
-    def _measurement_rows(self) -> tuple[Rows, Rows]:
-        first = self._first_measurement
-        added, changed = [], []
-        for number, (_, under, information, recorded, nonce) in self._measured.items():
-            if number >= first:
-                added.append((number, under.id, information))
-            if recorded is not None:
-                changed.append((recorded, nonce, number))
-        return (_ADD_MEASUREMENT, added), (_SET_MEASUREMENT, changed)

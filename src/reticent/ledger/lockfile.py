@@ -13,6 +13,8 @@ import threading
 
 try:
     import fcntl
+
+    _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 except ImportError:  # not on this platform: the lock is always free
     fcntl = None  # type: ignore[assignment]
 
@@ -37,8 +39,12 @@ class LockFile:
         """Take the lock; False if another process keeps it for so long."""
         if fcntl is None or self._closed:
             return True
-        if not self._queueing and self._taken_at_once():
-            return True
+        if not self._queueing:
+            try:
+                fcntl.flock(self.file, _AT_ONCE)
+                return True
+            except BlockingIOError:
+                pass  # so it has to be queued for
         with self._changed:
             self._wanted = self._queueing = True
             if self._thread is None:
@@ -53,13 +59,6 @@ class LockFile:
                 raise
             finally:
                 self._wanted = self._granted = False
-
-    def _taken_at_once(self) -> bool:
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def _queue(self) -> None:
         """Take the lock for whoever waits, again and again."""

@@ -6,27 +6,26 @@ Proofs read such nodes through a function, so that any store will do.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 
 Node = Callable[[int, int], bytes]
 
-EMPTY_ROOT = hashlib.sha256(b"").digest()
+EMPTY_ROOT = sha256(b"").digest()
 
 
 def leaf_hash(data: bytes) -> bytes:
     """Hash of an entry: SHA-256(0x00 || data)."""
-    return hashlib.sha256(b"\x00" + data).digest()
+    return sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Hash of an inner node: SHA-256(0x01 || left || right)."""
-    return hashlib.sha256(b"\x01" + left + right).digest()
+    return sha256(b"\x01" + left + right).digest()
 
 
 def _paired(row: list[bytes]) -> list[bytes]:
     """The level above an even number of neighbouring nodes."""
-    sha256 = hashlib.sha256
     return [sha256(b"\x01" + left + right).digest() for left, right in zip(row[::2], row[1::2], strict=True)]
 
 
@@ -41,23 +40,28 @@ class Frontier:
 
     def append(self, leaf: bytes) -> list[tuple[int, int, bytes]]:
         """Add a leaf hash; return the perfect nodes (level, index, hash) that it completes, leaf first."""
-        made = [(0, self.size, leaf)]
-        level, index, current = 0, self.size, leaf
+        return [(0, self.size, leaf), *self._join(0, leaf, 1)]
+
+    def _join(self, level: int, current: bytes, lowest: int) -> list[tuple[int, int, bytes]]:
+        """Add a perfect subtree of 2^level leaves; return the nodes above it that it completes."""
+        made: list[tuple[int, int, bytes]] = []
+        index = self.size >> level
+        self.size += 1 << level
         while index & 1:
             current = node_hash(self.hashes.pop(), current)
             level, index = level + 1, index >> 1
-            made.append((level, index, current))
+            if level >= lowest:
+                made.append((level, index, current))
         self.hashes.append(current)
-        self.size += 1
         return made
 
-    def extend(self, leaves: Sequence[bytes]) -> list[tuple[int, int, bytes]]:
-        """Add leaf hashes; return the perfect nodes above the leaves that they complete.
+    def extend(self, leaves: Sequence[bytes], lowest: int = 1) -> list[tuple[int, int, bytes]]:
+        """Add leaf hashes; return the perfect nodes that they complete, from the level `lowest` >= 1 on.
 
         The same tree as by `append`, one level at a time: several times as fast for many leaves.
         """
         if len(leaves) == 1:
-            return self.append(leaves[0])[1:]
+            return self._join(0, leaves[0], lowest)
         made: list[tuple[int, int, bytes]] = []
         taken = 0
         while taken < len(leaves):
@@ -66,17 +70,13 @@ class Frontier:
             level = min(fits, (start & -start).bit_length() - 1) if start else fits
             block = 1 << level
             row = list(leaves[taken : taken + block])
-            taken, self.size = taken + block, start + block
+            taken += block
             for up in range(1, level + 1):
                 row = _paired(row)
-                first = start >> up
-                made.extend([(up, first + i, one) for i, one in enumerate(row)])
-            current, index = row[0], start >> level
-            while index & 1:
-                current = node_hash(self.hashes.pop(), current)
-                level, index = level + 1, index >> 1
-                made.append((level, index, current))
-            self.hashes.append(current)
+                if up >= lowest:
+                    first = start >> up
+                    made.extend([(up, first + i, one) for i, one in enumerate(row)])
+            made += self._join(level, row[0], lowest)
         return made
 
     def root(self) -> bytes:

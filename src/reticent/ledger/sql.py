@@ -93,14 +93,17 @@ MIGRATIONS: dict[int, Migration] = {1: _log_answers}
 
 
 class _Job:
-    """One call waiting for a commit. `wanted` is what it will ask for, as in `Batch.prefetch`."""
+    """One call, `work(batch, *given)`, waiting for a commit. For `wanted` see `Batch.prefetch`."""
 
-    __slots__ = ("answer", "done", "error", "gone", "together", "turn", "wanted", "work")
+    __slots__ = ("answer", "done", "error", "given", "gone", "together", "turn", "wanted", "work")
 
     def __init__(
-        self, work: Callable[[Batch], Any], wanted: Sequence[tuple[str, str, str | None]] = ()
+        self,
+        work: Callable[..., Any],
+        given: tuple[Any, ...] = (),
+        wanted: Sequence[tuple[str, str, str | None]] = (),
     ) -> None:
-        self.work, self.wanted = work, wanted
+        self.work, self.given, self.wanted = work, given, wanted
         self.done = False
         self.gone = False  # its caller waits no more
         self.answer: Any = None
@@ -228,9 +231,10 @@ class SqlLedger(Ledger):
         self._store.same_process()  # before any lock that a fork may have copied
         try:
             with self._guard:
-                if self._leader is None:
-                    self._leader = job
-                self._jobs.append(job)
+                if self._leader is None:  # then nobody waits either
+                    self._leader, job.together = job, [job]
+                else:
+                    self._jobs.append(job)
             if self._leader is not job:
                 job.turn.acquire()
             if not job.done:
@@ -261,9 +265,10 @@ class SqlLedger(Ledger):
     def _lead(self, own: _Job) -> None:
         try:
             self._store.commit_begun = False
-            with self._guard:
-                own.together = self._jobs[:MOST_TOGETHER]
-                del self._jobs[:MOST_TOGETHER]
+            if not own.together:
+                with self._guard:
+                    own.together = self._jobs[:MOST_TOGETHER]
+                    del self._jobs[:MOST_TOGETHER]
             self._commit_all(own.together)
         except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
             self._interrupted(own, error)
@@ -310,8 +315,7 @@ class SqlLedger(Ledger):
             job.answer, job.error = None, error
 
     def _commit(self, jobs: list[_Job]) -> None:
-        carried, self._carried = self._carried, None
-        batch = self._store.transact(self._run, jobs, carried)
+        batch = self._store.transact(self._run, jobs)
         self._carried = batch.carried()
         if self._after_commit is not None:
             answered = [job for job in jobs if job.error is None]
@@ -321,17 +325,19 @@ class SqlLedger(Ledger):
             except Exception as error:
                 self._fail(answered, error)
 
-    def _run(self, jobs: list[_Job], carried: Carried | None) -> Batch:
+    def _run(self, jobs: list[_Job]) -> Batch:
         """Do the jobs in turn and write what they changed. A refusal is the answer of its job alone."""
-        batch = Batch(self._store, carried)
-        wanted = jobs[0].wanted if len(jobs) == 1 else [one for job in jobs for one in job.wanted]
+        carried, self._carried = self._carried, None
+        alone = len(jobs) == 1
+        batch = Batch(self._store, carried, alone=alone and jobs[0].work is Batch.request)
+        wanted = jobs[0].wanted if alone else [one for job in jobs for one in job.wanted]
         if len(wanted) > 1:
             batch.prefetch(wanted)
         for job in jobs:
             job.error = None
             before = batch.changes
             try:
-                job.answer = job.work(batch)
+                job.answer = job.work(batch, *job.given)
             except LedgerDamaged:
                 raise
             except ReticentError as refusal:
@@ -342,15 +348,15 @@ class SqlLedger(Ledger):
         return batch
 
     def _open(self, terms: Terms) -> Balance:
-        balance: Balance = self._write(_Job(lambda batch: batch.open(terms)))
+        balance: Balance = self._write(_Job(Batch.open, (terms,)))
         return balance
 
     def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
-        reading: Reading = self._write(_Job(lambda batch: batch.fulfil(number, values)))
+        reading: Reading = self._write(_Job(Batch.fulfil, (number, values)))
         return reading
 
     def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        grant: Grant = self._write(_Job(lambda batch: batch.pay(terms, key, units, idempotency)))
+        grant: Grant = self._write(_Job(Batch.pay, (terms, key, units, idempotency)))
         return grant
 
     def _terms(self, account: str) -> Terms:
@@ -366,12 +372,9 @@ class SqlLedger(Ledger):
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
         if terms.name in self._tight and idempotency is None:
             self._refuse_early(terms, key, information)
-        job = _Job(
-            lambda batch: batch.request(terms, key, information, idempotency),
-            ((terms.name, key, idempotency),),
-        )
+        given = (terms, key, information, idempotency)
         try:
-            grant: Grant = self._write(job)
+            grant: Grant = self._write(_Job(Batch.request, given, ((terms.name, key, idempotency),)))
         except BudgetExceeded:
             if len(self._tight) >= _MOST_REMEMBERED:
                 self._tight.clear()
@@ -384,7 +387,7 @@ class SqlLedger(Ledger):
         for start in range(0, len(orders), MOST_ORDERS):
             part = orders[start : start + MOST_ORDERS]
             wanted = [(order.account, order.key, order.idempotency) for _, order in part]
-            answers += self._write(_Job(partial(_decide, part), wanted))
+            answers += self._write(_Job(_decide, (part,), wanted))
         return answers
 
     def _refuse_early(self, terms: Terms, key: str, information: int) -> None:
@@ -556,6 +559,6 @@ class SqlLedger(Ledger):
         self._store.close()
 
 
-def _decide(orders: list[tuple[Terms, Order]], batch: Batch) -> list[Grant | LedgerError]:
+def _decide(batch: Batch, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
     """Each order in turn: its grant or its refusal."""
     return decided(orders, batch.request)

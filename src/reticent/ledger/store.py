@@ -19,18 +19,18 @@ import stat
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from threading import get_ident
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
 from reticent.ledger.lockfile import LockFile
 
-_Given = ParamSpec("_Given")
+_Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 BUSY_TIMEOUT_S = 60.0
@@ -107,7 +107,7 @@ class Store(ABC):
         """Every row of a query."""
 
     @abstractmethod
-    def send(self, *statements: Rows) -> None:
+    def send(self, statements: Iterable[Rows]) -> None:
         """Run statements that need no answer from one another, in order, each once per row."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Store(ABC):
 
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once per row."""
-        self.send((sql, rows))
+        self.send([(sql, rows)])
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
@@ -152,16 +152,15 @@ class Store(ABC):
         if os.getpid() != self._process:
             raise LedgerError("a ledger is not carried over a fork: close it before, open it in the child")
 
-    def transact(self, work: Callable[_Given, _Made], *given: _Given.args, **named: _Given.kwargs) -> _Made:
+    def transact(self, work: Callable[[_Given], _Made], given: _Given) -> _Made:
         """Do `work` in a write transaction, durable when this returns, rolled back if it raises.
 
-        Its first query must be that of the head row with `locking`.
+        Its first query must be that of the head row with `locking`. Whoever calls has asked `same_process`.
         """
-        self.same_process()
         with self._write_guard:
             try:
                 self._enter()
-                made = work(*given, **named)
+                made = work(given)
                 self.commit_begun = True
                 self._commit()
                 return made
@@ -310,6 +309,7 @@ class SqliteStore(Store):
                     self._lock = self._opened_lock()
                 with self._alone_with("=" in mode):
                     self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+                    self._cursor = self._writer.cursor()  # for what leaves no rows to fetch
                     self._reader = self._connected(mode, "PRAGMA query_only=ON")
         except BaseException:
             self.close()
@@ -412,12 +412,12 @@ class SqliteStore(Store):
 
     def _begin(self, *, write: bool) -> None:
         if write:
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._cursor.execute("BEGIN IMMEDIATE")
         else:
             self._reader.execute("BEGIN")
 
     def _commit(self) -> None:
-        self._writer.execute("COMMIT")
+        self._cursor.execute("COMMIT")
 
     def _undo(self, *, write: bool) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -432,14 +432,16 @@ class SqliteStore(Store):
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
-        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
+        connection = self._writer if self._writing_thread == get_ident() else self._reader
+        row: tuple[Any, ...] | None = connection.execute(sql, parameters).fetchone()
         return row
 
-    def send(self, *statements: Rows) -> None:
+    def send(self, statements: Iterable[Rows]) -> None:
         """Run each statement once per row."""
+        execute = self._cursor.execute
         for sql, rows in statements:
             if len(rows) == 1:
-                self._writer.execute(sql, rows[0])
+                execute(sql, rows[0])
             elif rows:
                 self._send_several(sql, rows)
 
@@ -468,7 +470,7 @@ class SqliteStore(Store):
 
     def stamp(self) -> tuple[int, int] | None:
         """SQLite's own mark of commits by other connections, and the number of the transaction."""
-        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        (version,) = self._cursor.execute("PRAGMA data_version").fetchone()
         return version, self._writes
 
     def has_schema(self) -> bool:
@@ -631,7 +633,7 @@ class PostgresStore(Store):
     def _connection(self) -> Any:
         return self._connections[True] if self._in_writing else self._connected(write=False)
 
-    def send(self, *statements: Rows) -> None:
+    def send(self, statements: Iterable[Rows]) -> None:
         """Run each statement once per row; they travel together."""
         connection = self._connections[True]
         with connection.pipeline():

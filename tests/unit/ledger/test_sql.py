@@ -448,6 +448,24 @@ def test_the_check_finds_a_hook_that_only_charges_wake(place, monkeypatch):
     assert list(hooked(place)) == [True, True, False, False, True, False, True]
 
 
+def written(place, ask, monkeypatch):
+    """The rows of 300 charges, past the first stored node, with the same nonce for all."""
+    monkeypatch.setattr(Batch, "_nonce", lambda self: bytes(32))
+    with SqlLedger(place) as ledger:
+        ledger.open(terms())
+        return [ask(ledger, Order("a", f"k{i}", amount(3))) for i in range(300)], rows(ledger)
+
+
+def test_a_charge_alone_writes_what_one_among_several_does(tmp_path, monkeypatch):
+    asked = {
+        "alone": lambda ledger, order: ledger.request(order.account, order.key, order.information),
+        "listed": lambda ledger, order: ledger.request_many([order])[0],
+    }
+    made = [written(tmp_path / name, ask, monkeypatch) for name, ask in asked.items()]
+    assert made[0] == made[1]
+    assert len(made[0][1]["node"]) == 1
+
+
 def alone(ledger, order):
     try:
         return ledger.request(order.account, order.key, order.information, idempotency=order.idempotency)
