@@ -296,8 +296,8 @@ class Batch:
 
     @property
     def changes(self) -> int:
-        """Grows with everything that `flush` will write: no row changes without an entry."""
-        return len(self._leaves)
+        """Grows with everything that was or will be written: no row changes without an entry."""
+        return len(self._leaves) + self._measurements_made
 
     def log(self, kind: str, **fields: str | int) -> None:
         """Append an entry."""
@@ -584,7 +584,7 @@ class Batch:
     # Writing
 
     def flush(self) -> None:
-        """Write everything that changed."""
+        """Write everything that changed; `_charge_alone` writes the same rows."""
         if not self._leaves:
             return
         opened, charged, bought, altered = [], [], [], []

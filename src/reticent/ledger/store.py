@@ -155,8 +155,9 @@ class Store(ABC):
     def transact(self, work: Callable[[_Given], _Made], given: _Given) -> _Made:
         """Do `work` in a write transaction, durable when this returns, rolled back if it raises.
 
-        Its first query must be that of the head row with `locking`. Whoever calls has asked `same_process`.
+        Its first query must be that of the head row with `locking`.
         """
+        self.same_process()
         with self._write_guard:
             try:
                 self._enter()
@@ -309,7 +310,7 @@ class SqliteStore(Store):
                     self._lock = self._opened_lock()
                 with self._alone_with("=" in mode):
                     self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
-                    self._cursor = self._writer.cursor()  # for what leaves no rows to fetch
+                    self._sender = self._writer.cursor()  # only for what leaves no rows to fetch
                     self._reader = self._connected(mode, "PRAGMA query_only=ON")
         except BaseException:
             self.close()
@@ -412,12 +413,12 @@ class SqliteStore(Store):
 
     def _begin(self, *, write: bool) -> None:
         if write:
-            self._cursor.execute("BEGIN IMMEDIATE")
+            self._sender.execute("BEGIN IMMEDIATE")
         else:
             self._reader.execute("BEGIN")
 
     def _commit(self) -> None:
-        self._cursor.execute("COMMIT")
+        self._sender.execute("COMMIT")
 
     def _undo(self, *, write: bool) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -432,13 +433,12 @@ class SqliteStore(Store):
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
-        connection = self._writer if self._writing_thread == get_ident() else self._reader
-        row: tuple[Any, ...] | None = connection.execute(sql, parameters).fetchone()
+        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
         return row
 
     def send(self, statements: Iterable[Rows]) -> None:
         """Run each statement once per row."""
-        execute = self._cursor.execute
+        execute = self._sender.execute
         for sql, rows in statements:
             if len(rows) == 1:
                 execute(sql, rows[0])
@@ -470,7 +470,7 @@ class SqliteStore(Store):
 
     def stamp(self) -> tuple[int, int] | None:
         """SQLite's own mark of commits by other connections, and the number of the transaction."""
-        (version,) = self._cursor.execute("PRAGMA data_version").fetchone()
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return version, self._writes
 
     def has_schema(self) -> bool:

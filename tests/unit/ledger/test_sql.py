@@ -15,6 +15,7 @@ import threading
 import time
 import tracemalloc
 from contextlib import closing, suppress
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from reticent.ledger.base import Order
 from reticent.ledger.batch import Batch
 from reticent.ledger.export import export
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.store import TryAgain, _first_line, _let_go_of_lock_files, connect
+from reticent.ledger.store import SqliteStore, TryAgain, _first_line, _let_go_of_lock_files, connect
 from reticent.ledger.verify import verify
 from reticent.ledger.witness import WitnessedLedger
 from reticent.ledger.witness_server import WitnessState
@@ -464,6 +465,80 @@ def test_a_charge_alone_writes_what_one_among_several_does(tmp_path, monkeypatch
     made = [written(tmp_path / name, ask, monkeypatch) for name, ask in asked.items()]
     assert made[0] == made[1]
     assert len(made[0][1]["node"]) == 1
+
+
+def refused_half_way(ledger, monkeypatch):
+    """What a lone charge leaves that is refused after some of its rows were sent."""
+    send = ledger._store.send
+
+    def half(statements):
+        send(list(statements)[:2])
+        raise LedgerError("half way")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(ledger._store, "send", half)
+        with pytest.raises(LedgerError, match="half way"):
+            ledger.request("a", "one", amount(10))
+    return ledger.balance("a").spent
+
+
+def test_a_charge_that_fails_half_way_leaves_nothing(ledger, monkeypatch):
+    assert refused_half_way(ledger, monkeypatch) == 0
+    assert ledger.request("a", "one", amount(10)).charged == 10
+    assert consistent(ledger)
+
+
+def test_planted_rows_that_are_not_counted_are_caught(ledger, monkeypatch):
+    monkeypatch.setattr(Batch, "changes", property(lambda batch: len(batch._leaves)))
+    assert refused_half_way(ledger, monkeypatch) == 10
+
+
+def left_by_interrupts(folder, method):
+    """Logs of ledgers that were closed after an interrupt, at each bytecode of a method of the store."""
+    for steps in itertools.count(1):
+        with SqlLedger(folder / str(steps)) as ledger:
+            ledger.open(terms())
+            came = interrupted_after(steps, method, partial(ledger.request, "a", "one", amount(10)))
+        yield from folder.glob(f"{steps}-wal")
+        if not came:
+            return
+
+
+def interrupted_after(steps, method, call):
+    """Run a call and interrupt it after some bytecodes of a method; whether it has so many."""
+    done = itertools.count(1)
+
+    def inside(frame, event, argument):
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(done) == steps:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return inside
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: inside if frame.f_code is method.__code__ else None)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_leaves_nothing_open(tmp_path):
+    for method in (SqliteStore.stamp, SqliteStore.one, SqliteStore.send, SqliteStore._begin):
+        (tmp_path / method.__name__).mkdir()
+        assert list(left_by_interrupts(tmp_path / method.__name__, method)) == []
+
+
+def test_planted_a_lasting_cursor_that_fetches_is_caught(tmp_path, monkeypatch):
+    def stamp(store):
+        (version,) = store._sender.execute("PRAGMA data_version").fetchone()
+        return version, store._writes
+
+    monkeypatch.setattr(SqliteStore, "stamp", stamp)
+    assert list(left_by_interrupts(tmp_path, stamp)) != []
 
 
 def alone(ledger, order):
