@@ -278,6 +278,23 @@ def test_a_caller_who_left_is_not_called_to_lead(ledger):
     assert ledger.request("a", "k", amount(10)).charged == 10
 
 
+def test_who_was_answered_before_an_interrupt_keeps_the_answer(ledger):
+    own, served = sql._Job(lambda batch: None), sql._Job(lambda batch: None)
+    own.together, served.done, served.answer = [own, served], True, "granted"
+    ledger._store.commit_begun = True
+    ledger._interrupted(own, KeyboardInterrupt())
+    assert (served.answer, served.error) == ("granted", None)
+
+
+def test_a_closed_lock_file_is_let_go_of_without_a_word(tmp_path):
+    lock = LockFile(str(tmp_path / "lock"))
+    assert lock.acquire(0.0)
+    lock.close()
+    lock.release()
+    with closing(os.fdopen(os.open(tmp_path / "lock", os.O_RDWR))) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free: this would raise
+
+
 QUEUE = {"_write", "_lead", "_leave", "_commit_all"}
 
 
