@@ -1,7 +1,8 @@
-"""One way to write to SQLite: at once or not at all, and never between two others' writes."""
+"""One way to open SQLite, and to write to it: at once or not at all, and never between two others' writes."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -20,6 +21,19 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     except BaseException:
         connection.rollback()
         raise
+
+
+def opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """A file that several processes may write, each waiting for the others; commits are on the disk."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
+    try:
+        if os.fspath(path) != ":memory:":
+            write_ahead(connection)
+            connection.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def write_ahead(connection: sqlite3.Connection) -> None:

@@ -48,7 +48,7 @@ from reticent.ledger.checkpoint import (
 )
 from reticent.ledger.merkle import EMPTY_ROOT, verify_consistency
 from reticent.ledger.store import make_private
-from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
+from reticent.ledger.transactions import opened, writing
 from reticent.privacy import MAX_UNITS
 
 MOST_FIRST_BYTES = 64 << 10  # of the first line of a request, which is read before anybody is known
@@ -109,11 +109,7 @@ class WitnessState:
         self._lock = threading.Lock()
         with suppress(FileExistsError):
             make_private(directory / "witness.db")
-        self._connection = sqlite3.connect(
-            directory / "witness.db", isolation_level=None, check_same_thread=False, timeout=PATIENCE_S
-        )
-        write_ahead(self._connection)
-        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection = opened(directory / "witness.db")
         self._connection.executescript(_SCHEMA)
 
     @contextmanager

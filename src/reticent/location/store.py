@@ -7,7 +7,6 @@ reports twice, and is nobody else's business: the file is readable by its owner 
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
-from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
+from reticent.ledger.transactions import opened, writing
 from reticent.location import payload
 from reticent.location.payload import Outcome
 from reticent.location.rounds import PlaceRound, round_of
@@ -43,9 +42,7 @@ class ReportStore:
         self._master = master
         place = Path(path)
         place.touch(mode=0o600)
-        self._base = sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
-        write_ahead(self._base)
-        self._base.execute("PRAGMA synchronous = FULL")
+        self._base = opened(place)
         self._base.executescript(_SCHEMA)
         # One thread at a time on the one connection: a read would see what another has not committed yet,
         # and would end with what another takes back.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reticent.errors import IdempotencyConflict, LedgerError, ParameterTypeError
-from reticent.ledger.transactions import PATIENCE_S, write_ahead
+from reticent.ledger.transactions import opened
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
@@ -33,12 +33,7 @@ class Notebook:
     def __init__(self, path: str | os.PathLike[str] = ":memory:") -> None:
         self._guard = threading.Lock()
         try:
-            self._connection = sqlite3.connect(
-                path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S
-            )
-            if os.fspath(path) != ":memory:":
-                write_ahead(self._connection)
-                self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection = opened(path)
             self._connection.executescript(_TABLES)
         except sqlite3.Error as error:
             raise LedgerError(f"the notebook cannot be opened ({type(error).__name__}): {path}") from error

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from reticent.ledger import Terms
+from reticent.ledger import SqlLedger, Terms
 from reticent.ledger.witness import WitnessedLedger
 
+from .sql_ledgers import terms
 from .witness_process import KEY, MU2, TERMS, Inside, Process, put_back, units
 
 
@@ -54,6 +55,14 @@ def place(request, tmp_path):
 def database(tmp_path) -> Path:
     """Where a new ledger may be made in SQLite."""
     return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(place):
+    """A ledger with one account."""
+    with SqlLedger(place) as made:
+        made.open(terms())
+        yield made
 
 
 @pytest.fixture
