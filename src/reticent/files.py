@@ -1,9 +1,16 @@
-"""Files that are whole or not there: a crash while writing leaves what was there before."""
+"""Files that are whole or not there, what tells one from another, and what is for its owner alone.
+
+A crash while writing leaves what was there before. `not_for_release` is where commands put what comes from
+private records without a mechanism.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
+import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,3 +34,110 @@ def appearing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def identity(path: Path) -> str:
+    """What a file keeps however it is called or written to, and no other file has: a text.
+
+    The number of a file that was removed is soon given to another one, so the moment of its making belongs to
+    it. Where that is not told, the device does; it may have another number once the machine is started again.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    told = path.stat()
+    born = _born_ns(path)
+    return (
+        f"device {told.st_dev}, inode {told.st_ino}" if born is None else f"inode {told.st_ino}, born {born}"
+    )
+
+
+def _born_ns(path: Path) -> int | None:
+    """When a file was made, in nanoseconds, if the system tells. Python does not ask Linux for it."""
+    told = getattr(path.stat(), "st_birthtime_ns", None)
+    if told is not None:
+        return int(told)
+    try:
+        ask = ctypes.CDLL(None).statx
+    except (AttributeError, OSError, TypeError):  # another system
+        return None
+    held = ctypes.create_string_buffer(256)  # struct statx: its mask first, the birth at byte 80
+    if ask(-100, os.fsencode(path), 0, 0x800, held) or not struct.unpack_from("=I", held)[0] & 0x800:
+        return None
+    seconds, parts = struct.unpack_from("=qI", held, 80)
+    return int(seconds) * 10**9 + int(parts)
+
+
+NOT_FOR_RELEASE = "simulation only, not for release"
+
+
+def secluded(folder: Path, *, whole: bool = False) -> Path:
+    """A folder of ours that its owner alone can enter: made so, or tightened if it is there.
+
+    For folders that nobody but Reticent writes to; one that a person named may hold anything (`made`).
+
+    Args:
+        folder: its path.
+        whole: tighten all that is in it, too. Nobody else gets there; a copy would keep the rights.
+
+    Raises:
+        OSError: others can enter it, and it is not ours to change.
+    """
+    made(folder)
+    tightened(folder)
+    if not whole:
+        return folder
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            one = Path(place, name)
+            if not one.is_symlink():
+                tightened(one)
+    return folder
+
+
+def made(folder: Path) -> Path:
+    """A folder that its owner alone can enter, with all on the way to it that are missing; else as it is."""
+    if not folder.is_dir():
+        made(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def private(path: Path) -> Path:
+    """A file that its owner alone can read: made so, empty, or tightened with what SQLite keeps beside it.
+
+    One that is there is not opened: closing it again would drop the locks of whoever has it open in this
+    process.
+
+    Raises:
+        OSError: others can read it, and it is not ours to change.
+    """
+    try:
+        os.close(os.open(path.resolve(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        for beside in ("", "-wal", "-shm", "-journal", ".lock"):
+            tightened(path.with_name(path.name + beside))
+    return path
+
+
+def tightened(path: Path) -> Path:
+    """A file or folder of ours, if it is there, without any rights of others: earlier releases left some.
+
+    Raises:
+        OSError: others have rights, and they are not ours to take away.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            path.chmod(mode & 0o700)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        reason = "others than its owner have rights to it, and it is not ours to change: chmod go= it first"
+        raise OSError(error.errno, reason, str(path)) from error
+    return path
+
+
+def not_for_release(out: Path) -> Path:
+    """The folder beside `out` for what may not be released with it: its name says so, its owner enters it."""
+    return secluded(out.with_name(f"{out.name}-{NOT_FOR_RELEASE.replace(', ', '-').replace(' ', '-')}"))

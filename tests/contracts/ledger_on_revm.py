@@ -11,8 +11,9 @@ from reticent.errors import (
     UnknownMeasurement,
 )
 from reticent.ledger import Balance, Grant, Ledger, Measurement, Reading
+from reticent.ledger.base import PAYMENT
 
-from .revm import ORACLE, OWNER, Contract, Refused, dataset_of, key_of, once
+from .revm import ORACLE, OWNER, Contract, Refused, dataset_of, key_of, once, payment_of
 
 REASONS = {
     "idempotency key used": IdempotencyConflict,
@@ -31,6 +32,10 @@ class RevmLedger(Ledger):
     def __init__(self, what=None):
         self.contract = Contract(what)
         self.terms, self.measured = {}, []
+
+    @staticmethod
+    def _id(key):
+        return (payment_of if key.startswith(PAYMENT) else key_of)(key.encode())
 
     def _call(self, sender, function, *arguments):
         try:
@@ -78,7 +83,7 @@ class RevmLedger(Ledger):
                 assert fields["number"] == len(self.measured)
                 of = fields["dataset"], fields["key"], fields.get("start", 0), fields["information"]
                 self.measured.append((terms.name, key, of, name == "Paid"))
-        look = self.contract.read("look", dataset, key_of(key.encode()), OWNER, mark)
+        look = self.contract.read("look", dataset, self._id(key), OWNER, mark)
         bought = look[-1] >> 64 & LOW if look[-1] else look[-3]
         remaining = self.balance(terms.name).remaining
         pending = tuple(m for m in self.pending(terms.name) if m.key == key)
@@ -96,7 +101,7 @@ class RevmLedger(Ledger):
     def reading(self, account, key):
         self.balance(account)
         dataset = dataset_of(OWNER, account)
-        requested, recorded, sums = self.contract.read("recorded", dataset, key_of(key.encode()))
+        requested, recorded, sums = self.contract.read("recorded", dataset, self._id(key))
         return Reading(account, key, recorded, sums, requested - recorded)
 
     def pending(self, account):

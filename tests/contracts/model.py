@@ -7,7 +7,7 @@ from reticent.ledger import Amount, MemoryLedger, Terms, Unit
 from reticent.ledger.base import increment
 from reticent.privacy import MAX_UNITS, Neighbours
 
-from .revm import NO_KEY, NOBODY, Refused, dataset_of, key_of
+from .revm import NO_KEY, NOBODY, Refused, dataset_of, key_of, payment_of
 
 REPLACE = Neighbours.REPLACE_ONE
 
@@ -22,6 +22,7 @@ class DataSet:
     quotas: dict = field(default_factory=dict)
     used: dict = field(default_factory=dict)
     keys: dict = field(default_factory=dict)  # to the number of values, None if it is left open
+    leasts: dict = field(default_factory=dict)  # that a measurement under a key costs
 
 
 NONE = DataSet("", NOBODY, NOBODY)  # what a contract reads where nothing was written
@@ -69,7 +70,10 @@ class Model:
         refuse_unless(dimension <= 512, "too many values")
         key = key_of(name, question, grid, dimension)
         refuse_unless(key not in held.keys, "declared already")
+        terms = self.ledger.balance(held.account).terms
+        refuse_unless(terms.minimum * max(1, dimension) <= terms.cap, "past the cap")
         held.keys[key] = dimension or None
+        held.leasts[key] = terms.minimum * max(1, dimension)
         return key, ["Declared"]
 
     def _earlier(self, place, body):
@@ -97,12 +101,12 @@ class Model:
         refuse_unless(owner or quota, "not allowed")
         refuse_unless(key in held.keys, "unknown key")
         refuse_unless(0 < information <= MAX_UNITS, "information out of range")
-        reading, terms = self.reading(dataset, key), self.ledger.balance(held.account).terms
+        reading = self.reading(dataset, key)
         requested = reading.information + reading.pending
-        charge = increment(terms, requested, information)
+        charge = max(information - requested, held.leasts[key]) if information > requested else 0
         used = held.used.get(sender, 0) + charge
         refuse_unless(not charge or owner or used <= quota, "past the quota")
-        asked = Amount(information, Unit.MU2, REPLACE)
+        asked = Amount(min(MAX_UNITS, requested + charge) if charge else information, Unit.MU2, REPLACE)
         self._spend(held, charge, lambda: self.ledger.request(held.account, key.hex(), asked))
         if charge:
             self.measurements.append((dataset, key, requested, charge))
@@ -127,7 +131,7 @@ class Model:
         return None, ["Fulfilled"]
 
     def pay(self, sender, dataset, name, information, idempotency):
-        held, key = self.find(dataset), key_of(name)
+        held, key = self.find(dataset), payment_of(name)
         place, body = (dataset, sender, idempotency), ("pay", key, information)
         if earlier := self._earlier(place, body):
             return earlier
@@ -135,14 +139,12 @@ class Model:
         refuse_unless(0 < information <= MAX_UNITS, "information out of range")
         terms = self.ledger.balance(held.account).terms
         charge = increment(terms, 0, information)
-        reading = self.reading(dataset, key)
-        refuse_unless(not reading.information + reading.pending, "key used")
+        refuse_unless(name, "name is empty")
+        refuse_unless(not self.reading(dataset, key).information, "key used")
         self._spend(held, charge, lambda: self.ledger._pay(terms, key.hex(), information, None))
         self.measurements.append((dataset, key, 0, charge))
         self.answers[place] = body, charge
-        events = ["Paid"] if key in held.keys else ["Declared", "Paid"]
-        held.keys.setdefault(key, None)
-        return charge, events
+        return charge, ["Paid"]
 
     def _owned(self, sender, dataset):
         refuse_unless(sender == self.find(dataset).owner, "not the owner")

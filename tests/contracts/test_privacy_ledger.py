@@ -24,6 +24,8 @@ from .revm import (
     identity_of,
     key_of,
     once,
+    payment_of,
+    planted,
     register,
     source,
 )
@@ -96,6 +98,7 @@ REFUSALS = [
     ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 513),
     ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 65535),
     ("declared already", OWNER, "declare", DATASET, *PARTS),
+    ("past the cap", ANNA, "declare", DATASET, *PARTS[:3], 201),  # 5 each
     ("not allowed", STRANGER, "request", DATASET, KEY, 20, NO_KEY),
     ("not allowed", ANNA, "request", OTHER, KEY, 20, NO_KEY),
     ("unknown key", ANNA, "request", DATASET, key_of(b"never declared"), 20, NO_KEY),
@@ -160,7 +163,7 @@ def test_every_refusal_names_its_reason(ledger):
     ledger.call(OWNER, "pause", DATASET, False)
     ledger.call(OWNER, "pay", DATASET, b"paid", 10, NO_KEY)
     assert reason(ledger, OWNER, "pay", DATASET, b"paid", 10, NO_KEY) == "key used"
-    assert reason(ledger, ORACLE, "fulfil", 1, DATASET, key_of(b"paid"), 0, 10, []) == "fulfilled already"
+    assert reason(ledger, ORACLE, "fulfil", 1, DATASET, payment_of(b"paid"), 0, 10, []) == "fulfilled already"
 
 
 def test_a_refused_call_changes_nothing(ledger):
@@ -250,7 +253,7 @@ def test_what_stands_behind_a_name_in_the_call_does_not_matter(ledger):
 
 @scenario
 def test_declare(ledger):
-    register(ledger)
+    register(ledger, minimum=1)
     answer = ledger.call(OWNER, "declare", DATASET, *PARTS)
     assert answer.value == KEY
     fields = {
@@ -258,15 +261,15 @@ def test_declare(ledger):
         "grid": -3, "dimension": 2,
     }  # fmt: skip
     assert answer.events == [("Declared", fields)]
-    assert ledger.read("keys", DATASET, KEY) == (True, True, 2, 0, 0)
+    assert ledger.read("keys", DATASET, KEY) == (2, True, 2, 0, 0)
     assert ledger.call(ORACLE, "declare", DATASET, *OPEN).value == OPEN_KEY
-    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, False, 0, 0, 0)
+    assert ledger.read("keys", DATASET, OPEN_KEY) == (1, False, 0, 0, 0)
     others = [(b"age", *PARTS[1:]), (b"ages", b"how many", -3, 2), (*PARTS[:2], 3, 2), (*PARTS[:3], 1)]
     others += [(b"agesh", b"ow many?", -3, 2), (b"n" * 4000, b"q" * 8192, -(2**15), 512)]
     identifiers = {ledger.call(OWNER, "declare", DATASET, *parts).value for parts in others}
     assert identifiers == {key_of(*parts) for parts in others}
     assert len(identifiers | {KEY, OPEN_KEY}) == 8
-    assert ledger.read("keys", OTHER, KEY) == (False, False, 0, 0, 0)
+    assert ledger.read("keys", OTHER, KEY) == (0, False, 0, 0, 0)
 
 
 @scenario
@@ -286,23 +289,50 @@ def test_request_charges_the_increment(ledger):
             "idempotency": NO_KEY,
         }  # fmt: skip
         assert (answer.value, answer.events) == (0, [("Reused", fields)])
-    answer = ledger.call(OWNER, "request", DATASET, KEY, 21, once("o"))  # the least is 5
+    answer = ledger.call(OWNER, "request", DATASET, KEY, 21, once("o"))  # the least is 5 for each of 2 values
     fields = {
-        "number": 1, "dataset": DATASET, "key": KEY, "analyst": OWNER, "start": 20, "information": 5,
-        "spent": 25, "idempotency": once("o"),
+        "number": 1, "dataset": DATASET, "key": KEY, "analyst": OWNER, "start": 20, "information": 10,
+        "spent": 30, "idempotency": once("o"),
     }  # fmt: skip
-    assert (answer.value, answer.events) == (5, [("MeasurementRequested", fields)])
-    assert ledger.read("keys", DATASET, KEY) == (True, True, 2, 25, 0)
-    assert ledger.read("datasets", DATASET)[6] == 25
+    assert (answer.value, answer.events) == (10, [("MeasurementRequested", fields)])
+    assert ledger.read("keys", DATASET, KEY) == (10, True, 2, 30, 0)
+    assert ledger.read("datasets", DATASET)[6] == 30
     assert ledger.read("analysts", DATASET, ANNA) == (500, 20)
     assert ledger.read("analysts", DATASET, OWNER) == (0, 0)
     assert ledger.read("measurements") == 2
 
 
 @scenario
+def test_each_value_costs(ledger):
+    """Whoever may spend little cannot make an oracle record much: 20 values of 5 units, however asked for."""
+    ready(ledger)
+    ledger.call(OWNER, "allow", DATASET, BRUNO, 100)
+    wide = ledger.call(BRUNO, "declare", DATASET, b"wide", b"", 0, 21).value
+    assert reason(ledger, BRUNO, "request", DATASET, wide, 1, NO_KEY) == "past the quota"
+    fits = ledger.call(BRUNO, "declare", DATASET, b"fits", b"", 0, 20).value
+    assert ledger.call(BRUNO, "request", DATASET, fits, 1, NO_KEY).value == 100
+    assert ledger.call(BRUNO, "request", DATASET, fits, 100, NO_KEY).value == 0
+    assert reason(ledger, BRUNO, "request", DATASET, fits, 101, NO_KEY) == "past the quota"
+    assert ledger.call(OWNER, "request", DATASET, fits, 250, NO_KEY).value == 150
+    largest = 1000 // 5
+    whole = ledger.call(OWNER, "declare", DATASET, b"whole", b"", 0, largest).value
+    assert reason(ledger, OWNER, "request", DATASET, whole, 1, NO_KEY) == "past the cap"
+
+
+@scenario
+def test_the_largest_least(ledger):
+    """It passes 64 bits, and is refused as any other that passes the cap."""
+    register(ledger, cap=MAX_UNITS, minimum=MAX_UNITS)
+    assert reason(ledger, OWNER, "declare", DATASET, b"n", b"", 0, 512) == "past the cap"
+    assert reason(ledger, OWNER, "declare", DATASET, b"n", b"", 0, 2) == "past the cap"
+    key = ledger.call(OWNER, "declare", DATASET, b"n", b"", 0, 1).value
+    assert ledger.call(OWNER, "request", DATASET, key, 1, NO_KEY).value == MAX_UNITS
+
+
+@scenario
 def test_fulfil_keeps_exact_sums(ledger):
     ready(ledger)
-    weights = {0: 20, 20: 5, 25: 300}
+    weights = {0: 20, 20: 10, 30: 300}
     ends = [(2**63 - 1, -(2**63)), (-1, 2**62), (-(2**62), 0)]
     for start, weight in weights.items():
         ledger.call(ANNA, "request", DATASET, KEY, start + weight, NO_KEY)
@@ -315,7 +345,7 @@ def test_fulfil_keeps_exact_sums(ledger):
         assert (answer.value, answer.events) == (None, [("Fulfilled", fields)])
         assert ledger.read("waiting", number) == NO_KEY
     sums = tuple(sum(w * v[i] for w, v in zip(weights.values(), ends, strict=True)) for i in range(2))
-    assert ledger.read("recorded", DATASET, KEY) == (325, 325, sums)
+    assert ledger.read("recorded", DATASET, KEY) == (330, 330, sums)
     assert [ledger.read("sums", DATASET, KEY, i) for i in range(3)] == [*sums, 0]
 
 
@@ -330,14 +360,14 @@ def test_the_largest_amounts_and_values(ledger):
     ledger.call(ORACLE, "fulfil", 0, DATASET, key, 0, MAX_UNITS, values)
     sums = tuple(MAX_UNITS * value for value in values)
     assert ledger.read("recorded", DATASET, key) == (MAX_UNITS, MAX_UNITS, sums)
-    assert ledger.read("keys", DATASET, key) == (True, True, 512, MAX_UNITS, MAX_UNITS)
+    assert ledger.read("keys", DATASET, key) == (1, True, 512, MAX_UNITS, MAX_UNITS)
     look = ledger.read("look", DATASET, key, OWNER, once("all"))
     assert look[-1] % 2**128 == MAX_UNITS << 64 | MAX_UNITS
 
 
 @scenario
 def test_the_last_unit_of_a_cap_can_be_spent(ledger):
-    ready(ledger, cap=100, minimum=100)
+    ready(ledger, cap=100, minimum=50)
     assert ledger.call(OWNER, "request", DATASET, KEY, 1, NO_KEY).value == 100
     assert reason(ledger, OWNER, "request", DATASET, OPEN_KEY, 1, NO_KEY) == "past the cap"
     assert ledger.call(OWNER, "request", DATASET, KEY, 100, NO_KEY).value == 0
@@ -349,7 +379,7 @@ def test_the_first_record_fixes_what_was_left_open(ledger):
     for information in (10, 20, 30):
         ledger.call(ANNA, "request", DATASET, OPEN_KEY, information, NO_KEY)
     ledger.call(ORACLE, "fulfil", 1, DATASET, OPEN_KEY, 10, 10, [7, -7, 0])
-    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, True, 3, 30, 10)
+    assert ledger.read("keys", DATASET, OPEN_KEY) == (5, True, 3, 30, 10)
     late = (0, DATASET, OPEN_KEY, 0, 10)
     assert reason(ledger, ORACLE, "fulfil", *late, []) == "wrong number of values"
     ledger.call(ORACLE, "fulfil", *late, [1, 1, 1])
@@ -364,27 +394,48 @@ def test_the_first_record_fixes_what_was_left_open(ledger):
 @scenario
 def test_pay_is_charged_in_full_and_recorded(ledger):
     ready(ledger)
-    paid = key_of(b"elsewhere")
+    paid = payment_of(b"elsewhere")
     answer = ledger.call(ORACLE, "pay", DATASET, b"elsewhere", 2, once("p"))
-    declared = {
-        "dataset": DATASET, "key": paid, "declarer": ORACLE, "name": b"elsewhere", "question": b"", "grid": 0,
-        "dimension": 0,
-    }  # fmt: skip
     fields = {
-        "number": 0, "dataset": DATASET, "key": paid, "payer": ORACLE, "information": 5, "spent": 5,
-        "idempotency": once("p"),
+        "number": 0, "dataset": DATASET, "key": paid, "payer": ORACLE, "name": b"elsewhere", "information": 5,
+        "spent": 5, "idempotency": once("p"),
     }  # fmt: skip
-    assert (answer.value, answer.events) == (5, [("Declared", declared), ("Paid", fields)])
-    assert ledger.read("keys", DATASET, paid) == (True, True, 0, 5, 5)
+    assert (answer.value, answer.events) == (5, [("Paid", fields)])
+    assert ledger.read("keys", DATASET, paid) == (0, True, 0, 5, 5)
     assert ledger.read("waiting", 0) == NO_KEY
-    answer = ledger.call(OWNER, "pay", DATASET, b"open", 30, NO_KEY)  # declared before
-    assert [name for name, _ in answer.events] == ["Paid"]
-    assert ledger.read("keys", DATASET, OPEN_KEY) == (True, True, 0, 30, 30)
-    assert ledger.read("datasets", DATASET)[6] == 35
+    assert ledger.read("datasets", DATASET)[6] == 5
     assert ledger.call(ORACLE, "pay", DATASET, b"elsewhere", 2, once("p")).events == []
-    ledger.call(OWNER, "request", DATASET, paid, 9, NO_KEY)  # more under it has no values either
-    ledger.call(ORACLE, "fulfil", 2, DATASET, paid, 5, 5, [])
-    assert ledger.read("recorded", DATASET, paid) == (10, 10, ())
+    assert ledger.read("recorded", DATASET, paid) == (5, 5, ())
+    assert ledger.read("version") == 2
+
+
+def blocked(ledger):
+    """What an analyst who sees a payment coming can do against it, and with it."""
+    ready(ledger)
+    names = (b"foreseen", b"open")  # `open` is declared, and asked for, by now
+    ledger.call(ANNA, "request", DATASET, OPEN_KEY, 20, NO_KEY)
+    foreseen = ledger.call(ANNA, "declare", DATASET, b"foreseen", b"", 0, 0).value
+    ledger.call(ANNA, "request", DATASET, foreseen, 20, NO_KEY)
+    wrong = []
+    for name in names:
+        try:
+            ledger.call(OWNER, "pay", DATASET, name, 10, NO_KEY)
+        except Refused as refusal:
+            wrong.append(f"{name.decode()}: {refusal.reason}")
+        if reason(ledger, ANNA, "request", DATASET, payment_of(name), 20, NO_KEY) != "unknown key":
+            wrong.append(f"{name.decode()}: asked for")
+    return wrong
+
+
+@scenario
+def test_nobody_blocks_a_payment_by_asking_first(ledger):
+    """It failed: whoever declared and requested the name first made every payment `key used`."""
+    assert blocked(ledger) == []
+
+
+def test_planted_payments_among_questions_are_found():
+    what = planted(("self._payment(name)", 'self._key(name, b"", 0, 0)'))
+    assert blocked(Contract(what)) == ["foreseen: key used", "open: key used"]
 
 
 @scenario
@@ -420,7 +471,7 @@ def test_an_idempotency_key_is_answered_as_at_first(ledger):
     assert ledger.read("look", DATASET, KEY, ANNA, NO_KEY)[-1] == 0
     register(ledger, name="another")
     ledger.call(OWNER, "declare", OTHER, *PARTS)
-    assert ledger.call(OWNER, "request", OTHER, KEY, 7, once("i")).value == 7  # nor that of another data set
+    assert ledger.call(OWNER, "request", OTHER, KEY, 7, once("i")).value == 10  # nor that of another data set
 
 
 @scenario
@@ -439,17 +490,17 @@ def test_quotas(ledger):
     assert reason(ledger, BRUNO, "request", DATASET, KEY, 31, NO_KEY) == "past the quota"
     assert ledger.call(BRUNO, "request", DATASET, KEY, 30, NO_KEY).value == 0  # reuse needs none
     ledger.call(OWNER, "allow", DATASET, BRUNO, 40)
-    assert ledger.call(BRUNO, "request", DATASET, KEY, 31, NO_KEY).value == 5
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 31, NO_KEY).value == 10
     ledger.call(OWNER, "allow", DATASET, BRUNO, 10)  # below what is used
-    assert reason(ledger, BRUNO, "request", DATASET, KEY, 36, NO_KEY) == "past the quota"
-    assert ledger.call(BRUNO, "request", DATASET, KEY, 35, NO_KEY).value == 0
-    assert ledger.read("analysts", DATASET, BRUNO) == (10, 35)
+    assert reason(ledger, BRUNO, "request", DATASET, KEY, 41, NO_KEY) == "past the quota"
+    assert ledger.call(BRUNO, "request", DATASET, KEY, 40, NO_KEY).value == 0
+    assert ledger.read("analysts", DATASET, BRUNO) == (10, 40)
     ledger.call(OWNER, "allow", DATASET, BRUNO, 0)
     assert reason(ledger, BRUNO, "request", DATASET, KEY, 30, NO_KEY) == "not allowed"
     assert reason(ledger, BRUNO, "declare", DATASET, b"mine", b"", 0, 1) == "not allowed"
     ledger.call(OWNER, "allow", DATASET, BRUNO, MAX_UNITS)
     assert reason(ledger, BRUNO, "request", DATASET, KEY, MAX_UNITS, NO_KEY) == "past the cap"
-    assert ledger.read("analysts", DATASET, BRUNO) == (MAX_UNITS, 35)  # what is used stays
+    assert ledger.read("analysts", DATASET, BRUNO) == (MAX_UNITS, 40)  # what is used stays
 
 
 @scenario
@@ -526,8 +577,8 @@ def test_calls_that_are_none_are_refused(ledger):
     """No money, no unknown function, no call cut short, no argument past its type."""
     asked(ledger)
     for call in artifact().calls.values():
-        number = int.from_bytes(call.selector)  # the compiler sorts functions by its remainders
-        strange = [(number + i).to_bytes(4) for i in (1, 15)]
+        number = int.from_bytes(call.selector)  # the compiler sorts functions by remainders of it
+        strange = [(number + i).to_bytes(4) for i in (1, *range(10, 24))]
         for data in [call.selector, *strange] if call.inputs else strange:
             with pytest.raises(Refused) as refusal:
                 ledger.raw(OWNER, data)

@@ -29,20 +29,23 @@ from .revm import (
     dataset_of,
     key_of,
     once,
+    payment_of,
     planted,
 )
 
 NAMES = ["a", "b"]
 SETS = [dataset_of(OWNER, name) for name in NAMES]
 KEYS = [(b"two", b"q", -3, 2), (b"open", b"", 0, 0), (b"other", b"", 0, 0), (b"late", b"q", 1, 1)]
+WIDE = (b"wide", b"q", 0, 40)  # whose least may pass the cap
 IDENTIFIERS = [key_of(*parts) for parts in KEYS]
 PAYABLE = {key_of(name): name for name in (b"open", b"other", b"new")}
+PAYMENTS = [payment_of(name) for name in PAYABLE.values()]  # which nobody can declare or ask for
 ENDS = [1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)]
 
 # What each argument may be; likely ones are there more than once. Functions are as often as their lists say.
 some_set = [*SETS, *SETS, SETS[0], dataset_of(OWNER, "never")]
-some_key = [*IDENTIFIERS[:3], *IDENTIFIERS]
-some_parts = [*KEYS, (b"", b"", 0, 1), (b"n", b"", 0, 513)]
+some_key = [*IDENTIFIERS[:3], *IDENTIFIERS, key_of(*WIDE), PAYMENTS[0]]
+some_parts = [*KEYS, *KEYS, WIDE, WIDE, (b"", b"", 0, 1), (b"n", b"", 0, 513)]
 some_units = [*range(61), *[20] * 8, "rest", *["past the rest"] * 4, MAX_UNITS, MAX_UNITS + 1]
 some_quota = [0, 10, 40, 80, 200, MAX_UNITS, MAX_UNITS + 1]
 some_mark = [NO_KEY, NO_KEY, NO_KEY, once("x"), once("y")]
@@ -131,7 +134,7 @@ class World:
         if how == "other sender":
             sender = another
         elif how == "other verb" and function == "pay":
-            function, what = "request", key_of(what)
+            function, what = "request", payment_of(what)
         elif how == "other verb" and what in PAYABLE:
             function, what = "pay", PAYABLE[what]
         return sender, function, dataset, what, *rest
@@ -144,7 +147,7 @@ class World:
         number = max(0, len(held) - 1 - which)
         dataset, key, start, information = held[number]
         sums = self.model.reading(dataset, key)
-        size = self.model.find(dataset).keys[key] or (len(sums.sums) if sums.information else 2)
+        size = self.model.find(dataset).keys.get(key) or (len(sums.sums) if sums.information else 2)
         size = {"more": size + 1, "fewer": max(0, size - 1), "none": 0}.get(twist, size)
         return (
             number + 1 if twist == "number" else number,
@@ -273,9 +276,11 @@ PLANTED = {
     "any measurement": ("self._identity(dataset, key, start, information), ", "self.waiting[number], "),
     "pause ignored": ("not self.datasets[dataset].paused,", "True,"),
     "minimum forgotten": (
-        "max(information - requested, self.datasets[dataset].minimum)",
+        "max(information - requested, least)",
         "information - requested",
     ),
+    "values not counted": (" * max(convert(dimension, uint256), 1)", ""),
+    "more values than the cap buys": ("least <= convert(self.datasets[dataset].cap, uint256),", "True,"),
     "quota ignored": ("used <= quota,", "True,"),
     "off-by-one quota": ("used <= quota,", "used <= quota + 1,"),
     "charged again": ("max(information - requested,", "max(information,"),
@@ -289,8 +294,9 @@ PLANTED = {
     "any number of values": ("len(grid_values) == self.keys[dataset][key].size, ", "True, "),
     "ownership not offered": ("msg.sender == self.datasets[dataset].candidate,", "True,"),
     "payment for a used key": ("self.keys[dataset][key].requested == 0,", "True,"),
+    "payments among questions": ("self._payment(name)", 'self._key(name, b"", 0, 0)'),
 }
-NAMED = list(PLANTED)[:3]
+NAMED = [*list(PLANTED)[:3], "values not counted", "payments among questions"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """A real browser on a real service, for the tests of the pages."""
 
 import contextlib
+import os
+import shutil
 import sys
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import uvicorn
 
 from reticent.collect.design import designed
@@ -19,7 +22,7 @@ from reticent.service.settings import Settings
 from ..unit.collect.many_devices import Fleet
 from .running import ROWS, free_port, make_keys, until
 
-CHROMIUM = Path("/usr/bin/chromium")
+UNPACKED = Path(sys.prefix) / "browser"  # by `make`, where the system has no chromium
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -41,13 +44,42 @@ columns:
 """
 
 
+def launch(chromium):
+    """The system's chromium, or the one that npm brought. Where npm is, no page is skipped."""
+    if system := shutil.which("chromium"):
+        return chromium.launch(executable_path=system, args=ARGUMENTS)
+    if not (UNPACKED / "chromium").exists():
+        if shutil.which("npm"):
+            raise FileNotFoundError(
+                f"no browser in {UNPACKED}, though npm is here: run make {sys.prefix}/.browser"
+            )
+        pytest.skip("neither chromium nor npm on this machine")
+    return chromium.launch(
+        executable_path=UNPACKED / "chromium",
+        args=ARGUMENTS,
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": f"{UNPACKED}/al2023/lib",
+            "FONTCONFIG_PATH": f"{UNPACKED}/fonts",
+        },
+    )
+
+
 def declare(folder, name, **changes):
     """Another data set on the rows of the census, with a budget of its own."""
     text = (folder / "census.yaml").read_text().replace("name: census", f"name: {name}")
+    text = rows_of_its_own(folder, name, text)
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
     (folder / f"{name}.yaml").write_text(text)
+
+
+def rows_of_its_own(folder, name, text):
+    """The declaration with a copy of the rows: one file has one account."""
+    (folder / f"{name}.csv").write_bytes((folder / "census.csv").read_bytes())
+    assert "census.csv" in text
+    return text.replace("census.csv", f"{name}.csv")
 
 
 def furnish(folder):
@@ -57,6 +89,7 @@ def furnish(folder):
     for name in ("story", "priced", "live", "limited"):
         declare(folder, name)
     private = text.replace("name: census", "name: private").replace("replace one", "add or remove one")
+    private = rows_of_its_own(folder, "private", private)
     (folder / "private.yaml").write_text(
         "".join(line for line in private.splitlines(keepends=True) if not line.startswith("rows:"))
     )

@@ -9,6 +9,7 @@ exception is a private number of rows, as a number that stands alone in a text (
 
 import base64
 import hashlib
+import io
 import itertools
 import random
 import re
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from reticent.query import dataset_file, source
 
@@ -126,8 +129,15 @@ class Rows:
     def csv(self):
         return "\n".join([",".join(COLUMNS), *self.lines, ""]).encode("latin-1")
 
+    def broken(self):
+        """The Parquet file with a text that is no UTF-8: the engine refuses it and quotes the text."""
+        content = io.BytesIO()
+        texts = pa.array([self.texts[0].encode() + b"\xff\xfe"] * 2).view(pa.string())
+        pyarrow.parquet.write_table(pa.table({"balance": [1, 10**9], "city": texts}), content)
+        return content.getvalue()
+
     def spoilt(self):
-        """The CSV with a cell that is no UTF-8: the engine refuses it and quotes the line."""
+        """The CSV with a cell that is no UTF-8."""
         return self.csv().replace(self.texts[0].encode(), self.texts[0].encode() + b"\xff\xfe")
 
     def garbage(self):

@@ -16,13 +16,17 @@ from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
+from .browsing import launch
 from .running import ROWS, Process, Service, free_port, make_keys, until
 
 
 @pytest.fixture(scope="session")
 def made_census(tmp_path_factory):
-    """The rows and the declaration, made once."""
-    return census.write(tmp_path_factory.mktemp("census"), rows=ROWS).parent
+    """The rows and the declaration, made once; and other rows, which nobody declared yet."""
+    place = census.write(tmp_path_factory.mktemp("census"), rows=ROWS).parent
+    for name in ("town.csv", "fresh.csv"):
+        shutil.copyfile(place / "census.csv", place / name)
+    return place
 
 
 @pytest.fixture
@@ -129,3 +133,11 @@ def command_line():
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright in this environment")
+    with playwright.sync_playwright() as running, contextlib.closing(launch(running.chromium)) as found:
+        yield found

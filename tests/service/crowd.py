@@ -1,8 +1,8 @@
 """A crowd of bad clients, in a process of its own: `python crowd.py PORT COUNTS` until its input ends.
 
 COUNTS says in JSON how many there are of each kind, how many seconds the slow ones pause between bytes, and
-how many bytes all may send. Whoever is cut off comes again. At the end the connections, those that were cut
-off, and the bytes are printed by kind.
+how many bytes all may send. Whoever is cut off comes again. A line is printed once some of every kind were
+cut off, and at the end the connections, those that were cut off, and the bytes by kind.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ FAST = {
 
 
 class Crowd:
-    def __init__(self, port, pause_s, most_bytes):
+    def __init__(self, port, pause_s, most_bytes, kinds):
+        self.uncut = set(kinds)
         self.port, self.pause_s, self.left = port, pause_s, most_bytes
         self.opened, self.cut, self.sent = Counter(), Counter(), Counter()
 
@@ -50,6 +51,9 @@ class Crowd:
                     sending.cancel()
                     writer.transport.abort()
                 self.cut[kind] += 1
+                if self.uncut == {kind}:
+                    print("all were cut", flush=True)
+                self.uncut.discard(kind)
             await asyncio.sleep(AGAIN_S)
 
     async def send(self, kind, writer):
@@ -70,7 +74,7 @@ class Crowd:
 
 async def main():
     counts = json.loads(sys.argv[2])
-    crowd = Crowd(int(sys.argv[1]), counts.pop("pause_s"), counts.pop("bytes"))
+    crowd = Crowd(int(sys.argv[1]), counts.pop("pause_s"), counts.pop("bytes"), counts)
     end, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def wait():

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from reticent.query import dataset_file
+from reticent.service import sources
 from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
@@ -23,7 +24,7 @@ _CALLERS = "caller-1f6b2c9d-"
 _TOWN = f"""
 name: town
 version: 1
-source: census.csv
+source: town.csv
 unit: row
 relation: add or remove one
 budget: {{epsilon: 1, delta: 1e-6}}
@@ -83,6 +84,7 @@ class World:
         made = {name: state.make_key(_CALLERS + name, role) for name, role in ROLES.items()}
         self.people = {name: person for name, (person, _) in made.items()}
         self.keys = {name: secret for name, (_, secret) in made.items()}
+        sources.assign(state, self.app.state.desk.settings.folder, "fresh.csv", f"{_CALLERS}owner")
         self.visits = {name: state.enter(person) for name, person in self.people.items()}
         for name in ("bob", "gone"):
             state.make_key(name, Role.ANALYST)

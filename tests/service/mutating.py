@@ -13,7 +13,7 @@ FORM, PARTS = b"application/x-www-form-urlencoded", b"multipart/form-data; bound
 DECLARATION = """\
 name: fresh
 version: 1
-source: census.csv
+source: fresh.csv
 unit: row
 relation: replace one
 rows: 2000
@@ -80,16 +80,17 @@ def seeds():
         (4, "POST", "/datasets/census/quota", "owner", {"analyst": "bob", "share": "50"}),
         (4, "POST", "/owner/keys", "owner", {"name": "fresh", "role": "auditor"}),
         (4, "POST", "/owner/keys/revoke", "owner", {"name": "gone"}),
+        (4, "POST", "/owner/keys/replace", "owner", {"name": "gone"}),
         (2, "POST", "/owner/register/blanks", "owner", _BLANKS),
-        (4, "POST", "/owner/register/review", "owner", {"declaration": DECLARATION, "file": "census.csv"}),
-        (4, "POST", "/owner/register", "owner", {"declaration": DECLARATION, "file": "census.csv"}),
+        (4, "POST", "/owner/register/review", "owner", {"declaration": DECLARATION, "file": "fresh.csv"}),
+        (4, "POST", "/owner/register", "owner", {"declaration": DECLARATION, "file": "fresh.csv"}),
         (4, "POST", "/signin", None, {"key": "rk_none"}),
         (1, "POST", "/signout", "auditor", {}),
     ]  # fmt: skip
     return found
 
 
-_BLANKS = {"file": "census.csv", "name": "fresh", "version": "1", "unit": "row", "relation": "replace one",
+_BLANKS = {"file": "fresh.csv", "name": "fresh", "version": "1", "unit": "row", "relation": "replace one",
            "rows": "2000", "epsilon": "1", "delta": "1e-6", "policy": "share", "column_name": "age",
            "column_type": "integer", "column_low": "0", "column_high": "120", "column_step": "",
            "column_values": "", "column_missing": ""}  # fmt: skip

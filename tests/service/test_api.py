@@ -178,7 +178,7 @@ def test_every_reply_is_guarded(shared):
 
 
 def town(**changes):
-    fields = {"name": "town", "source": "census.csv", "epsilon": 1} | changes
+    fields = {"name": "town", "source": "town.csv", "epsilon": 1} | changes
     return (
         "name: {name}\nversion: 1\nsource: {source}\nunit: row\nrelation: replace one\n"
         "rows: 200\nbudget: {{epsilon: {epsilon}, delta: 1e-4}}\n"
@@ -191,10 +191,11 @@ def test_a_data_set_is_registered_once(service, folder):
     made = service.call("olga", "POST", "/api/v1/datasets", json=body)
     assert (made.status_code, made.json()["name"]) == (201, "town")
     assert dataset_file.read(folder / "town.yaml").name == "town"
-    refused(service.call("otto", "POST", "/api/v1/datasets", json=body), 409, "account_conflict")
+    refused(service.call("olga", "POST", "/api/v1/datasets", json=body), 409, "account_conflict")
+    refused(service.call("otto", "POST", "/api/v1/datasets", json=body), 400, "bad_request")
     query = {"query": "SELECT AVG(age) FROM town", "information": 1e-4}
     assert service.ask("alice", query, path="/api/v1/datasets/town/ask").status_code == 200
-    assert not list(folder.glob(".town*"))
+    assert [one.name for one in folder.glob(".town*")] == [".town.csv.reticent"]  # whose the rows are
 
 
 def test_two_workers_register_one(service, folder, monkeypatch):

@@ -226,7 +226,7 @@ def breaking(crowd, folder, rows):
     """Files that break, go and come back while the service runs; each question about them is a new one."""
     broken = {
         "fragile.csv": [rows.spoilt(), rows.garbage(), b"", b"pid,note\n" + rows.csv(), None],
-        "torn.parquet": [rows.sources["torn.parquet"][:-50], rows.garbage(), None],
+        "torn.parquet": [rows.sources["torn.parquet"][:-50], rows.garbage(), rows.broken(), None],
     }
     failed = 0
     for file, contents in broken.items():
@@ -236,7 +236,7 @@ def breaking(crowd, folder, rows):
                 (folder / file).unlink()
             else:
                 (folder / file).write_bytes(content)
-            query = f"SELECT SUM(balance) FROM {{}} WHERE balance > {i}"
+            query = f"SELECT SUM(balance) FROM {{}} WHERE balance > {i} AND city = 'north'"
             replies = [crowd.ask(name, query, key=f"{file} {i}"), crowd.ask(name, query, "jobs")]
             failed += sum(reply.status_code == 503 for reply in replies)
             if replies[1].status_code == 202:
@@ -444,14 +444,14 @@ def seen(folder, rows, caplog):
     return search
 
 
-def ask_of_a_spoilt_file(at, folder, rows):
-    (folder / "fragile.csv").write_bytes(rows.spoilt())
-    assert at.crowd.ask("fragile", GOOD[2]).status_code == 503
+def ask_of_a_broken_file(at, folder, rows):
+    (folder / "torn.parquet").write_bytes(rows.broken())
+    assert at.crowd.ask("torn", GOOD[1]).status_code == 503
 
 
 def test_the_check_finds_nothing_here(seen, folder, rows):
     def do(at):
-        ask_of_a_spoilt_file(at, folder, rows)
+        ask_of_a_broken_file(at, folder, rows)
         at.crowd.ask("people", GOOD[2], key="one")
         at.crowd.look("alice", "/datasets/crowd")
 
@@ -466,7 +466,7 @@ def test_the_check_finds_an_error_that_quotes_a_row(seen, folder, rows, monkeypa
             raise SourceError(f"{reason}: {error}") from None
 
     monkeypatch.setattr(source, "quietly", loud)
-    assert f"text {rows.texts[0]} in replies" in seen(lambda at: ask_of_a_spoilt_file(at, folder, rows))
+    assert f"text {rows.texts[0]} in replies" in seen(lambda at: ask_of_a_broken_file(at, folder, rows))
 
 
 def test_the_check_finds_a_result_in_the_log(seen, rows, monkeypatch):

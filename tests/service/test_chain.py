@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -19,18 +20,24 @@ from reticent.chain.sender import Sender
 from reticent.cli import chain as commands
 from reticent.cli import main
 from reticent.cli.oracle import opened as opened_oracle
+from reticent.collect.record import Record
+from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
 from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.ethereum import EthereumLedger
 from reticent.query import Session, census, dataset_file
 from reticent.query.answers import Case
-from reticent.query.on_chain import opened_ledger
-from reticent.service import jobs
+from reticent.query.commitment import place as commitment_place
+from reticent.query.on_chain import opened_ledger, registrant
+from reticent.query.opening import folder as folder_of
+from reticent.service import jobs, on_chain
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 from .running import BASE, Process, Service, TestClient, free_port, make_keys, refused, until
+from .test_collecting import BATCH, Operator
 from .test_pages_plain import token
+from .test_places import Crowd
 
 DEAD = "http://127.0.0.1:9"
 
@@ -58,7 +65,8 @@ def place(anvil, tmp_path_factory):
     with contextlib.closing(Node(anvil.url)) as node:
         yield SimpleNamespace(
             folder=folder, declaration=declaration, chain=chain, file=ChainFile.read(chain), node=node,
-            keys=keys, settings={"ledger": str(chain), "key": str(folder / "front.key")},
+            keys=keys, settings={"ledger": str(chain), "key": str(folder / "front.key"),
+                                 "owner": keys["owner"].address},
         )  # fmt: skip
 
 
@@ -236,7 +244,7 @@ def test_nobody_registers_by_looking(place, front):
     """With the owner's own key, too: opening a session alone would register the data set."""
     text = place.declaration.read_text().replace("name: census", "name: other")
     (front / "other.yaml").write_text(text)
-    settings = {"ledger": str(place.chain), "key": str(place.folder / "owner.key")}
+    settings = {**place.settings, "key": str(place.folder / "owner.key")}
     service = Service(front, make_keys(front), **settings)
     with service.client:
         assert "was never opened" in visit(service, "olga").get("/").text
@@ -288,15 +296,18 @@ def test_what_is_wrong_is_said_at_the_start(place, front, tmp_path, monkeypatch,
     assert "is not this version" in line(changed(place, tmp_path, contract=place.file.anchor))
     assert "there is no" in line(str(tmp_path / "none.json"))
     assert "owner must be an address" in line(str(place.chain), "--owner", "me")
+    assert "max_tip must be at most max_fee (1 gwei)" in line(
+        str(place.chain), "--max-fee", "1", "--max-tip", "2"
+    )
     assert "No such file" in line(str(place.chain), signer=str(tmp_path / "none.key"))
     locked = tmp_path / "locked.key"
     locked.write_text("{}")
     assert "is locked: give its password in RETICENT_KEY_PASSWORD" in line(
         str(place.chain), signer=str(locked)
     )
-    (front / "census.yaml").write_text(place.declaration.read_text().replace("name: census", "name: new"))
-    assert "no data set of" in line(str(place.chain))
+    assert "say with --owner ADDRESS who registered the data sets of" in line(str(place.chain))
     assert "--chain goes with --key" in started(monkeypatch, capsys, str(front), "--chain", str(place.chain))
+    assert "are for --chain" in started(monkeypatch, capsys, str(front), "--max-fee", "1")
     assert "key must name" in started(monkeypatch, capsys, str(front), "--ledger", str(place.chain))
     assert "ledger must name" in started(monkeypatch, capsys, str(front), "--key", key)
 
@@ -307,11 +318,47 @@ def test_data_sets_of_two_owners(place, front):
     with contextlib.redirect_stdout(StringIO()):
         told = {"oracle": place.keys["oracle"].address, "key": other, "chain": place.chain, "rpc": None}
         commands.register(front / "shop.yaml", **told)
+    beside = folder_of(front / "census.yaml")
+    beside.mkdir(exist_ok=True)
+    shutil.copy(commitment_place(place.declaration), beside)
     with pytest.raises(ParameterError, match="census and shop have different owners"):
-        Desk(Settings(front, **place.settings))
-    owner = place.keys["owner"].address
-    with contextlib.closing(Desk(Settings(front, **place.settings, owner=owner))) as desk:
+        Desk(Settings(front, **place.settings | {"owner": None}))
+    with contextlib.closing(Desk(Settings(front, **place.settings))) as desk:
         assert "census" in desk.balances()
+
+
+def adopted(place, front):
+    """Whose data sets a service serves that was told nothing."""
+    with contextlib.closing(Desk(Settings(front, **place.settings | {"owner": None}))) as desk:
+        return desk.ledger.owner
+
+
+def test_a_strangers_data_set_is_not_adopted(place, front, monkeypatch):
+    """It failed: whoever alone registered the name was taken for its owner. Planted: the old guess."""
+    text = place.declaration.read_text().replace("name: census", "name: fresh")
+    for path in (front / "census.yaml", place.folder / "strange" / "fresh.yaml"):
+        path.unlink(missing_ok=True)
+    strange = place.folder / "strange"
+    strange.mkdir(exist_ok=True)
+    for folder in (front, strange):
+        (folder / "fresh.yaml").write_text(text)
+    with contextlib.redirect_stdout(StringIO()):  # somebody who saw the name, and not the rows
+        told = {"oracle": place.keys["oracle"].address, "key": place.folder / "oracle.key"}
+        commands.register(strange / "fresh.yaml", **told, chain=place.chain, rpc=None)
+    with pytest.raises(ParameterError, match="none of them has the commitment of a registration there"):
+        adopted(place, front)
+    beside = folder_of(front / "fresh.yaml")
+    beside.mkdir(exist_ok=True)
+    shutil.copy(commitment_place(strange / "fresh.yaml"), beside)
+    assert adopted(place, front) == place.keys["oracle"].address, "the owner's own word is taken"
+    shutil.rmtree(beside)
+
+    def guessed(settings, declared, file):
+        ((path, data),) = declared
+        return registrant(path, data, file, place.node, None)
+
+    monkeypatch.setattr(on_chain, "_owner", guessed)
+    assert adopted(place, front) == place.keys["oracle"].address
 
 
 # Workers
@@ -387,3 +434,59 @@ def test_two_workers_share_a_key(place, front):
     nonces = sent(place, start)
     assert nonces == list(range(nonces[0], nonces[0] + 2 * count))
     assert "fault" not in (front / "service.log").read_text()
+
+
+# What devices told
+
+
+def of_devices(place):
+    """Accounts that the service registered in the contract under its own address."""
+    address = place.keys["front"].address
+    with contextlib.closing(
+        opened_ledger(place.file, Node(place.node.url), place.keys["front"], address)
+    ) as ledger:
+        return {one.terms.name: one.spent for one in ledger.accounts()}
+
+
+def test_a_survey_is_entered_on_the_chain_before_it_is_shown(place, front, monkeypatch):
+    """It failed: on a chain nothing of a survey was entered. So it is for campaigns."""
+    with serving(place, front) as service:
+        operator, crowd = Operator(service), Crowd(service)
+        operator.collect()
+        operator.send(batch(operator.fleet.reports()), BATCH)
+        crowd.send(crowd.reports())
+        before = of_devices(place)
+        for _ in range(2):
+            told = operator.estimates().json()
+            assert told["reports"] == {"0": 40}
+            assert crowd.end(0).json()["round"] == 1
+            found = {name: spent for name, spent in of_devices(place).items() if name not in before}
+            campaign = service.app.state.places.campaign("paris")
+            assert found == {
+                told["account"]: operator.survey.units,
+                campaign.study.terms.name: campaign.store.rounds()[0].units,
+            }
+        assert {one["name"] for one in service.get("vera", "/api/v1/ledger").json()["accounts"]} >= {"census"}
+
+
+def shown_without_funds(place, front, keys, path):
+    """What an estimate is answered if the service's key cannot pay for gas."""
+    settings = {**place.settings, "key": str(path)}
+    service = Service(front, keys, **settings)
+    with service.client:
+        operator = Operator(service)
+        operator.collect()
+        operator.send(batch(operator.fleet.reports()), BATCH)
+        return operator.estimates()
+
+
+def test_what_cannot_be_entered_on_the_chain_is_not_shown(place, front, tmp_path, monkeypatch):
+    """Planted: a record that enters nothing."""
+    keys, path = make_keys(front), tmp_path / "poor.key"
+    make_key(path)
+    told = shown_without_funds(place, front, keys, path)
+    assert told.status_code >= 400
+    assert "estimates" not in told.json()
+    monkeypatch.setattr(Record, "learn", lambda *_: None)
+    monkeypatch.setattr(Record, "account", lambda *_: "none")
+    assert shown_without_funds(place, front, keys, path).status_code == 200

@@ -10,16 +10,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect.collector import Collector
+from reticent.collect.counted import Counted, question
 from reticent.collect.device import Device
 from reticent.collect.enrolment import enrolled
 from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
-from reticent.errors import LedgerDamaged
+from reticent.errors import LedgerDamaged, ReportForgotten
+from reticent.ledger import Marks
 from reticent.service.collecting import MOST_REPORTS
 
 from ..unit.collect.many_devices import Fleet, make_survey
-from .running import refused
+from .running import Service, refused
 
 REPORTS, BATCH, SURVEYS = "/api/v1/reports", "/api/v1/reports/batch", "/api/v1/surveys"
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -81,6 +83,38 @@ def test_a_device_reports_and_an_analyst_reads(operator, tmp_path):
     assert [one["category"] for one in kind["frequencies"]] == ["car", "bus", "bike", "train"]
     assert set(speed["shifts"]) == {"0.001", "0.01", "0.1"}
     assert operator.service.get("vera", f"{SURVEYS}/{survey.id.hex()}/estimates").json() == found
+
+
+def test_a_device_that_forgot_everything_is_told_what_was_counted(operator, tmp_path):
+    """Ledger and marks are gone: it asks, and draws nothing for the period that was counted."""
+    signer, enrolment = operator.key.public_key().public_bytes_raw(), enrolled(operator.master)
+    (told,) = operator.service.get(None, SURVEYS).json()["surveys"]
+    study, place = f"survey:{told['id']}", f"{SURVEYS}/fleet/counted"
+
+    def ask(question):
+        return operator.service.call(None, "POST", place, content=question, headers=BYTES)
+
+    word = ask(question(enrolment, study)).json()
+    assert word == {"study": study, "enrolment": enrolment.id.hex(), "counted": [], "closed": 0}
+    with Device(tmp_path / "ledger", enrolment, signer, lifetime=10.0) as device:
+        assert operator.send(device.report(device.take(told["file"].encode()), {})).status_code == 200
+    word = ask(question(enrolment, study)).json()
+    assert word["counted"] == [0]
+    marks = Marks(tmp_path / "nothing is known here")
+    with Device(tmp_path / "new", enrolment, signer, lifetime=10.0, marks=marks) as device:
+        survey = device.take(told["file"].encode())
+        assert device.heed(survey, Counted.from_json(json.dumps(word))) == [0]
+        with pytest.raises(ReportForgotten, match="period 0 of fleet"):
+            device.report(survey, {}, period=0)
+        assert device.spent == survey.epsilon
+    assert ask(question(enrolled(operator.master), study)).json()["counted"] == []
+    for bad in (b"", bytes(24), question(enrolment, "survey:other"), question(enrolled(bytes(32)), study)):
+        refused(ask(bad), 403, "not_enrolled")
+    refused(
+        operator.service.call(None, "POST", f"{SURVEYS}/none/counted", content=bytes(24), headers=BYTES),
+        404,
+        "not_found",
+    )
 
 
 def test_before_the_first_report(operator):
@@ -212,7 +246,7 @@ def test_strangers_do_not_hold_up_devices_behind_the_same_address(serving):
     operator = Operator(serving(rate=0.001, burst=20))
     operator.collect()
     reports = operator.fleet.reports()
-    statuses = Counter(operator.send(b"\x01" + bytes(60)).status_code for _ in range(40))
+    statuses = Counter(operator.send(b"\x02" + bytes(60)).status_code for _ in range(40))
     assert statuses == {422: 20, 429: 20}
     assert all(operator.send(one).status_code == 200 for one in reports)
     assert operator.faults() == []
@@ -300,3 +334,36 @@ def test_processes_agree_on_a_new_secret(tmp_path):
         thread.join()
     assert len(found) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a.key"]
+
+
+def test_a_survey_that_is_called_like_anothers_id_hides_nothing(operator):
+    """It failed: the newest survey of that name came first. Planted: looking by name alone."""
+    collecting, first = operator.service.app.state.collecting, operator.survey
+    named = make_survey(name=first.id.hex())
+    collecting.collector.collect(signed(named, operator.key), collecting.signer)
+    assert collecting.survey(first.id.hex()).id == first.id
+    assert collecting.survey(named.id.hex()).id == named.id
+    assert [one.id for one in collecting.collector.surveys() if one.name == first.id.hex()] == [named.id]
+
+
+# One ledger for what devices told
+
+
+def looked(operator, folder, ledger):
+    """What a look at a survey is answered by a service of the folder with a ledger."""
+    service = Service(folder, operator.service.keys, ledger=ledger)
+    with service.client:
+        return service.get("alice", f"{SURVEYS}/{operator.survey.name}/estimates")
+
+
+def test_what_devices_told_is_entered_in_one_ledger(operator, tmp_path, monkeypatch):
+    """It failed: a service with --ledger and a command without had each their own. Planted: no note."""
+    operator.send(operator.fleet.reports()[0])
+    folder, other = operator.service.folder, str(tmp_path / "other.sqlite")
+    assert operator.estimates().status_code == 200
+    told = refused(looked(operator, folder, other), 409, "refused")
+    assert "is entered in the ledger ledger.sqlite, not in" in told["message"]
+    assert looked(operator, folder, str(folder / ".service" / "ledger.sqlite")).status_code == 200
+    assert stat.S_IMODE((folder / ".service" / "book").stat().st_mode) == 0o600
+    monkeypatch.setattr("reticent.service.desk._check_note", lambda *_: None)
+    assert looked(operator, folder, other).status_code == 200

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from reticent.service.keys import Role
 from reticent.service.settings import Settings
 
 from .browsing import IMAGE, SCRIPT, furnish
-from .running import TestClient
+from .running import OPEN, TestClient, assign
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def world(tmp_path_factory):
     """A service in this process, and a client for whoever signs in."""
     folder = tmp_path_factory.mktemp("plain")
     keys = furnish(folder)
-    app = create_app(Settings(folder, grid_s=0.0, rate=1e5, burst=10**5))
+    app = create_app(Settings(folder, **OPEN))
     with TestClient(app) as client:
 
         def visit(who):
@@ -49,6 +50,7 @@ FORMS = {
     "/datasets/census/quota": {"analyst": "bob", "share": "50"},
     "/owner/keys": {"name": "mallory", "role": "owner"},
     "/owner/keys/revoke": {"name": "bob"},
+    "/owner/keys/replace": {"name": "bob"},
     "/owner/register/blanks": {"file": "survey.csv"},
     "/owner/register/review": {"declaration": "x"},
     "/owner/register": {"declaration": "x"},
@@ -92,7 +94,7 @@ def test_no_form_is_taken_without_its_token(world, monkeypatch):
     assert forged(world) == forged(world, csrf="") == forged(world, csrf=other) == []
     assert everything() == before
     monkeypatch.setitem(world.app.dependency_overrides, visits.checked, visits.visitor)  # planted
-    for path in ("/owner/keys", "/owner/keys/revoke"):
+    for path in ("/owner/keys", "/owner/keys/revoke", "/owner/keys/replace"):
         monkeypatch.delitem(FORMS, path)
     assert forged(world) == list(FORMS)
 
@@ -156,7 +158,9 @@ def test_pages_are_for_their_roles(world):
 
 def test_an_owner_sees_no_quotas_of_others_and_keeps_her_own_key(world):
     otto, olga = world.visit("otto"), world.visit("olga")
-    text = (world.folder / "census.yaml").read_text().replace("name: census", "name: ottos")
+    text = (world.folder / "census.yaml").read_text().replace("census", "ottos")
+    shutil.copy(world.folder / "census.csv", world.folder / "ottos.csv")
+    assign(world.folder, "ottos.csv", "otto")
     reply = otto.post("/owner/register", data={"csrf": token(otto.get("/")), "declaration": text})
     assert reply.headers["location"] == "/datasets/ottos"
     assert 'id="quotas"' in otto.get("/datasets/ottos").text
@@ -390,6 +394,29 @@ def test_a_declaration_from_a_form_is_read_as_typed():
     assert [column.name for column in data.columns] == ["age", "yes"]
     assert data.columns[1].values == ("yes", "no: never")
     assert dict(data.source) == {"csv": "survey.csv"}
+
+
+@pytest.mark.parametrize("unit", [[""], [], ["Row"], ["people"]])
+def test_no_unit_is_taken_for_granted(unit):
+    fields = {
+        "name": ["survey"],
+        "version": ["1"],
+        "unit": unit,
+        "relation": ["add or remove one"],
+        "epsilon": ["1"],
+        "delta": ["1e-6"],
+        "policy": ["share"],
+        "column_name": ["wild"],
+        "column_type": ["boolean"],
+        "column_low": [""],
+        "column_high": [""],
+        "column_step": [""],
+        "column_values": [""],
+        "column_missing": [""],
+    }
+    with pytest.raises(ParameterError, match=r"^unit must be"):
+        dataset_file.parse(builder.declaration("survey.csv", fields))
+    assert dataset_file.parse(builder.declaration("survey.csv", fields | {"unit": ["row"]})).person is None
 
 
 def test_roles_are_those_of_the_service():

@@ -7,17 +7,23 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.cli.location import _keys
+from reticent.cli.location import _operator
+from reticent.collect.counted import Counted, question
 from reticent.collect.enrolment import enrolled
+from reticent.collect.record import Record
 from reticent.collect.secret_file import kept_secret
 from reticent.collect.wire import batch
+from reticent.errors import LedgerError
+from reticent.ledger import SqlLedger
 from reticent.location import LocationDevice, payload
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.rounds import verified
 from reticent.location.store import ReportStore
 from reticent.service.collecting import MOST_REPORTS
 
+from ..unit.operating import operator
 from .running import refused
+from .test_survey_pages import signed_in  # noqa: F401
 
 BYTES = {"Content-Type": "application/octet-stream"}
 PLACES = "/api/v1/places"
@@ -34,7 +40,7 @@ class Crowd:
         key = Ed25519PrivateKey.from_private_bytes(kept_secret(own / "survey.key"))
         self.signer = key.public_key().public_bytes_raw()
         settings = Settings(name, purpose, 48.8286, 48.8798, 2.2855, 2.3909, 4, 5, 0.5, ROUNDS)
-        Campaign.begin(service.folder / "places" / name, settings, self.master, key).close()
+        Campaign.begin(service.folder / "places" / name, settings, operator(self.master), key).close()
         self.people = [enrolled(self.master) for _ in range(people)]
 
     def asked(self):
@@ -79,6 +85,25 @@ def test_a_device_reports_from_the_first_round_to_the_last(crowd, tmp_path):
             ended = crowd.end(number)
             assert (ended.status_code, ended.json()["is_last"]) == (200, number == ROUNDS - 1)
     assert crowd.counted() == [1] * ROUNDS
+
+
+def test_a_device_that_forgot_everything_is_told_in_which_rounds_it_was_counted(crowd, tmp_path):
+    who, study = crowd.people[0], "campaign:paris"
+
+    def ask(asked):
+        return crowd.service.call(None, "POST", f"{crowd.path}/counted", content=asked, headers=BYTES)
+
+    assert ask(question(who, study)).json()["counted"] == []
+    crowd.send(crowd.reports())
+    crowd.end(0)
+    word = ask(question(who, study)).json()
+    assert word == {"study": study, "enrolment": who.id.hex(), "counted": [0], "closed": 1}
+    refused(ask(question(enrolled(bytes(32)), study)), 403, "not_enrolled")
+    with LocationDevice(tmp_path / "phone", who, crowd.signer, lifetime_per_km=9.0) as device:
+        asked = device.take(crowd.service.get(None, f"{crowd.path}/round").content)
+        assert device.heed(asked, Counted.from_json(json.dumps(word))) == [0]
+        device.report(asked, 48.85, 2.33)  # round 1 is open, and not counted yet
+        assert device.spent_per_km == pytest.approx(2.0)
 
 
 def test_a_round_ends_once_over_http(crowd, monkeypatch):
@@ -127,7 +152,7 @@ def test_bad_bodies(crowd):
         415,
         "unsupported_media_type",
     )
-    wrong = [b"", good[:-1], b"\2" + good[1:], bytes([1]) * len(good), good[:-1] + bytes([good[-1] ^ 1])]
+    wrong = [b"", good[:-1], b"\1" + good[1:], bytes([2]) * len(good), good[:-1] + bytes([good[-1] ^ 1])]
     told = crowd.send(wrong).json()["outcomes"]
     assert told == ["length", "length", "version", "round", "tag"]
     assert crowd.counted() == [0]
@@ -187,6 +212,60 @@ def test_a_disk_that_fails_acknowledges_nothing(crowd, monkeypatch):
 
 def test_the_command_uses_the_keys_of_the_service(crowd):
     folder = crowd.service.folder / "places" / "paris"
-    master, key = _keys(folder)
-    assert (master, key.public_key().public_bytes_raw()) == (crowd.master, crowd.signer)
+    with _operator(folder) as (found, key):
+        assert (found.master, key.public_key().public_bytes_raw()) == (crowd.master, crowd.signer)
     assert not (folder.parent / "round.key").exists()
+
+
+# The ledger
+
+
+def entered(service):
+    return {one.terms.name: one.spent for one in service.desk.ledger.accounts() if ":" in one.terms.name}
+
+
+SHOWN = {
+    "maps": lambda crowd, look: look("/places/paris/maps"),
+    "the end of a round": lambda crowd, look: crowd.end(0),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_what_is_shown_is_in_the_ledger_first(crowd, signed_in, shown):  # noqa: F811
+    """It failed: campaigns entered nothing in the operator's ledger."""
+    look = signed_in("alice")
+    crowd.send(crowd.reports())
+    name = f"campaign:{crowd.asked().id.hex()}"
+    units = crowd.asked().units
+    assert name in look("/places/paris").text
+    assert entered(crowd.service) == {}, "how many reports there are tells nothing of places"
+    assert shown(crowd, look).status_code == 200
+    assert entered(crowd.service) == {name: units}
+    shown(crowd, look)
+    assert entered(crowd.service) == {name: units}, "once"
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_a_ledger_that_cannot_be_written_shows_nothing(crowd, signed_in, shown, monkeypatch):  # noqa: F811
+    """Planted: a record that enters nothing."""
+    look = signed_in("alice")
+    crowd.send(crowd.reports())
+
+    def fails(*_):
+        raise LedgerError("disk full")
+
+    with monkeypatch.context() as full:
+        full.setattr(SqlLedger, "_request", fails)
+        reply = shown(crowd, look)
+        assert reply.status_code >= 400
+        assert "estimate" not in reply.text
+        assert crowd.asked().number == 0
+    monkeypatch.setattr(Record, "learn", lambda *_: None)
+    assert shown(crowd, look).status_code == 200
+    assert not any(entered(crowd.service).values())
+
+
+def test_a_device_that_was_taken_back_counts_nowhere(crowd):
+    """It failed: revocation bound surveys only."""
+    crowd.service.app.state.collecting.revocations.revoke(crowd.people[3].id)
+    assert crowd.send(crowd.reports()[2:5]).json()["outcomes"] == ["counted", "revoked", "counted"]

@@ -57,6 +57,21 @@ def test_many_at_once_with_one_key(service):
     assert service.spent() == service.used("alice") == int(replies[0]["cost"])
 
 
+GROUP = {"query": "SELECT AVG(income) FROM census WHERE age >= 100", "error": 4000.0, "rows": 1500}
+
+
+@pytest.mark.parametrize("key", [None, "one"])
+def test_the_same_error_is_free_for_everybody(service, key):
+    """Hardly anybody is that old, so that the interval is far wider than asked; nobody pays for it twice."""
+    first = service.ask("alice", GROUP, key=key).json()
+    assert 0 < int(first["cost"]) == service.spent()
+    for who in ("bob", "alice", "bob"):
+        assert service.call(who, "POST", f"{BASE}/price", json=GROUP).json()["cost"] == "0"
+        again = service.ask(who, GROUP, key=None if key is None else f"{key}-{who}").json()
+        assert (again["cost"], again["cells"]) == ("0", first["cells"])
+    assert service.spent() == int(first["cost"])
+
+
 # Crashes between the charge and the reply
 
 
@@ -180,17 +195,8 @@ def test_planted_looking_before_counting_is_caught(folder, keys, monkeypatch):
         limit, used = self.quota(dataset, person)
         if limit is not None and used + units > limit:
             return False, limit - used
-        meet.wait(0.2)
-        return True, None
+        return True, None  # as if all had looked before the first was counted
 
-    class Meet:
-        def __init__(self):
-            self._event = threading.Event()
-
-        def wait(self, seconds):
-            self._event.wait(seconds)
-
-    meet = Meet()
     monkeypatch.setattr(State, "reserve", late)
     spent, _, limit = race(folder)
     assert spent > limit

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from reticent.collect.counted import question
+from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
 from reticent.query import dataset_file
@@ -36,7 +38,8 @@ EXPECTED = {
     ("GET", "/metrics"): by_role(200, 403, 200),
     ("GET", "/api/v1/me"): ALL,
     ("GET", "/api/v1/datasets"): ALL,
-    ("POST", "/api/v1/datasets"): by_role(201, 403, 403),
+    ("POST", "/api/v1/datasets"): table(olga=201, otto=400, alice=403, bob=403, vera=403),  # her file
+    ("GET", "/api/v1/sources"): by_role(200, 403, 403),
     ("GET", "/api/v1/datasets/{name}"): ALL,
     ("GET", "/api/v1/datasets/{name}/budget"): ALL,
     ("GET", "/api/v1/datasets/{name}/answers"): ASKERS,
@@ -53,18 +56,23 @@ EXPECTED = {
     ("GET", "/api/v1/keys"): by_role(200, 403, 403),
     ("POST", "/api/v1/keys"): by_role(201, 403, 403),
     ("DELETE", "/api/v1/keys/{name}"): by_role(204, 403, 403),
+    ("POST", "/api/v1/keys/{name}/replace"): by_role(200, 403, 403),
     ("GET", "/api/v1/datasets/{name}/quotas"): table(olga=200, otto=404, alice=403, bob=403, vera=403),
     ("PUT", "/api/v1/datasets/{name}/quotas/{analyst}"): table(
         olga=200, otto=404, alice=403, bob=403, vera=403
     ),
     ("POST", "/api/v1/reports"): dict.fromkeys(CALLERS, 200),  # devices have no key
     ("POST", "/api/v1/reports/batch"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/enrolments/revoked"): by_role(200, 403, 403),
+    ("PUT", "/api/v1/enrolments/revoked/{enrolment}"): by_role(204, 403, 403),
     ("GET", "/api/v1/surveys"): dict.fromkeys(CALLERS, 200),
     ("POST", "/api/v1/surveys"): by_role(201, 403, 403),
     ("GET", "/api/v1/surveys/{name}/estimates"): ALL,
     ("GET", "/api/v1/places"): dict.fromkeys(CALLERS, 200),
     ("GET", "/api/v1/places/{name}/round"): dict.fromkeys(CALLERS, 200),
     ("POST", "/api/v1/places/{name}/reports"): dict.fromkeys(CALLERS, 200),
+    ("POST", "/api/v1/surveys/{name}/counted"): dict.fromkeys(CALLERS, 200),  # by a tag of its key
+    ("POST", "/api/v1/places/{name}/counted"): dict.fromkeys(CALLERS, 200),
     ("POST", "/api/v1/places/{name}/end"): by_role(200, 403, 403),
 }
 
@@ -84,7 +92,7 @@ def declaration(name):
 _CENSUS = """
 name: census
 version: 1
-source: census.csv
+source: town.csv
 unit: row
 relation: replace one
 rows: {rows}
@@ -99,13 +107,13 @@ def town(service):
     """A service whose objects belong to somebody: the job of alice is in `job`."""
     reply = service.call("olga", "POST", "/api/v1/datasets", json={"declaration": declaration("town")})
     assert reply.status_code == 201, reply.text
-    question = {"query": "SELECT AVG(age) FROM town", "information": 1e-4}
-    service.question = question
-    service.job = service.call("alice", "POST", f"{TOWN}/jobs", json=question).json()["job"]
+    service.question = {"query": "SELECT AVG(age) FROM town", "information": 1e-4}
+    service.job = service.call("alice", "POST", f"{TOWN}/jobs", json=service.question).json()["job"]
     until(lambda: service.get("alice", f"/api/v1/jobs/{service.job}").json()["state"] == "done")
     service.operator = Operator(service, 1, name="town")
     assert service.operator.collect().status_code == 201
     service.report = service.operator.fleet.reports()[0]
+    service.survey = service.get(None, "/api/v1/surveys").json()["surveys"][0]["id"]
     Crowd(service, name="town")
     return service
 
@@ -113,9 +121,9 @@ def town(service):
 def request(service, method, path, who):
     """A call that would be fine from the right person; what it makes or removes is its own."""
     state: State = service.desk.state
-    if (method, path) == ("DELETE", "/api/v1/keys/{name}"):
-        path = path.format(name=state.make_key(f"gone-{who}", Role.ANALYST)[0].name)
-    named = {"name": "town", "job": service.job, "number": 0, "analyst": "bob"}
+    if path.startswith("/api/v1/keys/{name}"):
+        path = path.format(name=state.make_key(f"gone-{method}-{who}", Role.ANALYST)[0].name)
+    named = {"name": "town", "job": service.job, "number": 0, "analyst": "bob", "enrolment": "0" * 16}
     body = None
     if method in ("POST", "PUT"):
         body = {
@@ -129,6 +137,10 @@ def request(service, method, path, who):
     options = {"json": body} if body is not None else {}
     if "/reports" in path:
         content = service.report if path == "/api/v1/reports" else batch([service.report])
+        options = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
+    if path.endswith("/counted"):
+        study = f"survey:{service.survey}" if "surveys" in path else "campaign:town"
+        content = question(enrolled(service.operator.master), study)
         options = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
     if path.endswith("/consistency"):
         options["params"] = {"old": 1, "new": 2}
@@ -166,6 +178,7 @@ def test_what_is_denied_changes_nothing(town):
                 verb, address, options = request(town, method, path, who)
                 town.call({"none": None, "revoked": "rita"}.get(who, who), verb, address, **options)
     assert town.get("vera", "/api/v1/ledger").json() == before
+    assert town.get("olga", "/api/v1/enrolments/revoked").json() == {"revoked": []}
     names = {one["name"] for one in town.get("olga", "/api/v1/keys").json()["keys"]}
     assert not [name for name in names if name.startswith("new-")]
 
@@ -177,6 +190,38 @@ def test_a_foreign_thing_looks_like_none(town):
     foreign = town.get("otto", f"{TOWN}/quotas")
     missing = town.get("otto", "/api/v1/datasets/nothing/quotas")
     assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)
+
+
+def test_a_file_of_somebody_else_looks_like_none(town):
+    """What one owner may register, another is not told of; nor is anybody told what else lies there."""
+    assert town.get("olga", "/api/v1/sources").json() == {"sources": ["fresh.csv", "town.csv"]}
+    assert town.get("otto", "/api/v1/sources").json() == {"sources": []}
+    told = set()
+    for name in ("town.csv", "census.csv", "nothing.csv", "census.yaml", ".service/state.sqlite"):
+        text = declaration("ottos").replace("town.csv", name)
+        reply = town.call("otto", "POST", "/api/v1/datasets", json={"declaration": text})
+        told.add((reply.status_code, reply.text.replace(name, "...")))
+    assert len(told) == 1
+
+
+def test_no_owner_takes_back_the_key_of_another(town):
+    """They would be free to take the name, too; the operator's command does it."""
+    foreign = town.call("otto", "DELETE", "/api/v1/keys/olga")
+    missing = town.call("otto", "DELETE", "/api/v1/keys/nobody")
+    assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text) == (404, missing.text)
+    assert town.get("olga", "/api/v1/me").status_code == 200
+    assert town.call("otto", "DELETE", "/api/v1/keys/otto").status_code == 204
+
+
+def test_planted_files_that_any_owner_may_register_are_caught(town, monkeypatch):
+    """The look at who has a file forgets the person."""
+
+    def anybodys(self, file):
+        row = self._one("SELECT identity FROM source WHERE file = ?", file)
+        return None if row is None else (self.named("otto").number, row[0])
+
+    monkeypatch.setattr(State, "source", anybodys)
+    assert any("POST /api/v1/datasets as otto: 201" in one for one in violations(town))
 
 
 def test_planted_an_endpoint_without_a_role_check_is_caught(town):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from reticent.collect.record import account
+from reticent.collect.record import of_survey
 from reticent.collect.wire import batch
 
 from .test_collecting import BATCH, Operator
@@ -40,7 +40,7 @@ def test_a_survey_fills_as_reports_come(operator, signed_in):
     live = re.search(r'hx-get="([^"]+)"', empty)[1].replace("&amp;", "&")
     assert look(live).status_code == 204, "nothing is new"
     reports = operator.fleet.reports()
-    operator.send(batch([*reports, b"\2nonsense"]), BATCH)
+    operator.send(batch([*reports, b"\1nonsense"]), BATCH)
     shown = look(live)
     assert shown.status_code == 200
     assert '<div class="number">400</div>' in shown.text
@@ -52,7 +52,7 @@ def test_a_survey_fills_as_reports_come(operator, signed_in):
 
 def test_what_is_shown_is_in_the_ledger_first(operator, signed_in, service, monkeypatch):
     """Planted: a page that shows estimates without entering them."""
-    name = account(operator.survey).name
+    name = of_survey(operator.survey).terms.name
 
     def spent():
         return {one.terms.name: one.spent for one in service.desk.ledger.accounts()}.get(name)

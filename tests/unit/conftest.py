@@ -1,12 +1,8 @@
 """What the tests of more than one room share."""
 
-import signal
 import sys
 
 import pytest
-
-# A shell starts background jobs with interrupts ignored, and the tests of Ctrl-C would wait for ever.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

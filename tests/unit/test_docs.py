@@ -22,7 +22,8 @@ MODULES = [found.name for found in pkgutil.walk_packages(reticent.__path__, "ret
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_a_snippet_runs(snippet, capsys):
+def test_a_snippet_runs(snippet, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "snippet", "exec"), {"__name__": "__main__"})
 
 

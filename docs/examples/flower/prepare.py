@@ -1,7 +1,7 @@
 """What operator and clients need before a run: `python prepare.py FOLDER CLIENTS`.
 
 FOLDER/task.json       the signed task
-FOLDER/enrolment.key   the operator's: who has it knows every client's key
+FOLDER/enrolment.key   the operator's: who has it knows every client's key; its ledger will lie beside it
 FOLDER/signer          the public key, in hexadecimal, that clients are told beforehand
 FOLDER/clients/N.json  the enrolment of client N: given to it once, in secret
 """
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from private_example.data import MODEL
 
 from reticent.collect.enrolment import enrolled
+from reticent.collect.secret_file import kept_secret
 from reticent.federated.tasks import designed, signed
 
 
@@ -31,9 +32,8 @@ def main(folder: Path, clients: int) -> None:
         participations=3,
         rate=1.0,
     )
-    key, master = Ed25519PrivateKey.generate(), os.urandom(32)
+    key, master = Ed25519PrivateKey.generate(), kept_secret(folder / "enrolment.key")
     (folder / "task.json").write_bytes(signed(task, key))
-    (folder / "enrolment.key").write_bytes(master)
     (folder / "signer").write_text(key.public_key().public_bytes_raw().hex())
     for number in range(clients):
         (folder / "clients" / f"{number}.json").write_text(enrolled(master).to_json())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.audit.places import PLACE_CHANNELS, rows_of
 from reticent.audit.statistics import special
 from reticent.mechanisms.base import Channel
 from reticent.mechanisms.categorical import OLH, OUE
@@ -47,6 +48,13 @@ def laws_of(mechanism: Any, value: Any) -> list[Law]:
         if isinstance(mechanism, kind):
             return make(mechanism, value)
     raise TypeError(f"no law is known for {type(mechanism).__name__}")
+
+
+def _places(channel: Any, value: Any) -> list[Law]:
+    """Reported places, by the whole numbers that are drawn from."""
+    (row,) = rows_of(channel, [int(value)])
+    law = np.array([float(chance) for chance in row])
+    return [Law(lambda places: np.asarray(places).reshape(-1), law, "reported places")]
 
 
 def _unary(oracle: Any, value: Any) -> list[Law]:
@@ -159,7 +167,8 @@ def _gaussian(mechanism: Any, value: Any) -> list[Law]:
     ]
 
 
-_KINDS: tuple[tuple[type, Callable[[Any, Any], list[Law]]], ...] = (
+_KINDS: tuple[tuple[Any, Callable[[Any, Any], list[Law]]], ...] = (
+    (PLACE_CHANNELS, _places),
     (OUE, _unary),
     (OLH, _hashed),
     (VectorDuchi, _signs),

@@ -23,9 +23,9 @@ from reticent.audit.findings import BlackBoxFinding, ExactFinding, Finding, FitF
 from reticent.audit.fit import FULL_DRAWS, QUICK_DRAWS, fit
 from reticent.audit.outputs import Sampler, as_sampler
 from reticent.audit.subjects import CATALOGUE, Subject, made, subject_of
-from reticent.audit.support import check_support, check_support_exact
+from reticent.audit.support import check_support
 from reticent.audit.total import check_streams, check_total
-from reticent.mechanisms.base import Channel
+from reticent.processes import end_with_parent
 from reticent.randomness import Stream
 
 EPSILONS = (0.5, 1.0, 4.0)
@@ -46,7 +46,7 @@ class Report:
         exact: the largest loss of the law, without sampling; None for a callable.
         fit: the sampler against the law; None for a callable.
         black_box: the lower bound on the loss from outputs alone.
-        others: support, total, streams, as far as they apply.
+        others: support, points, total, streams, as far as they apply.
         seconds: of processor time that it took.
     """
 
@@ -106,13 +106,8 @@ def _audited(subject: Subject, quick: bool, rng: Stream | None) -> Report:
         distances=subject.distances,
         samples=samples,
     )
-    others: list[Finding] = []
-    if isinstance(mechanism, Channel):
-        others.append(check_support_exact(mechanism))
-    elif subject.pure:
-        level = subject.level * (1.0 if subject.distances is None else subject.distances[0][1])
-        others.append(check_support(sampler, subject.contrasts, epsilon=level, outputs=samples // 2))
-    others.append(check_total(subject.report, usual=0))
+    others = [found for found in (subject.support(sampler, samples // 2), subject.points()) if found]
+    others.append(check_total(subject.report, 0, subject.odd))
     few = STREAM_DRAWS // share
     others.append(check_streams(lambda: sampler, subject.inputs[0], draws=few, fork=rng is None))
     seconds = time.process_time() - start
@@ -196,7 +191,7 @@ def audit_all(
     else:
         # "spawn": workers share nothing with this process, neither threads nor streams.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=context) as pool:
+        with ProcessPoolExecutor(workers or os.cpu_count() or 1, context, end_with_parent) as pool:
             waiting = {
                 pool.submit(audit_named, name, epsilon, quick=quick): index
                 for index, (name, epsilon) in enumerate(jobs)

@@ -142,8 +142,8 @@ def plot(reports: Sequence[Report], path: Path) -> None:
     """Draw claimed against measured: one line per report, as shares of the claim."""
     try:
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 

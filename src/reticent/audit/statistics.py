@@ -28,8 +28,8 @@ def special() -> Any:
     """scipy.special, or a one-line reason."""
     try:
         from scipy import special as functions
-    except ImportError:
-        raise MissingExtra("the audit", "accounting") from None
+    except ImportError as error:
+        raise MissingExtra("the audit", "accounting") from error
     return functions
 
 

@@ -14,25 +14,48 @@ from typing import Any
 import numpy as np
 
 from reticent.audit.exact import check_channel
-from reticent.audit.findings import ExactFinding
+from reticent.audit.findings import ExactFinding, Finding, SupportFinding
 from reticent.audit.fit import draw
 from reticent.audit.outputs import Array, Sampler, as_rows
+from reticent.audit.places import (
+    PLACE_CHANNELS,
+    check_places,
+    check_points,
+    distances_of,
+    rows_of,
+    telling_places,
+    worst_pair,
+)
 from reticent.audit.structure import check_structure
+from reticent.audit.support import check_support, check_support_exact, check_support_rows
+from reticent.audit.total import ODD_VALUES
 from reticent.errors import ParameterError
+from reticent.location.privic import Privic
+from reticent.location.rounds import PlaceRound
 from reticent.mechanisms import categorical, numeric
-from reticent.mechanisms.base import Channel, checked_epsilon
+from reticent.mechanisms.base import Channel, Floats, checked_epsilon
+from reticent.mechanisms.catalogue import CATEGORICAL, NUMERIC
 from reticent.mechanisms.categorical import OLH, FrequencyOracle
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
+from reticent.mechanisms.location import (
+    ElasticChannel,
+    blahut_arimoto,
+    exponential,
+    linear_program,
+    planar_laplace,
+)
 from reticent.mechanisms.numeric.base import NumericRandomiser
-from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
 from reticent.privacy import GaussianDP, MetricDP
 from reticent.randomness import Stream
+from reticent.spaces import Box, Grid
 
 CATEGORIES = 16  # of the categorical mechanisms in the catalogue
 DIMENSIONS = 4  # of VectorDuchi: even, where the published recipe fails
 _LEAST_SIGMA = 1024
+MAP = Grid.over(Box(48.84, 48.88, 2.30, 2.37), 5, 6)  # of the channels for places: cells of 0.9 km
+SMALL_MAP = Grid.over(Box(48.84, 48.87, 2.30, 2.36), 3, 4)  # of the linear program
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,7 @@ class Subject:
         read: reports -> rows for the black box.
         wrap: one private value -> what `perturb` takes for one person.
         cost: how much slower than most a draw is; draws are divided by it.
+        odd: private values that must give a report like any other.
     """
 
     mechanism: Any
@@ -60,6 +84,7 @@ class Subject:
     read: Callable[[Any], Array] = as_rows
     wrap: Callable[[Any], Any] = field(default=lambda value: [value])
     cost: int = 1
+    odd: Sequence[Any] = ODD_VALUES
 
     @property
     def pure(self) -> bool:
@@ -70,7 +95,24 @@ class Subject:
         """The exact check: the whole matrix for a channel, the structural check for others."""
         if isinstance(self.mechanism, Channel):
             return check_channel(self.mechanism)
+        if isinstance(self.mechanism, PLACE_CHANNELS):
+            return check_places(self.mechanism)
         return check_structure(self.mechanism)
+
+    def support(self, sampler: Sampler, outputs: int) -> SupportFinding | None:
+        """Whether supports agree: exactly for what has rows, by draws for other pure claims."""
+        if isinstance(self.mechanism, Channel):
+            return check_support_exact(self.mechanism)
+        if isinstance(self.mechanism, PLACE_CHANNELS):
+            return check_support_rows(rows_of(self.mechanism))
+        if not self.pure:
+            return None
+        level = self.level * (1.0 if self.distances is None else self.distances[0][1])
+        return check_support(sampler, self.contrasts, epsilon=level, outputs=outputs)
+
+    def points(self) -> Finding | None:
+        """How points of the globe become places, where there is a map."""
+        return check_points(self.mechanism) if _is_on_a_map(self.mechanism) else None
 
     def sampler(self, rng: Stream | None) -> Sampler:
         """(value, size) -> rows for the black box."""
@@ -78,7 +120,8 @@ class Subject:
 
     def report(self, value: Any) -> Any:
         """One report of one value, whatever it is."""
-        return self.mechanism.perturb(self.wrap(value))
+        report = getattr(self.mechanism, "perturb", None) or self.mechanism.sample
+        return report(self.wrap(value))
 
 
 def subject_of(mechanism: Any) -> Subject:
@@ -91,6 +134,8 @@ def subject_of(mechanism: Any) -> Subject:
         return _metric(mechanism)
     if isinstance(mechanism, DiscreteGaussian):
         return _gaussian(mechanism)
+    if isinstance(mechanism, PLACE_CHANNELS):
+        return _places(mechanism)
     if isinstance(mechanism, (NumericRandomiser, Channel)):
         lower, upper = getattr(mechanism, "bounds", (-1.0, 1.0))
         middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
@@ -153,6 +198,31 @@ def _metric(mechanism: VectorLaplace) -> Subject:
     )
 
 
+def _places(channel: Any) -> Subject:
+    """Places by number; over a box also points, of which whatever is odd must be somewhere."""
+    claim, space = channel.guarantee, channel.space
+    first, second = worst_pair(channel)
+    held = telling_places(channel)
+    middle = held[len(held) // 2]
+    others = [place for place in held if place not in (first, second)]
+    contrasts = [first, second, *others[-1:]]
+    on_a_map = _is_on_a_map(channel)
+    return Subject(
+        channel,
+        claim.epsilon_per_unit,
+        f"epsilon per {claim.distance_unit}",
+        inputs=[middle, first, second],
+        contrasts=contrasts,
+        distances=distances_of(channel, contrasts),
+        wrap=(lambda value: space.cells([value], [value])) if on_a_map else (lambda value: [int(value)]),
+        odd=ODD_VALUES if on_a_map else (-7, space.size, 1 << 62),
+    )
+
+
+def _is_on_a_map(mechanism: Any) -> bool:
+    return isinstance(mechanism, PLACE_CHANNELS) and getattr(mechanism.space, "box", None) is not None
+
+
 def _gaussian(mechanism: DiscreteGaussian) -> Subject:
     claim: GaussianDP = mechanism.guarantee
     return Subject(
@@ -171,6 +241,23 @@ def _discrete_gaussian(level: float) -> DiscreteGaussian:
     return DiscreteGaussian(math.ceil(_LEAST_SIGMA * level) + 1, level**2)
 
 
+def _crowds(grid: Grid) -> Floats:
+    """Where people might be: a few crowded places, most of them nearly empty."""
+    return np.asarray(1.0 / (1.0 + np.arange(grid.size) * 7 % grid.size) ** 2)
+
+
+def _blahut_arimoto(level: float) -> ElasticChannel:
+    return blahut_arimoto(MAP, _crowds(MAP), checked_epsilon(level) / 2.0)
+
+
+def _published(level: float) -> ElasticChannel:
+    """The channel of PRIVIC's second round as a device reads it: learnt, defended, rounded, sent."""
+    service = Privic(MAP, checked_epsilon(level) / 2.0)
+    service.learn(service.channel(), np.ceil(1e4 * _crowds(MAP)).astype(np.int64))
+    sent = PlaceRound.made(service.channel(), name="audit", purpose="to be audited", number=1, rounds=2)
+    return PlaceRound.parse(sent.text).channel
+
+
 def _numeric(name: str) -> Callable[[float], Any]:
     return lambda epsilon: getattr(numeric, name)(epsilon=epsilon)
 
@@ -181,29 +268,19 @@ def _oracle(name: str) -> Callable[[float], Any]:
 
 CATALOGUE: dict[str, Callable[[float], Any]] = {
     "DiscreteGaussian": _discrete_gaussian,
-    **{
-        name: _numeric(name)
-        for name in (
-            "Duchi",
-            "HM",
-            "HMTP",
-            "OneBit",
-            "Optimal",
-            "PM",
-            "PMOpt",
-            "PMSub",
-            "ThreeOutputs",
-            "Window",
-        )
-    },
-    "Laplace": lambda epsilon: Laplace(epsilon=epsilon),
-    **{name: _oracle(name) for name in ("KRR", "OLH", "OUE")},
+    **{name: _numeric(name) for name in sorted([*NUMERIC, "Optimal"])},
+    **{name: _oracle(name) for name in CATEGORICAL},
+    "BlahutArimoto": _blahut_arimoto,
+    "Exponential": lambda level: exponential(MAP, checked_epsilon(level)),
+    "LinearProgram": lambda level: linear_program(SMALL_MAP, _crowds(SMALL_MAP), checked_epsilon(level)),
+    "PlanarLaplace": lambda level: planar_laplace(MAP, checked_epsilon(level)),
+    "Privic": _published,
     "VectorDuchi": lambda epsilon: VectorDuchi(epsilon=epsilon, dimensions=DIMENSIONS),
     "VectorLaplace": lambda epsilon: VectorLaplace(
         epsilon_per_unit=epsilon, dimensions=2, distance_unit="km"
     ),
 }
-"""Every mechanism of the library by its class name: level -> instance."""
+"""Every mechanism of the library by its class name, or what makes its channel: level -> instance."""
 
 
 def made(name: str, epsilon: float) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real, whole
-from reticent.audit.exact import telling_inputs
+from reticent.audit.exact import Row, telling_inputs
 from reticent.audit.findings import SupportFinding
 from reticent.audit.outputs import Array, as_sampler, drawn, last_digit, row_codes
 from reticent.mechanisms.base import Channel
@@ -39,13 +39,18 @@ _SEEN = (1, 8)  # every output counts, or only those that are not there by accid
 def check_support_exact(channel: Channel, *, inputs: Sequence[Any] | None = None) -> SupportFinding:
     """Compare the zeros of all rows of a finite channel."""
     values = telling_inputs(channel) if inputs is None else list(inputs)
-    patterns = [tuple(chance > 0 for chance in channel.exact_probabilities(value)) for value in values]
+    return check_support_rows([channel.exact_probabilities(value) for value in values])
+
+
+def check_support_rows(rows: Sequence[Row]) -> SupportFinding:
+    """Compare the zeros of rows, one for each input."""
+    patterns = [tuple(chance > 0 for chance in row) for row in rows]
     longest = max(len(pattern) for pattern in patterns)
     if min(len(pattern) for pattern in patterns) != longest:
         return SupportFinding("support", False, "inputs have alphabets of different size", 1, longest)
     differing = sum(len(set(column)) > 1 for column in zip(*patterns, strict=True))
     unused = sum(not any(column) for column in zip(*patterns, strict=True))
-    detail = f"{differing} of {longest} symbols are possible under some inputs only ({len(values)} inputs)"
+    detail = f"{differing} of {longest} symbols are possible under some inputs only ({len(rows)} inputs)"
     if unused:
         detail += f"; {unused} never occur"
     return SupportFinding("support", not differing, detail, differing, longest)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,8 +18,9 @@ from types import TracebackType
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.errors import ChainError, NodeUnavailable
+from reticent.processes import Companion, free_port
 
-_START_S = 20.0
+_START_S = 120.0
 
 
 def find_anvil() -> str | None:
@@ -47,40 +46,36 @@ class Anvil:
         program = find_anvil()
         if program is None:
             raise ChainError("there is no anvil on this machine: npm install @foundry-rs/anvil")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._folder = tempfile.TemporaryDirectory(prefix="anvil-")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Companion | None = None
         config, said = Path(self._folder.name) / "config.json", Path(self._folder.name) / "errors.txt"
         options = ["--port", str(port), "--config-out", str(config), "--silent", *arguments]
         if block_time_s is not None:
             options += ["--block-time", str(block_time_s)]
         try:
             with said.open("wb") as errors:
-                self._process = subprocess.Popen(  # noqa: S603
-                    [program, *options], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
-                )
+                self._process = Companion([program, *options], errors)
             self.keys = self._await(self._process, config)
         except BaseException as error:
             reason = said.read_text(errors="replace") or str(error)
             self.close()
             if isinstance(error, (OSError, NodeUnavailable)):
-                raise ChainError(f"anvil does not start: {' '.join(reason.split())[:200]}") from None
+                raise ChainError(f"anvil does not start: {' '.join(reason.split())[:200]}") from error
             raise
 
-    def _await(self, process: subprocess.Popen[bytes], config: Path) -> list[Key]:
+    def _await(self, process: Companion, config: Path) -> list[Key]:
         """Wait until it answers; its keys. If it ended, whoever answers at its port is another."""
         end = time.monotonic() + _START_S
-        while process.poll() is None and time.monotonic() < end:
+        while process.is_running() and time.monotonic() < end:
             try:
                 Node(self.url).close()
                 told = json.loads(config.read_text())
             except (NodeUnavailable, FileNotFoundError, json.JSONDecodeError):  # not, or half written
                 time.sleep(0.02)
             else:
-                if process.poll() is None:
+                if process.is_running():
                     return [Key(one) for one in told["private_keys"]]
         raise NodeUnavailable(f"it does not answer after {_START_S:g} s")
 
@@ -93,8 +88,7 @@ class Anvil:
     def close(self) -> None:
         """Stop it. Nothing of its chain is kept."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self._process.close()
         self._folder.cleanup()
 
     def __enter__(self) -> Anvil:

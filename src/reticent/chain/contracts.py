@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ _REGISTRY = registry.copy()  # type: ignore[no-untyped-call]
 _REGISTRY.unregister_decoder("string")
 _REGISTRY.register_decoder("string", StringDecoder("backslashreplace"), label="string")  # type: ignore[no-untyped-call]
 _ABI = ABICodec(_REGISTRY)
+
+
+EARLIER = "earlier.json"
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,19 @@ class Artifact:
     abi: list[dict[str, Any]]
     creation: bytes
     runtime: bytes
+    earlier: dict[str, str] = field(default_factory=dict)  # by SHA-256 of their code: what they are, in words
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Artifact:
-        """The contract of a JSON file that `reticent.ledger.contracts.compile` wrote."""
+        """The contract of a JSON file that `reticent.ledger.contracts.compile` wrote.
+
+        Contracts that earlier releases deployed are in `earlier.json` beside it.
+        """
         found = json.loads(Path(path).read_text())
         creation, runtime = (bytes.fromhex(found[part][2:]) for part in ("bytecode", "runtime"))
-        return cls(found["name"], found["abi"], creation, runtime)
+        before = Path(path).with_name(EARLIER)
+        earlier = json.loads(before.read_text()).get(found["name"], {}) if before.is_file() else {}
+        return cls(found["name"], found["abi"], creation, runtime, earlier)
 
     def encode(self, function: str, *arguments: Any) -> bytes:
         """The data of a call.
@@ -88,8 +98,8 @@ class Artifact:
     def _decoded(self, kinds: list[str], data: bytes, what: str) -> tuple[Any, ...]:
         try:
             return tuple(_ABI.decode(kinds, data))
-        except (DecodingError, TypeError, ValueError, OverflowError):
-            raise ChainError(f"what the chain holds is no {what} of {self.name}") from None
+        except (DecodingError, TypeError, ValueError, OverflowError) as error:
+            raise ChainError(f"what the chain holds is no {what} of {self.name}") from error
 
     def topic(self, event: str) -> str:
         """The first topic of an event's logs."""
@@ -123,7 +133,9 @@ class Artifact:
         if not code:
             raise WrongChain(f"there is no contract at {address} on chain {node.chain_id}")
         if code != self.runtime:
-            raise WrongChain(f"the contract at {address} is not this version of {self.name}")
+            before = self.earlier.get(sha256(code).hexdigest())
+            told = "" if before is None else f", but {before}"
+            raise WrongChain(f"the contract at {address} is not this version of {self.name}{told}")
 
     @cached_property
     def _calls(self) -> dict[str, _Call]:

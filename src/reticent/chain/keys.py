@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import ChainError, KeyLocked, ParameterError
+from reticent.files import tightened
 
 _RECURSION = sys.getrecursionlimit()
 from eth_account import Account  # noqa: E402
@@ -80,7 +81,7 @@ def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
         ParameterError: it holds no key.
     """
     file = Path(path)
-    with _explained(path), file.open("rb") as opened:
+    with _explained(path), tightened(file).open("rb") as opened:
         found = opened.read(_LARGEST_FILE + 1)
     if len(found) > _LARGEST_FILE:
         raise ParameterError(f"{file} is too large for a key")
@@ -89,10 +90,10 @@ def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
         try:
             return Key(text)
         except ParameterError as error:
-            raise ParameterError(f"{file}: {error}") from None
+            raise ParameterError(f"{file}: {error}") from error
     try:
         keystore = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # the error holds the text
         raise ParameterError(f"{file} holds neither a key nor a keystore") from None
     if password is None:
         raise KeyLocked(f"the key in {file} is locked: give its password")
@@ -107,7 +108,7 @@ def unlocked_key(path: str | os.PathLike[str]) -> Key:
     try:
         return read_key(path, os.environ.get(PASSWORD))
     except KeyLocked as error:
-        raise KeyLocked(f"{error} in {PASSWORD}") from None
+        raise KeyLocked(f"{error} in {PASSWORD}") from error
 
 
 @contextmanager

@@ -7,7 +7,8 @@ proof-of-authority chain, whose blocks carry longer extra data, reads like any o
 
 from __future__ import annotations
 
-import json
+import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +21,15 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
+from reticent import peers
 from reticent.arguments import real, whole
 from reticent.errors import ChainError, NodeUnavailable, ParameterError, TransactionRefused, WrongChain
 
 _TOGETHER = 100  # calls in one message
-_HERE = ("127.0.0.1", "::1", "localhost")
+_MOST_BYTES, _PART = 64 << 20, 1 << 16  # of an answer, and of what is read of it at once
 _MOST_BLOCKS = 10_000  # of one request for logs; many nodes allow no more
 _ERROR = bytes.fromhex("08c379a0")  # selector of Error(string), which carries the reason of a revert
+_NUMBER = re.compile("0x[0-9a-fA-F]{1,64}")
 _REVERTED = 3  # code of a JSON-RPC error for a call that a contract refused
 
 
@@ -88,7 +91,8 @@ class Node:
         self._where = _host(url)
         self._timeout_s = real("timeout_s", timeout_s, low=0, open_low=True)
         self._session = requests.Session()
-        self._session.trust_env = urlsplit(url).hostname not in _HERE  # no proxy to this machine
+        self._session.trust_env = not peers.is_here(urlsplit(url).hostname)  # no proxy to this machine
+        self._session.headers["Accept-Encoding"] = "identity"
         self._identities = count(1)
         self._together = True  # until the node refuses several calls in one message
         self.url = url
@@ -165,24 +169,43 @@ class Node:
         """What the node answers, as JSON."""
         for last in (False, True):
             try:
-                response = self._session.post(self.url, json=body, timeout=self._timeout_s)
+                response, content = self._exchange(body)
                 break
-            except requests.Timeout:
+            except requests.Timeout:  # requests quotes the address, which may hold a password
                 raise NodeUnavailable(
                     f"the node at {self._where} does not answer within {self._timeout_s:g} s"
                 ) from None
-            except (requests.RequestException, ValueError, OSError) as error:
+            except (
+                requests.RequestException,
+                ValueError,
+                OSError,
+            ) as error:  # as above
                 if last or not isinstance(error, requests.ConnectionError):
                     name = type(error).__name__
                     raise NodeUnavailable(f"the node at {self._where} does not answer ({name})") from None
                 # else the node may have closed an idle connection: once more, over a new one
         try:
-            answer = json.loads(response.content)
-        except (ValueError, RecursionError):
+            answer = peers.read_json(content)
+        except ValueError:
             answer = None
         if response.ok or (isinstance(answer, dict) and "error" in answer):  # some refuse with a status, too
             return answer
         raise _Refused(f"the node at {self._where} answers with HTTP status {response.status_code}")
+
+    def _exchange(self, body: Any) -> tuple[requests.Response, bytes]:
+        """The node's reply and its body. No redirect is followed: it would take what is signed elsewhere."""
+        until, content = time.monotonic() + self._timeout_s, b""
+        with self._session.post(
+            self.url, json=body, timeout=self._timeout_s, allow_redirects=False, stream=True
+        ) as response:
+            read = getattr(response.raw, "read1", response.raw.read)  # what has come; urllib3 2 knows how
+            while part := read(_PART, decode_content=False):
+                content += part
+                if time.monotonic() > until:
+                    raise requests.Timeout
+                if len(content) > _MOST_BYTES:
+                    raise _Refused(f"the node at {self._where} answers with more than {_MOST_BYTES} bytes")
+        return response, content
 
     def _result(self, answer: Any, identity: int) -> Any:
         known = isinstance(answer, dict) and (
@@ -205,15 +228,7 @@ class Node:
         found = self.rpc("eth_getBlockByNumber", block_tag(which), False)
         if found is None:
             raise ChainError(f"the node at {self._where} has no block {which}")
-        with _understood("block"):
-            fee = found.get("baseFeePerGas")
-            return Block(
-                int(found["number"], 16),
-                _text(found["hash"]),
-                _text(found["parentHash"]),
-                int(found["timestamp"], 16),
-                None if fee is None else int(fee, 16),
-            )
+        return as_block(found)
 
     def number(self) -> int:
         """The number of the latest block."""
@@ -224,11 +239,11 @@ class Node:
         asked = {"to": to, "data": "0x" + data.hex()}
         if sender is not None:
             asked["from"] = sender
-        return _as_bytes(self.rpc("eth_call", asked, block_tag(block)))
+        return as_bytes(self.rpc("eth_call", asked, block_tag(block)))
 
     def code(self, address: str, block: int | str = "latest") -> bytes:
         """The code of a contract; empty if there is none."""
-        return _as_bytes(self.rpc("eth_getCode", address, block_tag(block)))
+        return as_bytes(self.rpc("eth_getCode", address, block_tag(block)))
 
     def receipt(self, transaction: str) -> Receipt | None:
         """What became of a transaction; None while it is in no block."""
@@ -268,9 +283,24 @@ def block_tag(which: int | str) -> str:
 
 
 def as_number(found: Any) -> int:
-    """A number from its JSON."""
+    """A number from its JSON: no sign, and at most 256 bits, which is all that a chain has."""
     with _understood("number"):
+        if not _NUMBER.fullmatch(found):
+            raise ValueError
         return int(found, 16)
+
+
+def as_block(found: dict[str, Any]) -> Block:
+    """The head of a block from its JSON."""
+    with _understood("block"):
+        fee = found.get("baseFeePerGas")
+        return Block(
+            as_number(found["number"]),
+            _text(found["hash"]),
+            _text(found["parentHash"]),
+            as_number(found["timestamp"]),
+            None if fee is None else as_number(fee),
+        )
 
 
 def as_log(found: dict[str, Any]) -> Log:
@@ -278,12 +308,12 @@ def as_log(found: dict[str, Any]) -> Log:
     with _understood("log"):
         return Log(
             _text(found["address"]),
-            tuple(_as_bytes(topic) for topic in found["topics"]),
-            _as_bytes(found["data"]),
-            int(found["blockNumber"], 16),
+            tuple(as_bytes(topic) for topic in found["topics"]),
+            as_bytes(found["data"]),
+            as_number(found["blockNumber"]),
             _text(found["blockHash"]),
             _text(found["transactionHash"]),
-            int(found["logIndex"], 16),
+            as_number(found["logIndex"]),
         )
 
 
@@ -295,10 +325,10 @@ def as_receipt(found: dict[str, Any] | None) -> Receipt | None:
         made = found.get("contractAddress")
         return Receipt(
             _text(found["transactionHash"]),
-            int(found["blockNumber"], 16),
+            as_number(found["blockNumber"]),
             _text(found["blockHash"]),
-            int(found["status"], 16) == 1,
-            int(found["gasUsed"], 16),
+            as_number(found["status"]) == 1,
+            as_number(found["gasUsed"]),
             to_checksum_address(made) if made else None,
             tuple(as_log(one) for one in found["logs"]),
         )
@@ -309,8 +339,8 @@ def _understood(what: str) -> Iterator[None]:
     """Whatever a wrong shape makes of the lines inside becomes one error."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise NodeUnavailable(f"the node gave no {what} as JSON-RPC has it") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NodeUnavailable(f"the node gave no {what} as JSON-RPC has it") from error
 
 
 def _text(found: Any) -> str:
@@ -319,7 +349,8 @@ def _text(found: Any) -> str:
     return found
 
 
-def _as_bytes(found: Any) -> bytes:
+def as_bytes(found: Any) -> bytes:
+    """Bytes from their JSON."""
     with _understood("bytes"):
         return bytes.fromhex(_text(found).removeprefix("0x"))
 
@@ -332,12 +363,12 @@ def _host(url: str) -> str:
             return parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
     except (AttributeError, TypeError, ValueError):
         pass
-    raise ParameterError("rpc must be an http:// or https:// address of a node") from None
+    raise ParameterError("rpc must be an http:// or https:// address of a node")
 
 
 def _one_line(message: Any) -> str:
     """Words of a stranger, safe to show."""
-    return "".join(sign if sign.isprintable() else " " for sign in str(message)[:200])
+    return peers.one_line(message)
 
 
 def _reason(data: Any, message: str) -> str:

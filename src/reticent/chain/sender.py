@@ -1,38 +1,54 @@
-"""Transactions of one key: own nonces, fees with a margin, identical bytes again, waiting for confirmations.
+"""Transactions of one key: own nonces, fees below a ceiling, the same bytes again, waiting for confirmations.
 
 A transaction is waited for until enough blocks lie on top of its own. If a reorganisation or a node drops it,
-the same signed bytes are broadcast again. Only a nonce that another transaction took, or a fee that became
-too low, makes it be signed anew, with the same destination and data; an earlier version may still be the one
-that gets into a block, so all are looked for.
+the same signed bytes are broadcast again. Only a nonce that cannot be reached or that another transaction
+took, a fee that became too low, or a node that keeps it and does not move makes it be signed anew, with the
+same destination and data; an earlier version may still be the one that gets into a block, so all are kept,
+and looked for.
+
+A node can lie. A unit of gas has a ceiling (`fees`). Versions with one nonce cost one fee together.
+Those with other nonces may all get into blocks, so after a few of them the wait for the next one doubles: a
+lie costs little however long it lasts, and what it stopped goes on once it is over.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
 from eth_utils.address import is_address, to_checksum_address
 
 from reticent.arguments import real, whole
+from reticent.chain.fees import Ceiling, Fees, current_fees, gas_and_tip, price_of, raised_fees
 from reticent.chain.keys import Key
 from reticent.chain.node import Node, Receipt, as_number, as_receipt
 from reticent.chain.outbox import Outbox, Sent
-from reticent.errors import ChainError, NodeUnavailable, NotConfirmed, ParameterError, TransactionRefused
+from reticent.errors import (
+    ChainError,
+    FeeTooHigh,
+    NodeUnavailable,
+    NotConfirmed,
+    ParameterError,
+    TransactionRefused,
+)
 
 _GAS_MARGIN = 1.25  # on what a node estimates
-_FEE_MARGIN = 2  # on the base fee: six full blocks may come first
-_BUMP = 1.25  # of a fee that became too low; nodes ask for an eighth at least
 _FEES_KEPT_S = 2.0
 _TOGETHER = 100  # transactions in one message to the node
 _TRIES = 20  # to get a nonce that a rival with the same key has not taken, or a fee that suffices
+_NONCES = 8  # that one transaction is signed with at once; after that, each takes twice as long as the last
+_NONCE_PAUSE_S = 60.0
+_RIVAL_PAUSE_S = 0.002  # doubled with each nonce that a rival took
+_LARGEST_NUMBER = 1 << 53  # of a nonce or an amount of gas that may be true
 _REMEMBERED = 256  # own transactions, to fill a gap that a reorganisation left before a later one
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 1.0
+_SHOWN_AFTER_S = 1.0  # a node may count a transaction before it shows its receipt
 _AGAIN_AFTER_S = 5.0  # a transaction in no block is broadcast again
+_STUCK_AFTER_S = 60.0  # and replaced, if it is the next
 
 # What nodes say (geth, anvil, Erigon, Besu, Nethermind), without blanks.
 _KNOWN = ("alreadyknown", "alreadyimported", "knowntransaction")
@@ -43,20 +59,8 @@ _TAKEN = (
     "replacementtransactionunderpriced",
     "replacementnotallowed",
 )
+_AHEAD = ("noncetoohigh", "nonceistoohigh", "nonceistoodistant", "distantinfuture", "noncegap", "futurenonce")
 _CHEAP = ("lessthanblockbasefee", "underpriced", "feetoolow", "gaspricetoolow", "gaspricebelow")
-
-
-@dataclass(frozen=True)
-class _Fees:
-    """What a unit of gas may cost, in wei; `tip` is None on chains without EIP-1559."""
-
-    most: int
-    tip: int | None
-
-    def fields(self) -> dict[str, int]:
-        if self.tip is None:
-            return {"gasPrice": self.most}
-        return {"type": 2, "maxFeePerGas": self.most, "maxPriorityFeePerGas": self.tip}
 
 
 class Sender:
@@ -66,6 +70,7 @@ class Sender:
         node: where transactions go.
         key: signs them.
         confirmations: how many blocks must lie on top of a transaction's own before it counts.
+        ceiling: the most that a unit of gas may cost, whatever the node says.
         outbox: keeps labelled transactions before they are broadcast.
         timeout_s: how long to wait for confirmations.
         turn: is entered to give out nonces, if other processes send with the same key. Without, a nonce that
@@ -78,6 +83,7 @@ class Sender:
         key: Key,
         *,
         confirmations: int = 0,
+        ceiling: Ceiling | None = None,
         outbox: Outbox | None = None,
         timeout_s: float = 600.0,
         turn: Callable[[], AbstractContextManager[None]] | None = None,
@@ -85,11 +91,13 @@ class Sender:
         self.node, self.address = node, key.address
         self.confirmations = whole("confirmations", confirmations, low=0, high=10_000)
         self._key, self._outbox = key, outbox
+        self._ceiling = ceiling if ceiling is not None else Ceiling()
         self._timeout_s = real("timeout_s", timeout_s, low=0)
         self._guard, self._turn = threading.Lock(), turn  # of what follows
         self._nonce: int | None = None  # the next; None asks the node
-        self._fees: tuple[float, _Fees] | None = None
-        self._versions: dict[str, list[Sent]] = {}  # of what was signed anew, by the hash of each version
+        self._given: set[int] = set()  # nonces of what is about to be broadcast again
+        self._fees: tuple[float, Fees] | None = None
+        self._versions: dict[str, list[Sent]] = {}  # all of what was signed anew, by the hash of each
         self._recent: dict[int, Sent] = {}  # by nonce
 
     # Sending
@@ -105,6 +113,7 @@ class Sender:
 
         Raises:
             TransactionRefused: the contract or the node refused it: nothing was sent.
+            FeeTooHigh: the chain asks for more than the ceiling: nothing was signed.
         """
         return self.send_many([(to, data)], gas=gas, labels=[label])[0]
 
@@ -123,13 +132,17 @@ class Sender:
         names = list(labels) if labels is not None else [""] * len(calls)
         with self._alone():
             try:
+                kept = [self._kept(to, data, label) for (to, data), label in zip(calls, names, strict=True)]
+                earlier = [self._earlier(versions) if versions else None for versions in kept]
                 signed = [
-                    self._earlier(to, data, label) or self._signed(to, data, gas, label)
-                    for (to, data), label in zip(calls, names, strict=True)
+                    one or self._signed(to, data, gas, label)
+                    for (to, data), label, one in zip(calls, names, earlier, strict=True)
                 ]
+                self._given.clear()
                 return self._broadcast(signed)
             except BaseException:
                 self._nonce = None  # some that were given out may not have been used
+                self._given.clear()
                 raise
 
     @contextmanager
@@ -143,19 +156,31 @@ class Sender:
                 self._nonce = None  # the node knows what others sent
                 yield
 
-    def _earlier(self, to: str | None, data: bytes, label: str) -> Sent | None:
-        found = self._outbox.find(label) if self._outbox is not None and label else None
-        if found is not None and (found.destination, found.data) != (_address(to), data):
-            raise ChainError(f"something else was signed before under the label {label}")
-        if found is not None and to is not None and self._is_spent(found):
-            self.node.call(to, data, sender=self.address)  # if it is still refused, nothing is sent
-            return None
-        return found
+    def _kept(self, to: str | None, data: bytes, label: str) -> list[Sent]:
+        """What was signed before under a label."""
+        versions = self._outbox.versions(label) if self._outbox is not None and label else []
+        if versions:
+            newest = versions[-1]
+            if (newest.destination, newest.data) != (_address(to), data):
+                raise ChainError(f"something else was signed before under the label {label}")
+            self._link(versions)
+            self._recent.setdefault(newest.nonce, newest)
+        return versions
 
-    def _is_spent(self, sent: Sent) -> bool:
-        """Whether it came too early: its contract reverted, and its nonce is used up."""
-        receipt = self.node.receipt(sent.hash)
-        return receipt is not None and not receipt.succeeded
+    def _earlier(self, versions: list[Sent]) -> Sent:
+        """Of what was signed before, what can still count."""
+        newest = versions[-1]
+        # The counts first: read after the receipts, a block in between would look like a taken nonce.
+        used, coming = self._counts()
+        receipts = [self.node.receipt(one.hash) for one in versions]
+        if any(one is not None and one.succeeded for one in receipts):
+            return newest
+        live = [one for one, receipt in zip(versions, receipts, strict=True) if receipt is None]
+        if newest.destination and len(live) < len(versions):  # it came too early: its contract reverted
+            self.node.call(newest.destination, newest.data, sender=self.address)  # if it still does, no more
+        one = self._chosen(newest, live, used, coming)
+        self._given.add(one.nonce)
+        return one
 
     def _signed(
         self,
@@ -165,7 +190,7 @@ class Sender:
         label: str,
         *,
         nonce: int | None = None,
-        fees: _Fees | None = None,
+        fees: Fees | None = None,
     ) -> Sent:
         """Sign, with a nonce of our own, and keep the bytes."""
         destination = _address(to)
@@ -184,42 +209,36 @@ class Sender:
         if destination:
             transaction["to"] = destination
         raw, identity = self._key.sign(transaction)
-        sent = Sent(label, destination, data, identity, raw, nonce, fees.most)
+        sent = Sent(label, destination, data, identity, raw, nonce, fees.most, int(time.time()))
         if self._outbox is not None and label:
             self._outbox.put(sent)
         return sent
 
     def _next_nonce(self) -> int:
         if self._nonce is None:
-            self._nonce = as_number(self.node.rpc("eth_getTransactionCount", self.address, "pending"))
+            self._nonce = self._counts()[1]
+        while self._nonce in self._given:
+            self._nonce += 1
         self._nonce += 1
         return self._nonce - 1
 
+    def _counts(self) -> tuple[int, int]:
+        """The nonce after those in blocks, and after those that the node holds, too."""
+        tags = ("latest", "pending")
+        answers = self._all_answers([("eth_getTransactionCount", [self.address, tag]) for tag in tags])
+        used, coming = (_plausible("nonce", as_number(one)) for one in answers)
+        return used, max(used, coming)
+
     def _estimated(self, to: str | None, data: bytes) -> int:
         call = {"from": self.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
-        return int(as_number(self.node.rpc("eth_estimateGas", call)) * _GAS_MARGIN)
+        found = _plausible("amount of gas", as_number(self.node.rpc("eth_estimateGas", call)))
+        return int(found * _GAS_MARGIN)
 
-    def _current_fees(self) -> _Fees:
+    def _current_fees(self) -> Fees:
         now = time.monotonic()
         if self._fees is None or now - self._fees[0] > _FEES_KEPT_S:
-            base = self.node.block().base_fee
-            if base is None:
-                self._fees = now, _Fees(int(self._price() * _GAS_MARGIN), None)
-            else:
-                tip = self._tip(base)
-                self._fees = now, _Fees(_FEE_MARGIN * base + tip, tip)
+            self._fees = now, current_fees(self.node, self._ceiling)
         return self._fees[1]
-
-    def _price(self) -> int:
-        return as_number(self.node.rpc("eth_gasPrice"))
-
-    def _tip(self, base: int) -> int:
-        try:
-            return as_number(self.node.rpc("eth_maxPriorityFeePerGas"))
-        except NodeUnavailable:
-            raise
-        except ChainError:  # a node without the method
-            return max(0, self._price() - base)
 
     def _broadcast(self, signed: list[Sent]) -> list[Sent]:
         sent = []
@@ -238,13 +257,19 @@ class Sender:
         for _ in range(_TRIES):
             if not isinstance(answer, ChainError) or _says(answer, _KNOWN):
                 break
-            if _says(answer, _TAKEN):
+            if _says(answer, _TAKEN) or _says(answer, _AHEAD):
                 self._nonce = None  # the node's count decides
-                if self._is_held(one):
+                if self._is_held(one) or (one == self._recent.get(one.nonce) and self._appears([one])):
                     break
-                one = self._replaced(one, self._signed_anew(one))
+                if not self._may_sign_anew(one):
+                    raise TransactionRefused(f"{answer}, and it was signed with {_NONCES} nonces or more")
+                self._step_back(one)
+                one = self._signed_anew(one)
             elif _says(answer, _CHEAP):
-                one = self._replaced(one, self._raised(one))
+                try:
+                    one = self._raised(one)
+                except FeeTooHigh as error:
+                    raise TransactionRefused(f"{answer}, and {error}") from error
             else:
                 raise TransactionRefused(str(answer)) from answer
             answer = self._announce([one])[0]
@@ -260,32 +285,90 @@ class Sender:
         asked = [("eth_getTransactionByHash", [one.hash]) for one in self._all_of(sent)]
         return any(isinstance(found, dict) for found in self.node.rpc_many(asked))
 
+    def _appears(self, versions: Sequence[Sent]) -> bool:
+        """Whether one whose nonce is counted turns out to be in a block; if not, another took the nonce."""
+        end, pause = time.monotonic() + _SHOWN_AFTER_S, _SHORTEST_PAUSE_S
+        while all(self.node.receipt(one.hash) is None for one in versions):
+            if time.monotonic() > end:
+                return False
+            time.sleep(pause)
+            pause = min(_SHOWN_AFTER_S / 8, 2 * pause)
+        return True
+
+    # Signing anew
+
+    def _chosen(self, sent: Sent, live: Sequence[Sent], used: int, coming: int) -> Sent:
+        """The version to broadcast now: the same bytes wherever they can still count.
+
+        Args:
+            sent: one version.
+            live: those that are in no block.
+            used: the nonce after those in blocks.
+            coming: the nonce after those that the node holds.
+        """
+        near = [
+            one
+            for one in live
+            if one.nonce >= used and all(nonce in self._recent for nonce in range(coming, one.nonce))
+        ]
+        if near:
+            one = min(near, key=lambda one: (one.nonce, -one.fee))
+            return self._raised_or_same(one) if self._is_cheap(one) else one
+        taken = [one for one in live if one.nonce < used]
+        if (taken and self._appears(taken)) or not self._may_sign_anew(sent):
+            return self._all_of(sent)[-1]
+        self._nonce = None  # the node's count decides
+        return self._signed_anew(sent)
+
+    def _may_sign_anew(self, sent: Sent) -> bool:
+        """Whether it may get one more nonce: a lying node must not make us pay for ever more of them."""
+        began: dict[int, int] = {}  # when each nonce was first signed
+        for one in self._all_of(sent):
+            began.setdefault(one.nonce, one.signed)
+        if len(began) < _NONCES:
+            return True
+        passed = abs(time.time() - max(began.values()))  # a clock that was set back must not stop it
+        return passed >= _NONCE_PAUSE_S * 2.0 ** (len(began) - _NONCES)
+
+    def _step_back(self, sent: Sent) -> None:
+        """Let a rival with the same key go first, sooner or later."""
+        nonces = len({one.nonce for one in self._all_of(sent)})
+        time.sleep(secrets.randbelow(1000) / 1000 * _RIVAL_PAUSE_S * 2**nonces)
+
     def _signed_anew(self, sent: Sent) -> Sent:
         """With another nonce."""
-        gas, _ = _gas_and_tip(sent.raw)  # an estimate would not see what is still on its way before it
-        return self._signed(sent.destination or None, sent.data, gas, sent.label)
+        gas, _ = gas_and_tip(sent.raw)  # an estimate would not see what is still on its way before it
+        return self._replaced(sent, self._signed(sent.destination or None, sent.data, gas, sent.label))
 
     def _raised(self, sent: Sent) -> Sent:
         """With a higher fee and the same nonce, so that one of the two counts at most."""
         self._fees = None
-        now = self._current_fees()
-        gas, tip = _gas_and_tip(sent.raw)
-        most = max(now.most, int(sent.fee * _BUMP) + 1)
-        fees = _Fees(most, None)
-        if now.tip is not None:
-            most = max(most, _FEE_MARGIN * self._price())  # it may know the next base fee
-            fees = _Fees(most, min(most, max(now.tip, int(tip * _BUMP) + 1)))
-        return self._signed(sent.destination or None, sent.data, gas, sent.label, nonce=sent.nonce, fees=fees)
+        fees = raised_fees(self.node, self._ceiling, sent.raw, sent.fee)
+        gas, _ = gas_and_tip(sent.raw)
+        to = sent.destination or None
+        new = self._signed(to, sent.data, gas, sent.label, nonce=sent.nonce, fees=fees)
+        return self._replaced(sent, new)
+
+    def _raised_or_same(self, sent: Sent) -> Sent:
+        try:
+            return self._raised(sent)
+        except FeeTooHigh:  # it may still get in when the chain becomes cheaper
+            return sent
 
     def _replaced(self, old: Sent, new: Sent) -> Sent:
-        versions = self._all_of(old)
-        versions.append(new)
+        self._link([*self._all_of(old), new])
+        return new
+
+    def _link(self, versions: list[Sent]) -> None:
         for one in versions:
             self._versions[one.hash] = versions
-        return new
 
     def _all_of(self, sent: Sent) -> list[Sent]:
         return self._versions.get(sent.hash, [sent])
+
+    def _is_cheap(self, sent: Sent) -> bool:
+        base = self.node.block().base_fee
+        return sent.fee < (price_of(self.node) if base is None else base)
 
     # Waiting
 
@@ -304,7 +387,7 @@ class Sender:
     def wait_many(self, sent: Sequence[Sent]) -> list[Receipt | TransactionRefused]:
         """The receipt of each of several transactions, or why its contract reverted. See `wait`."""
         found: dict[int, Receipt | TransactionRefused] = {}
-        start = again = time.monotonic()
+        start = again = stuck = time.monotonic()
         pause = _SHORTEST_PAUSE_S
         while True:
             found |= self._confirmed({place: one for place, one in enumerate(sent) if place not in found})
@@ -318,10 +401,12 @@ class Sender:
                 )
                 raise NotConfirmed(f"transaction {sent[missing[0]].hash} {lacks} after {self._timeout_s:g} s")
             if now - again > _AGAIN_AFTER_S:
+                is_stuck = now - stuck > _STUCK_AFTER_S
                 for place in missing:
-                    if (refusal := self._send_again(sent[place])) is not None:
+                    if (refusal := self._send_again(sent[place], is_stuck=is_stuck)) is not None:
                         found[place] = refusal
                 again = time.monotonic()
+                stuck = again if is_stuck else stuck
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, pause * 1.5)
 
@@ -360,43 +445,47 @@ class Sender:
                 raise answer
         return answers
 
-    def _send_again(self, sent: Sent) -> TransactionRefused | None:
+    def _send_again(self, sent: Sent, *, is_stuck: bool = False) -> TransactionRefused | None:
         """Broadcast what is in no block once more: the same bytes wherever they can still count.
+
+        Args:
+            sent: one version of it.
+            is_stuck: whether it has been the next for so long that it must be replaced.
 
         Returns:
             Why it can no longer be sent, if it cannot; None otherwise.
         """
         with self._alone():
-            one = self._all_of(sent)[-1]
-            # The count first: read after the receipts, a block in between would look like a taken nonce.
-            used = as_number(self.node.rpc("eth_getTransactionCount", self.address, "latest"))
-            if any(self.node.receipt(version.hash) is not None for version in self._all_of(sent)):
+            versions = self._all_of(sent)
+            used, coming = self._counts()  # first, see there
+            if any(self.node.receipt(one.hash) is not None for one in versions):
                 return None
-            taken = used > one.nonce
             try:
-                if taken:
-                    self._nonce = None
-                    one = self._replaced(one, self._signed_anew(one))
-                elif self._is_cheap(one):
-                    one = self._replaced(one, self._raised(one))
+                one = self._chosen(versions[-1], versions, used, coming)
                 before = [self._recent[nonce] for nonce in range(used, one.nonce) if nonce in self._recent]
-                self._accepted(one, self._announce([*before, one])[-1])
+                answer = self._announce([*before, one])[-1]
+                # A node that knows the next one and does not count it will never put it into a block.
+                is_kept = isinstance(answer, ChainError) and _says(answer, _KNOWN) and coming == used
+                if one.nonce == used and (is_stuck or is_kept) and one in versions:
+                    one = self._raised_or_same(one)
+                    answer = self._announce([one])[0]
+                self._accepted(one, answer)
             except TransactionRefused as refusal:
                 self._nonce = None
-                return refusal if taken else None  # what was sent before may still get there
+                # What was sent before may still get there, unless others took all its nonces.
+                return refusal if all(one.nonce < used for one in versions) else None
+            except FeeTooHigh:
+                self._nonce = None
+                return None
             except BaseException:
                 self._nonce = None
                 raise
             return None
 
-    def _is_cheap(self, sent: Sent) -> bool:
-        base = self.node.block().base_fee
-        return sent.fee < (self._price() if base is None else base)
-
     def _outcome(self, receipt: Receipt, sent: Sent) -> Receipt | TransactionRefused:
         if receipt.succeeded:
             return receipt
-        if receipt.gas == _gas_and_tip(sent.raw)[0]:
+        if receipt.gas == gas_and_tip(sent.raw)[0]:
             return TransactionRefused("it ran out of gas in its block")
         for block in (receipt.block - 1, receipt.block):  # the reason is not in a receipt
             try:
@@ -422,8 +511,7 @@ def _address(to: str | None) -> str:
     return to_checksum_address(to)
 
 
-def _gas_and_tip(raw: bytes) -> tuple[int, int]:
-    """The gas limit of a signed transaction, and its tip; 0 without EIP-1559."""
-    fields = rlp.decode(raw[1:] if raw[0] == 2 else raw)
-    gas, tip = (fields[4], fields[2]) if raw[0] == 2 else (fields[2], b"")
-    return int.from_bytes(gas, "big"), int.from_bytes(tip, "big")
+def _plausible(what: str, found: int) -> int:
+    if found >= _LARGEST_NUMBER:
+        raise NodeUnavailable(f"the node gave no {what} that can be true")
+    return found

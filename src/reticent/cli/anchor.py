@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from reticent.chain.fees import Ceiling
 from reticent.chain.sender import Sender
 from reticent.cli import answer_views as views
+from reticent.cli.chain import GweiFees
 from reticent.cli.chain_keys import opened_key
 from reticent.cli.ledger import opened
 from reticent.ledger import SqlLedger
@@ -15,11 +17,19 @@ from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.checkpoint import PublicKey, read_key
 
 
-def anchor(where: str, *, key: Path, chain_key: Path, chain: Path, rpc: str | None) -> None:
+def anchor(
+    where: str,
+    *,
+    key: Path,
+    chain_key: Path,
+    chain: Path,
+    rpc: str | None,
+    fees: GweiFees = (None, None),
+) -> None:
     """Write the signed head, and say in which block it is."""
-    place, payer = ChainFile.read(chain), opened_key(chain_key)
+    place, ceiling, payer = ChainFile.read(chain), Ceiling.of(*fees), opened_key(chain_key)
     with closing(opened(where, key)) as ledger, closing(place.connect(rpc)) as node:
-        sender = Sender(node, payer, confirmations=place.confirmations)
+        sender = Sender(node, payer, confirmations=place.confirmations, ceiling=ceiling)
         head, receipt = write_anchor(ledger, sender, place.anchor)
     signer, screen = PublicKey(head.origin, read_key(key).public_key()), views.console()
     screen.print(

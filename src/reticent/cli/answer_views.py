@@ -183,6 +183,7 @@ def show_price(price: Price, data: DataSet, confidence: float) -> None:
         ("case", f"{price.case.value}: {CASES[price.case]}"),
         (f"± at {100 * confidence:.6g} %", error),
         ("bought before", amount(price.bought, price.delta)),
+        *([] if price.free_error is None else [("free now", f"± {error_text(price.free_error)}")]),
         ("left", left(price.remaining, data)),
         ("affordable", verdict),
     ]
@@ -273,8 +274,8 @@ def need_plots() -> None:
     """Find out before anything is paid that plots can be drawn."""
     try:
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     mpl.use("Agg")
 
 

@@ -14,7 +14,7 @@ import typer.core
 from reticent import __version__
 from reticent.cli.chain_commands import group as chain_group
 from reticent.cli.chain_commands import oracle
-from reticent.cli.collect_commands import aggregate, bridge, perturb
+from reticent.cli.collect_commands import aggregate, bridge, enrolment_group, perturb
 from reticent.cli.collect_commands import group as survey_group
 from reticent.cli.dataset_commands import group as dataset_group
 from reticent.cli.federated_commands import group as federated_group
@@ -23,6 +23,7 @@ from reticent.cli.location_commands import group as location_group
 from reticent.cli.query_commands import ask, price
 from reticent.cli.service_commands import key as key_group
 from reticent.cli.service_commands import serve
+from reticent.cli.service_commands import source as source_group
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
@@ -40,10 +41,12 @@ demo_group = typer.Typer(name="demo", invoke_without_command=True, rich_markup_m
 
 app.add_typer(chain_group)
 app.add_typer(dataset_group)
+app.add_typer(enrolment_group)
 app.add_typer(federated_group)
 app.add_typer(key_group)
 app.add_typer(ledger_group)
 app.add_typer(location_group)
+app.add_typer(source_group)
 app.add_typer(survey_group)
 app.add_typer(demo_group)
 app.command()(aggregate)
@@ -269,6 +272,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="Directory of the data sets, else that of RETICENT_DATA.")
     ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run as the kept run did, and compare.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep this run for later comparisons.")] = False,
+    runs: Annotated[Path, typer.Option(help="Directory of the kept runs.")] = Path("docs/runs"),
 ) -> None:
     """Redo a figure of the documents, with ours and the limit.
 
@@ -276,7 +282,7 @@ def reproduce(
     """
     from reticent.cli.reproduce import run
 
-    run(
+    code = run(
         name=name,
         list_only=list_only,
         out=out,
@@ -284,4 +290,8 @@ def reproduce(
         repetitions=repetitions,
         seed=seed,
         data=data,
+        check=check,
+        keep=keep,
+        runs=runs,
     )
+    raise typer.Exit(code)

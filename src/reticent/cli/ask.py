@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from reticent.ledger.chain_file import ChainFile
 
 _LARGEST_FILE = 1 << 20
+_CLOSE = 1.05  # times the error that was asked for: what the noise of a count does to it
 
 Accuracy = dict[str, Any]
 Where = str | dict[str, Any] | None  # a ledger's path or address, or the options that find one on a chain
@@ -58,6 +59,8 @@ def ask(
             _print_csv(answer)
         else:
             views.show_answer(answer, session.data, rehearsed=rehearse)
+            if buys and (line := wider(session, answer, accuracy["error"])):
+                print(line)
             if place is not None and not rehearse:
                 place.show(answer)
     if plot is not None:
@@ -94,6 +97,7 @@ def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[S
         with open_data_set(declaration, ledger=ledger) as session:
             yield session, None
         return
+    from reticent.chain.fees import Ceiling
     from reticent.cli.chain_keys import opened_key
     from reticent.ledger.chain_file import ChainFile
     from reticent.query.on_chain import connected
@@ -103,9 +107,11 @@ def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[S
             "--key FILE must name the key that signs and pays; `reticent chain key` makes one"
         )
     file, data = ChainFile.read(ledger["chain"]), dataset_file.read(declaration)
+    ceiling = Ceiling.of(*ledger["fees"])
     key = opened_key(ledger["key"]) if ledger["key"] is not None else None
     node = file.connect(ledger["rpc"])
-    held = connected(declaration, data, file, node, key=key, owner=ledger["owner"])
+    told = {"key": key, "owner": ledger["owner"], "ceiling": ceiling, "guess": False}
+    held = connected(declaration, data, file, node, **told)
     with open_data_set(declaration, ledger=held) as session:
         yield session, _OnChain(file, node)
 
@@ -150,7 +156,7 @@ def _question(text: str | None, file: Path | None) -> str | dict[str, Any]:
         where = (
             f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         )
-        raise ParameterError(f"the question is no JSON{where}") from None
+        raise ParameterError(f"the question is no JSON{where}") from error
     if not isinstance(found, dict):
         raise ParameterError("the question must be a JSON object")
     return found
@@ -177,6 +183,17 @@ def _bought(session: Session, question: Any, accuracy: Accuracy) -> Answer:
         return session.ask(question, **accuracy)
     except QuestionRefused as refusal:
         raise LedgerError(refused_line(refusal, session.data)) from refusal
+
+
+def wider(session: Session, answer: Answer, error: float | None) -> str:
+    """What to do about an interval that is wider than asked, if it is: the same again buys nothing."""
+    if error is None or answer.query.kind == "quantile" or answer.error <= _CLOSE * error:
+        return ""
+    least = session.recorded_rows(answer.query, confidence=answer.confidence)
+    if least == 0:
+        return "wider than asked: as far as is recorded, a group may be empty; asking the same again is free"
+    more = f"--rows {least}" if least else "a smaller --error"
+    return f"wider than asked, since the price rests on a guess; {more} buys more, the same again is free"
 
 
 def refused_line(refusal: QuestionRefused, data: DataSet) -> str:

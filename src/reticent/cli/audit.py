@@ -114,7 +114,7 @@ def _loaded(path: str) -> Callable[..., Any]:
     except ModuleNotFoundError as err:
         if err.name is None or not module.startswith(err.name):
             raise  # the user's module needs something else
-        raise ParameterError(f"callable: there is no module {module!r}") from None
+        raise ParameterError(f"callable: there is no module {module!r}") from err
     finally:
         sys.path.pop(0)
     for part in name.split("."):

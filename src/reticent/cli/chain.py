@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from reticent.arguments import real
+from reticent.chain.fees import Ceiling
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
 from reticent.cli import answer_views as views
 from reticent.cli.chain_keys import new_key, opened_key
-from reticent.errors import ParameterError
+from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, ParameterError
+from reticent.ledger import Amount, Unit
 from reticent.ledger.anchor import contract as anchor_contract
 from reticent.ledger.chain_contract import artifact, checked_address, dataset_id
 from reticent.ledger.chain_file import ChainFile, node_address, shareable
@@ -25,6 +27,7 @@ from reticent.privacy import Budget
 from reticent.query import DataSet, Policy, dataset_file
 from reticent.query.answers import as_mu2
 from reticent.query.commitment import Commitment, place
+from reticent.query.home import moved_on_chain, on_chain, settled
 from reticent.query.on_chain import connected, opened_ledger
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 _CONFIRMATIONS = 5
 _DEVELOPMENT = (1337, 31337)  # chains of anvil, hardhat and ganache, where a block comes when it is needed
 _WEI = 10**18
+_BEFORE = "spent before it was registered"
+
+GweiFees = tuple[float | None, float | None]  # the most for a unit of gas, and of that for the tip
 
 
 # Keys and contracts
@@ -45,17 +51,26 @@ def key(file: Path, *, encrypt: bool) -> None:
     print((opened_key(file) if file.exists() else new_key(file, encrypt=encrypt)).address)
 
 
-def deploy(rpc: str | None, key: Path, *, out: Path, confirmations: int | None, forget_rpc: bool) -> None:
+def deploy(
+    rpc: str | None,
+    key: Path,
+    *,
+    out: Path,
+    confirmations: int | None,
+    forget_rpc: bool,
+    fees: GweiFees = (None, None),
+) -> None:
     """Make the contracts, and the file that says where they are."""
     if out.exists():
         raise ParameterError(f"{out} exists already; name another with --out")
     if not out.absolute().parent.is_dir():
         raise ParameterError(f"there is no folder {out.absolute().parent}")
+    ceiling = Ceiling.of(*fees)
     signer, where = opened_key(key), node_address(rpc)
     with closing(Node(where)) as node:
         if confirmations is None:
             confirmations = 0 if node.chain_id in _DEVELOPMENT else _CONFIRMATIONS
-        sender = Sender(node, signer, confirmations=confirmations)
+        sender = Sender(node, signer, confirmations=confirmations, ceiling=ceiling)
         made = (artifact(), anchor_contract())
         with waiting("deploying"):
             receipts = [sender.transact(None, one.creation) for one in made]
@@ -78,24 +93,36 @@ def deploy(rpc: str | None, key: Path, *, out: Path, confirmations: int | None, 
 # What owners do
 
 
-def register(declaration: Path, *, oracle: str, key: Path, chain: Path, rpc: str | None) -> None:
+def register(
+    declaration: Path,
+    *,
+    oracle: str,
+    key: Path,
+    chain: Path,
+    rpc: str | None,
+    fees: GweiFees = (None, None),
+) -> None:
     """Open the account of a data set, under a commitment to its declaration."""
     file, data = ChainFile.read(chain), dataset_file.read(declaration)
     if data.policy is not Policy.SHARE:
         raise ParameterError("policy must be share on a chain, where everybody sees the best answer")
-    measuring, signer = checked_address("oracle", oracle), opened_key(key)
+    ceiling, measuring, signer = Ceiling.of(*fees), checked_address("oracle", oracle), opened_key(key)
     node = file.connect(rpc)
-    with closing(opened_ledger(file, node, signer, signer.address)) as ledger:
-        held = _promised(declaration, data, file, signer.address)
+    with closing(opened_ledger(file, node, signer, signer.address, ceiling=ceiling)) as ledger:
         since = node.number()
         with waiting("registering"):
-            ledger.register(data.terms, oracle=measuring, commitment=held.of(declaration))
+            data, before = _moved(declaration, data, ledger, measuring, file)
         screen, budget = views.console(), data.budget
         screen.print(
             f"{data.name} is registered, for ever: epsilon {budget.epsilon:g} at delta {budget.delta:g}, "
             f"mu2 {views.down(as_mu2(data.terms.cap))}",
             soft_wrap=True,
         )
+        if before:
+            screen.print(
+                f"Before, {100 * before / data.terms.cap:.4g} % of it were spent here: they count there.",
+                soft_wrap=True,
+            )
         screen.print(f"owner  {signer.address}\noracle {measuring}", soft_wrap=True)
         screen.print(f"nonce of the commitment, to be kept: {place(declaration)}", soft_wrap=True)
         screen.print(
@@ -104,14 +131,60 @@ def register(declaration: Path, *, oracle: str, key: Path, chain: Path, rpc: str
         )
 
 
+def _moved(
+    declaration: Path, data: DataSet, ledger: EthereumLedger, oracle: str, file: ChainFile
+) -> tuple[DataSet, int]:
+    """Register a data set, and move its account there with what was spent before; a second try goes on."""
+    place, before, known = on_chain(ledger.chain_id, ledger.contract), 0, None
+
+    def charge(units: int) -> None:
+        nonlocal before
+        before = units
+        _charged(ledger, data, units)
+
+    with settled(declaration, data, place) as home:
+        held = _promised(declaration, data, file, ledger.address)
+        if home.paying != place and (home.moving or home.is_on_chain):
+            raise LedgerError(
+                f"{declaration.name} pays from {home.paying}, and from no other ledger; got {place}"
+            )
+        held.write(declaration)
+        data = home.of(data)
+        try:
+            ledger.register(data.terms, oracle=oracle, commitment=held.of(declaration))
+        except AccountConflict as conflict:
+            status = ledger.status(data.account)
+            if (status.balance.terms, status.oracle) != (data.terms, oracle):
+                raise
+            known = conflict
+        arrived = moved_on_chain(home, declaration, data, charge, place)
+    if known is not None and arrived == home and not before:
+        raise known
+    return data, before
+
+
+def _charged(ledger: EthereumLedger, data: DataSet, units: int) -> None:
+    """Charge what was spent before, once; all that is left if others were quicker."""
+    try:
+        amount = Amount(units, Unit.MU2, data.relation)
+        ledger.charge(data.account, _BEFORE, amount, idempotency=f"before:{data.identity}")
+    except BudgetExceeded:  # the oracle's own ledger counts what does not fit here
+        left = ledger.balance(data.account).remaining
+        if left >= data.terms.minimum:
+            rest = Amount(left, Unit.MU2, data.relation)
+            ledger.charge(
+                data.account, f"{_BEFORE}, as far as it fits", rest, idempotency=f"rest:{data.identity}"
+            )
+
+
 def _promised(declaration: Path, data: DataSet, file: ChainFile, owner: str) -> Commitment:
-    """The nonce of a registration: kept from an earlier try, or new, and durable before anything is sent."""
+    """The nonce of a registration: from an earlier try, or new; it is written before anything is sent."""
     held = Commitment.read(declaration)
     if held is None:
-        contract = checked_address("contract", file.contract)
-        held = Commitment(file.chain_id, contract, owner, os.urandom(32).hex())
-        held.write(declaration)
-    elif not held.is_at(file) or held.owner != owner:
+        return Commitment(
+            file.chain_id, checked_address("contract", file.contract), owner, os.urandom(32).hex()
+        )
+    if not held.is_at(file) or held.owner != owner:
         raise ParameterError(
             f"{place(declaration)} says that {data.name} is registered by {held.owner} at {held.contract} on "
             f"chain {held.chain_id}: here it would be a second budget for the same people"
@@ -129,11 +202,12 @@ def allow(
     chain: Path,
     rpc: str | None,
     owner: str | None,
+    fees: GweiFees = (None, None),
 ) -> None:
     """Set what an analyst may be charged in all."""
     data, who = dataset_file.read(declaration), checked_address("analyst", analyst)
     quota = _quota(data, share, epsilon)
-    with _owned(declaration, data, key=key, chain=chain, rpc=rpc, owner=owner) as (ledger, node, file):
+    with _owned(declaration, data, key, chain, rpc, owner, fees) as (ledger, node, file):
         since = node.number()
         with waiting("allowing"):
             ledger.allow(data.name, who, quota)
@@ -161,11 +235,18 @@ def _quota(data: DataSet, share: float | None, epsilon: float | None) -> int:
 
 
 def pause(
-    declaration: Path, *, paused: bool, key: Path, chain: Path, rpc: str | None, owner: str | None
+    declaration: Path,
+    *,
+    paused: bool,
+    key: Path,
+    chain: Path,
+    rpc: str | None,
+    owner: str | None,
+    fees: GweiFees = (None, None),
 ) -> None:
     """Stop spending, or go on."""
     data = dataset_file.read(declaration)
-    with _owned(declaration, data, key=key, chain=chain, rpc=rpc, owner=owner) as (ledger, node, file):
+    with _owned(declaration, data, key, chain, rpc, owner, fees) as (ledger, node, file):
         since = node.number()
         with waiting("pausing" if paused else "resuming"):
             (ledger.pause if paused else ledger.resume)(data.name)
@@ -179,12 +260,19 @@ def pause(
 
 @contextmanager
 def _owned(
-    declaration: Path, data: DataSet, *, key: Path, chain: Path, rpc: str | None, owner: str | None
+    declaration: Path,
+    data: DataSet,
+    key: Path,
+    chain: Path,
+    rpc: str | None,
+    owner: str | None,
+    fees: GweiFees,
 ) -> Iterator[tuple[EthereumLedger, Node, ChainFile]]:
     """The ledger for its owner, with the node behind it."""
-    file, signer = ChainFile.read(chain), opened_key(key)
+    file, ceiling, signer = ChainFile.read(chain), Ceiling.of(*fees), opened_key(key)
     node = file.connect(rpc)
-    with closing(connected(declaration, data, file, node, key=signer, owner=owner)) as ledger:
+    held = connected(declaration, data, file, node, key=signer, owner=owner, ceiling=ceiling)
+    with closing(held) as ledger:
         yield ledger, node, file
 
 

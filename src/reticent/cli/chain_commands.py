@@ -25,6 +25,13 @@ Rpc = Annotated[str | None, typer.Option("--rpc", metavar="URL", help="A node; a
 Key = Annotated[
     Path, typer.Option("--key", help="File with the key that signs; RETICENT_KEY_PASSWORD unlocks it.")
 ]
+MaxFee = Annotated[
+    float | None,
+    typer.Option(metavar="GWEI", help="Most for a unit of gas, whatever the node says; 100 without."),
+]
+MaxTip = Annotated[
+    float | None, typer.Option(metavar="GWEI", help="Most of that for the tip; 10 without, or all of it.")
+]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="ADDRESS", help="Who registered the data set, if in doubt.")
 ]
@@ -61,6 +68,8 @@ def deploy(
     forget_rpc: Annotated[
         bool, typer.Option("--forget-rpc", help="Do not write the node's address into the file.")
     ] = False,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
 ) -> None:
     """Put the contracts on a chain.
 
@@ -69,7 +78,8 @@ def deploy(
     """
     from reticent.cli.chain import deploy as run
 
-    run(rpc, key, out=out, confirmations=confirmations, forget_rpc=forget_rpc)
+    fees = (max_fee, max_tip)
+    run(rpc, key, out=out, confirmations=confirmations, forget_rpc=forget_rpc, fees=fees)
 
 
 @group.command()
@@ -79,6 +89,8 @@ def register(
     key: Key,
     chain: Chain = CHAIN,
     rpc: Rpc = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
 ) -> None:
     """Open the budget of a data set on the chain, for ever.
 
@@ -87,7 +99,7 @@ def register(
     """
     from reticent.cli.chain import register as run
 
-    run(dataset, oracle=oracle, key=key, chain=chain, rpc=rpc)
+    run(dataset, oracle=oracle, key=key, chain=chain, rpc=rpc, fees=(max_fee, max_tip))
 
 
 @group.command()
@@ -104,6 +116,8 @@ def allow(
     chain: Chain = CHAIN,
     rpc: Rpc = None,
     owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
 ) -> None:
     """Let an analyst ask, up to a part of the budget.
 
@@ -111,28 +125,43 @@ def allow(
     """
     from reticent.cli.chain import allow as run
 
-    run(dataset, analyst, share=share, epsilon=epsilon, key=key, chain=chain, rpc=rpc, owner=owner)
+    fees = (max_fee, max_tip)
+    run(dataset, analyst, share=share, epsilon=epsilon, key=key, chain=chain, rpc=rpc, owner=owner, fees=fees)
 
 
 @group.command()
-def pause(dataset: Declaration, key: Key, chain: Chain = CHAIN, rpc: Rpc = None, owner: Owner = None) -> None:
+def pause(
+    dataset: Declaration,
+    key: Key,
+    chain: Chain = CHAIN,
+    rpc: Rpc = None,
+    owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
+) -> None:
     """Stop all spending of a data set.
 
     What is bought stays free, and what is paid for is still measured.
     """
     from reticent.cli.chain import pause as run
 
-    run(dataset, paused=True, key=key, chain=chain, rpc=rpc, owner=owner)
+    run(dataset, paused=True, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip))
 
 
 @group.command()
 def resume(
-    dataset: Declaration, key: Key, chain: Chain = CHAIN, rpc: Rpc = None, owner: Owner = None
+    dataset: Declaration,
+    key: Key,
+    chain: Chain = CHAIN,
+    rpc: Rpc = None,
+    owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
 ) -> None:
     """Go on after a pause."""
     from reticent.cli.chain import pause as run
 
-    run(dataset, paused=False, key=key, chain=chain, rpc=rpc, owner=owner)
+    run(dataset, paused=False, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip))
 
 
 @group.command()
@@ -186,6 +215,8 @@ def oracle(
     chain: Chain = CHAIN,
     rpc: Rpc = None,
     owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
     once: Annotated[bool, typer.Option("--once", help="Stop after what waits now.")] = False,
 ) -> None:
     """Measure what is paid for on a chain, and record it.
@@ -195,4 +226,4 @@ def oracle(
     """
     from reticent.cli.oracle import run
 
-    run(dataset, key=key, chain=chain, rpc=rpc, owner=owner, once=once)
+    run(dataset, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip), once=once)

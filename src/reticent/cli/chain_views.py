@@ -34,6 +34,7 @@ from reticent.ledger.chain_state import State
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
 from reticent.query import DataSet, dataset_file
 from reticent.query.commitment import Commitment, place
+from reticent.query.home import as_registered
 from reticent.query.on_chain import registrant
 
 _DELTA = 1e-6
@@ -301,7 +302,7 @@ def verify(declaration: Path | None, *, chain: Path, rpc: str | None, owner: str
         committed = "" if data is None else _check_declaration(declaration, data, shown[0], file)
     except LedgerDamaged as error:
         print(f"error: does not verify: {plain(str(error), longest=500)}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise typer.Exit(1) from error
     counted = {held.id for held in shown}
     pending = sum(one.dataset in counted for one in state.waiting.values())
     measurements = sum(held.measurements for held in shown)
@@ -329,7 +330,7 @@ def _check_declaration(
 ) -> str:
     """What the commitment says of the declaration."""
     assert declaration is not None
-    if registered.terms != data.terms:
+    if registered.terms is None or as_registered(data, registered.terms).terms != registered.terms:
         raise LedgerDamaged(f"{data.name} is registered with other terms than are declared")
     held = Commitment.read(declaration)
     if held is None or not held.is_at(file):

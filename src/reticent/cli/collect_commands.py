@@ -14,6 +14,16 @@ group = typer.Typer(
     rich_markup_mode=None,
 )
 
+enrolment_group = typer.Typer(
+    name="enrolment",
+    help="Take enrolments of devices back, and list those that were.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Where = Annotated[
+    Path, typer.Argument(metavar="WHERE", help="The folder of a service, or a file with a master key.")
+]
 File = Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey: YAML, or signed as JSON.")]
 Signed = Annotated[Path, typer.Option("--survey", help="The signed survey.")]
 Workers = Annotated[int, typer.Option(help="Processes that work at once.")]
@@ -73,6 +83,37 @@ def enrol(
     run(out=out, master=master, count=count)
 
 
+@enrolment_group.command()
+def revoke(
+    where: Where,
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="16 hexadecimal digits, as in its file.")],
+) -> None:
+    """Take enrolments back, for ever: no survey, campaign or training counts them from now on."""
+    from reticent.cli.survey import revoke as run
+
+    run(where, ids)
+
+
+@enrolment_group.command("list")
+def list_(where: Where) -> None:
+    """List the enrolments that were taken back, the oldest first."""
+    from reticent.cli.survey import list_revoked as run
+
+    run(where)
+
+
+@enrolment_group.command()
+def counted(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    survey: Annotated[str, typer.Argument(metavar="SURVEY", help="Its name, or its id.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="16 hexadecimal digits, as in its file.")],
+) -> None:
+    """Print which periods of an enrolment were counted, for a device that may have forgotten: JSON."""
+    from reticent.cli.survey import counted as run
+
+    run(folder, survey, id_)
+
+
 @group.command()
 def publish(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
@@ -125,7 +166,11 @@ def perturb(
     workers: Workers = 2,
     cluster: Cluster = None,
 ) -> None:
-    """Write a private report of every row of a file, however large."""
+    """Write a private report of every row of a file, however large.
+
+    Each run is one period of the survey, entered in a ledger beside IN before anything is drawn; when all
+    periods are used, no more reports are made.
+    """
     from reticent.cli.survey import perturb_file as run
 
     run(given, out, survey=survey, workers=workers, cluster=cluster)

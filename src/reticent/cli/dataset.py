@@ -11,9 +11,10 @@ from rich.console import Console
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
 from reticent.query import dataset_file, foreign_metadata, source
+from reticent.query import home as homes
 from reticent.query import snapshot as snapshots
 from reticent.query.explanation import explain
-from reticent.query.opening import folder, snapshot_path
+from reticent.query.opening import snapshot_path
 
 
 def _console() -> Console:
@@ -61,10 +62,57 @@ def snapshot(path: Path) -> None:
         raise ParameterError(
             f"version must be raised in {path.name}: version {data.version} has its snapshot"
         )
-    folder(path).mkdir(mode=0o700, exist_ok=True)
-    snapshots.make(data, path.parent, target)
+    with homes.settled(path, data):  # so that the rows have their account, whatever becomes of the source
+        snapshots.make(data, path.parent, target)
     size = target.stat().st_size / 1e6
     _console().print(f"{target} is written ({size:,.1f} MB) and used from now on for version {data.version}.")
+
+
+def home(path: Path) -> None:
+    """Print who the people are, and where their ledger is."""
+    found = homes.known(path)
+    if found is None:
+        raise ParameterError(f"{path.name} was never opened: it has no ledger yet")
+    console = _console()
+    for name, text in (
+        ("identity", found.identity),
+        ("account", found.account),
+        ("ledger", found.place + (f", on its way to {found.paying}" if found.moving else "")),
+        ("kept in", str(found.folder)),
+    ):
+        console.print(f"{name:<9} {text}", soft_wrap=True)
+
+
+def move(path: Path, ledger: str) -> None:
+    """Move the account to another ledger, with all that it bought."""
+    data = dataset_file.read(path)
+    with homes.settled(path, data) as held:
+        if held.is_on_chain or (held.moving and held.paying != homes.placed(ledger)):
+            raise ParameterError(f"{path.name} pays from {held.paying}: it cannot move from there")
+        if homes.placed(ledger) == held.place:
+            raise ParameterError(f"{path.name} pays from {held.place} already")
+        with homes.open_ledger(ledger, path) as target:
+            arrived, taken = homes.moved_to(held, data, target)
+    console = _console()
+    console.print(
+        f"{path.name} pays from {arrived.place} now; nothing is left to spend in {held.place}.",
+        soft_wrap=True,
+    )
+    if taken.charged or taken.over:
+        part = 100 * taken.charged / data.terms.cap
+        console.print(f"{part:.4g} % of the budget were spent there, and count here.", soft_wrap=True)
+    if taken.over:
+        console.print("Both together have spent more than the budget: nothing is left.")
+
+
+def moved(path: Path) -> None:
+    """Take a copy for the home from now on."""
+    found = homes.moved(path)
+    _console().print(
+        f"{path.name} pays from {found.place}, by your word that no other copy is used. What an older copy "
+        "does not know was spent all the same: a witness knows it (reticent ledger --help).",
+        soft_wrap=True,
+    )
 
 
 def import_(
@@ -77,6 +125,7 @@ def import_(
     values: list[str],
     leave_out: list[str],
     table: str | None,
+    unit: str | None,
     out: Path | None,
 ) -> None:
     """Write a declaration from another tool's."""
@@ -87,9 +136,10 @@ def import_(
         categories=dict(_categories(one) for one in values),
         leave_out=leave_out,
         table=table,
+        unit=unit,
     )
-    is_json = file.suffix.lower() == ".json"
-    read = foreign_metadata.read_csvw if is_json else foreign_metadata.read_smartnoise
+    is_json = file.suffix.lower() in (".json", ".jsonld", ".json-ld")
+    read = foreign_metadata.read_csvw if is_json else foreign_metadata.read_yaml
     data = read(file, additions)
     path = file.with_name(f"{data.name}.yaml") if out is None else out
     _write(path, dataset_file.write(data))

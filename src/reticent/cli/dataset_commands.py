@@ -56,10 +56,46 @@ def snapshot(declaration: Declaration) -> None:
     run(declaration)
 
 
+@group.command()
+def home(declaration: Declaration) -> None:
+    """Say where the one ledger of a declaration is."""
+    from reticent.cli.dataset import home as run
+
+    run(declaration)
+
+
+@group.command()
+def move(
+    declaration: Declaration,
+    ledger: Annotated[str, typer.Option(help="Where to: a path or a postgresql:// address.")],
+) -> None:
+    """Move the account of a declaration to another ledger.
+
+    All that it bought comes along, and nothing is left to spend where it was.
+    """
+    from reticent.cli.dataset import move as run
+
+    run(declaration, ledger)
+
+
+@group.command()
+def moved(declaration: Declaration) -> None:
+    """Say that a copy is the one from now on.
+
+    A folder that was copied or restored is refused until you say so: the other one must be gone.
+    """
+    from reticent.cli.dataset import moved as run
+
+    run(declaration)
+
+
 @group.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="SmartNoise SQL metadata (YAML), or CSV on the Web (JSON).")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="SmartNoise SQL or Lomas metadata (YAML), or CSV on the Web (JSON)."
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="Epsilon of the budget.")],
     delta: Annotated[float, typer.Option(help="Delta of the budget.")],
@@ -74,12 +110,18 @@ def import_(
         list[str] | None, typer.Option(metavar="COLUMN", help="A column that nobody may ask about.")
     ] = None,
     table: Annotated[str | None, typer.Option(help="Which table, if there are several.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="row", help="Each row is somebody else, where the file says nothing of persons."
+        ),
+    ] = None,
     out: Out = None,
 ) -> None:
     """Take over a declaration made for another tool.
 
-    Reads SmartNoise SQL metadata, and CSV on the Web with CSVW-EO terms. What the file does not say is
-    refused by name, and given by options.
+    Reads SmartNoise SQL and Lomas metadata, and CSV on the Web with CSVW-EO terms. What the file does not
+    say is refused by name, and given by options; whom it protects is never weakened.
     """
     from reticent.cli.dataset import import_ as run
 
@@ -92,5 +134,6 @@ def import_(
         values=values or [],
         leave_out=leave_out or [],
         table=table,
+        unit=unit,
         out=out,
     )

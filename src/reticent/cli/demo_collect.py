@@ -29,9 +29,13 @@ from reticent.collect.enrolment import enrolled
 from reticent.collect.estimates import estimates
 from reticent.collect.local_broker import running
 from reticent.collect.mqtt import Bridge
+from reticent.collect.operator import LEDGER
 from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
+from reticent.files import secluded
+from reticent.ledger.device_marks import Marks
+from reticent.ledger.sql import SqlLedger
 from reticent.mechanisms.record import Category, Number
 from reticent.randomness import SECURE
 
@@ -62,7 +66,8 @@ def run(*, devices: int, broker: str | None, port: int | None, once: bool) -> No
         listener = held.enter_context(demo_listener(port))
         keys = demo_keys(folder)
         settings = Settings(folder)
-        collecting = Collecting(settings)
+        ledger = held.enter_context(SqlLedger(folder / ".service" / LEDGER))
+        collecting = Collecting(settings, lambda: ledger)
         held.callback(collecting.close)
         collector = collecting.collector
         survey = _survey(devices)
@@ -81,6 +86,7 @@ def run(*, devices: int, broker: str | None, port: int | None, once: bool) -> No
             for period in range(1 if once else PERIODS):
                 sent = fleet.report(period, place, pace_s=0.0 if once else PACE_S)
                 _until_counted(collector, survey, sent)
+                collecting.learn(survey, collector.periods(survey))
                 screen.print(table(survey, estimates(collector.tally(survey))))
                 screen.print(f"The truth in this period: {fleet.truth()}.\n")
             if not once:
@@ -134,7 +140,8 @@ class _Fleet:
 
     def __init__(self, devices: int, master: bytes, file: bytes, signer: bytes, folder: Path) -> None:
         self._file, self._signer, self._ledgers = file, signer, folder / "devices"
-        self._ledgers.mkdir()
+        secluded(self._ledgers)
+        self._marks = Marks(folder / "marks")  # which ends with the demonstration
         self._enrolments = [enrolled(master) for _ in range(devices)]
         places = np.searchsorted(np.cumsum(list(KINDS.values())), _uniform(devices))
         self._kinds = np.array(list(KINDS))[np.minimum(places, len(KINDS) - 1)]
@@ -156,7 +163,7 @@ class _Fleet:
     def _report(self, number: int, period: int) -> bytes:
         values: dict[str, Any] = {"speed": self._speeds[number], "kind": self._kinds[number]}
         path, enrolment = self._ledgers / str(number), self._enrolments[number]
-        with Device(path, enrolment, self._signer, lifetime=2.0 * PERIODS) as device:
+        with Device(path, enrolment, self._signer, lifetime=2.0 * PERIODS, marks=self._marks) as device:
             return device.report(device.take(self._file), values, period=period)
 
     def truth(self) -> str:
@@ -173,8 +180,8 @@ def _client(host: str, port: int) -> Any:
     try:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion
-    except ImportError:
-        raise MissingExtra("MQTT", "mqtt") from None
+    except ImportError as error:
+        raise MissingExtra("MQTT", "mqtt") from error
     client = Client(CallbackAPIVersion.VERSION2)
     client.connect(host, port)
     client.loop_start()

@@ -78,8 +78,8 @@ def _write(path: Path, count: int) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("the demo", "query") from None
+    except ImportError as error:
+        raise MissingExtra("the demo", "query") from error
     speed, distance, tyres = 130 * _uniform(count), 100 * _uniform(count), 8 * _uniform(count)
     road, kind = (_uniform(count) * len(of) // 1 for of in (_ROADS, _KINDS))
     score = 0.06 * (speed - 65) - 0.08 * (distance - 50) + 0.2 * (tyres - 4) + 0.8 * road - 0.5 * (kind == 2)

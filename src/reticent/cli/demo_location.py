@@ -23,10 +23,14 @@ from reticent.arguments import whole
 from reticent.cli import answer_views as views
 from reticent.cli.demo import demo_keys, demo_listener
 from reticent.collect.enrolment import enrolled
+from reticent.collect.operator import LEDGER, Operator
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.data import directory
+from reticent.files import secluded
+from reticent.ledger.device_marks import Marks
+from reticent.ledger.sql import SqlLedger
 from reticent.location import LocationDevice, checkins, payload
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.rounds import PlaceRound, verified
@@ -62,9 +66,10 @@ def run(*, people: int, port: int | None, once: bool) -> None:
         listener = held.enter_context(demo_listener(port))
         keys = demo_keys(folder)
         settings = ServiceSettings(folder)
-        collecting = Collecting(settings)
+        ledger = held.enter_context(SqlLedger(folder / ".service" / LEDGER))
+        collecting = Collecting(settings, lambda: ledger)
         held.callback(collecting.close)
-        campaign = held.enter_context(_begun(folder, collecting.master, collecting.signing_key))
+        campaign = held.enter_context(_begun(folder, collecting.operator, collecting.signing_key))
         grid = campaign.settings.grid
         truth, source = _truth(grid)
         (campaign.folder / SIMULATED).write_text(json.dumps(truth.tolist()))
@@ -100,9 +105,9 @@ def run(*, people: int, port: int | None, once: bool) -> None:
             screen.print("Ended.")
 
 
-def _begun(folder: Path, master: bytes, key: Ed25519PrivateKey) -> Campaign:
+def _begun(folder: Path, operator: Operator, key: Ed25519PrivateKey) -> Campaign:
     settings = Settings("paris", _PURPOSE, 48.8286, 48.8798, 2.2855, 2.3909, 11, 15, BETA, ROUNDS)
-    return Campaign.begin(folder / "places" / "paris", settings, master, key)
+    return Campaign.begin(folder / "places" / "paris", settings, operator, key)
 
 
 def _truth(grid: Grid) -> tuple[Floats, str]:
@@ -125,7 +130,8 @@ class _Crowd:
         self._enrolments = [enrolled(master) for _ in range(people)]
         self._cells = np.searchsorted(np.cumsum(truth), _uniform(people)).clip(0, truth.size - 1)
         self._signer, self._ledgers = signer, folder / "devices"
-        self._ledgers.mkdir()
+        secluded(self._ledgers)
+        self._marks = Marks(folder / "marks")  # which ends with the demonstration
         self.spent_per_km = 0.0
 
     def report(self, url: str) -> tuple[PlaceRound, int]:
@@ -146,13 +152,11 @@ class _Crowd:
 
     def _by_device(self, number: int, file: bytes, asked: PlaceRound) -> bytes:
         """All that a phone does: check the round, pay, draw, remember."""
-        box = asked.grid.box
-        assert box is not None
         row, column = divmod(int(self._cells[number]), asked.grid.columns)
-        latitude = box.south + (row + 0.5) * (box.north - box.south) / asked.grid.rows
-        longitude = box.west + (column + 0.5) * (box.east - box.west) / asked.grid.columns
+        latitude, longitude = asked.grid.degrees(row + 0.5, column + 0.5).tolist()
         path, lifetime = self._ledgers / str(number), (ROUNDS + 1) * 2.0 * BETA
-        with LocationDevice(path, self._enrolments[number], self._signer, lifetime_per_km=lifetime) as device:
+        enrolment, marks = self._enrolments[number], self._marks
+        with LocationDevice(path, enrolment, self._signer, lifetime_per_km=lifetime, marks=marks) as device:
             report = device.report(device.take(file), latitude, longitude)
             self.spent_per_km = max(self.spent_per_km, device.spent_per_km)
         return report

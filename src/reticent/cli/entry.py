@@ -6,6 +6,7 @@
 | a fault of ours                                       | 1         |
 | bad input: an option, a value, a file, a missing part | 2         |
 | interrupted by Ctrl-C                                 | 130       |
+| ended by SIGTERM                                      | 143       |
 
 `reticent --debug COMMAND` shows the traceback instead. Without it, an unexpected fault prints only its
 type: its text could hold data.
@@ -14,12 +15,14 @@ type: its text could hold data.
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from reticent.errors import MissingExtra, ReticentError
 
-_INTERRUPTED = 130
+_INTERRUPTED, _TERMINATED = 130, 143
 
 _EXTRA_OF = {
     "click": "cli",
@@ -60,6 +63,7 @@ _EXTRA_OF = {
 
 def main() -> NoReturn:
     """Run the command given by `sys.argv` and exit."""
+    ended = _heed_sigterm()
     try:
         code = _run()
         sys.stdout.flush()
@@ -68,12 +72,25 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except KeyboardInterrupt:
-        code = _fail("interrupted", _INTERRUPTED)
+        code = _fail("ended", _TERMINATED) if ended else _fail("interrupted", _INTERRUPTED)
     except Exception as error:
         if "--debug" in sys.argv[1:]:
             raise
         code = _explain(error)
     sys.exit(code)
+
+
+def _heed_sigterm() -> list[int]:
+    """Let SIGTERM end the command as Ctrl-C does, with everything that it started; the list holds whether."""
+    ended: list[int] = []
+
+    def end(number: int, frame: Any) -> None:
+        ended.append(number)
+        raise KeyboardInterrupt
+
+    with suppress(ValueError):  # not in the main thread: whoever called looks after signals
+        signal.signal(signal.SIGTERM, end)
+    return ended
 
 
 def _run() -> int:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from reticent.collect.operator import LEDGER, LEDGER_KEY
+from reticent.collect.record import Record
 from reticent.errors import MissingExtra, ParameterError
 from reticent.federated import saved, tables, task_file
 from reticent.federated.curves import Curves, Origin, Point
 from reticent.federated.explanation import clients_needed, explain
 from reticent.federated.saved import How, Statement
+from reticent.federated.server import study
 from reticent.federated.simulation import Step, simulate
 from reticent.federated.task_file import TaskFile
 from reticent.federated.tasks import Task, signed, task_of
-from reticent.files import appearing
+from reticent.files import appearing, not_for_release, private, secluded, tightened
 from reticent.ledger.checkpoint import load_key
+from reticent.ledger.opening import opened
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
 
@@ -33,14 +38,23 @@ _LARGEST = 1 << 22
 _LINES = 12  # rounds in a terminal
 
 
-def new(file: Path) -> None:
-    """Write the template."""
+def new(file: Path, *, example: bool = False) -> None:
+    """Write the template; as an example, with invented rows that it can be simulated on."""
+    tables_of = {"table": file.with_suffix(".clients.csv"), "holdout": file.with_suffix(".public.csv")}
+    named = {name: path.name for name, path in tables_of.items()} if example else None
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(task_file.TEMPLATE)
-    except FileExistsError:
-        raise ParameterError(f"{file} exists already") from None
-    Console().print(f"{file} is yours to fill in; then `reticent federated check {file}`.", soft_wrap=True)
+            target.write(task_file.template(named))
+        if example:
+            for path, rows in zip(tables_of.values(), task_file.EXAMPLE_ROWS, strict=True):
+                with path.open("x", encoding="utf-8") as target:
+                    target.writelines(task_file.example_rows(rows))
+    except FileExistsError as error:
+        raise ParameterError(f"{error.filename} exists already") from error
+    then = "run" if example else "check"
+    Console().print(
+        f"{file} is yours to fill in; then `reticent federated {then} {file}`.", soft_wrap=True, markup=False
+    )
 
 
 def described(file: Path) -> TaskFile:
@@ -129,21 +143,22 @@ def run(
     public = None if given.holdout is None else tables.read(given.holdout, given.encoding)
     task = _begun(out, given.task, seed, resume=resume)
     curves = _curves(task, rows, public)
+    place = _place(out, curves.origin)
     if resume:
-        curves.points += _points(out / ROUNDS, curves.origin)
+        curves.points += _points(place / ROUNDS, curves.origin)
     screen = Console()
-    with _watched(curves, page) as url:
+    with _watched(curves, page) as url, _paid(file, task, seed) as paying:
         screen.print(
             f"A simulation: this process holds all {len(rows.targets):,} rows, and plays clients and server. "
-            f"Curves: {curves.origin.value}.",
+            f"Curves: {curves.origin.value}{'' if place == out else f', in {place}'}.",
             soft_wrap=True,
         )
         if url:
             screen.print(f"Watch it at {url}", soft_wrap=True)
-        theta = _trained(curves, rows, out, seed=seed, resume=resume, pace_s=pace_s)
+        theta = _trained(curves, rows, out, place, seed=seed, resume=resume, pace_s=pace_s, paying=paying)
         how = How.SIMULATION if seed is None else How.SEEDED
         saved.save(out / MODEL, theta, Statement(task, task.rounds, how, given.encoding.described()))
-        _told(screen, curves, out)
+        _told(screen, curves, place)
         screen.print(f"{out / MODEL}: {task.dimensions:,} numbers and what they promise.", soft_wrap=True)
         if url and stay:
             _stay(screen, url)
@@ -165,7 +180,7 @@ def _begun(out: Path, task: Task, seed: int | None, *, resume: bool) -> Task:
         if place.exists():
             raise ParameterError(f"out must hold no other run, or give --resume to go on with it, got {out}")
         out.mkdir(parents=True, exist_ok=True)
-        with appearing(place) as file:
+        with appearing(place, mode=0o600) as file:  # the seed is in it
             file.write(json.dumps({"seed": seed, "task": task.text.decode("ascii")}).encode())
         return task
     if not place.is_file():
@@ -173,8 +188,8 @@ def _begun(out: Path, task: Task, seed: int | None, *, resume: bool) -> Task:
     try:
         held = json.loads(place.read_bytes())
         begun, was = Task.parse(held["task"].encode()), held["seed"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ParameterError(f"{place} must be as a run wrote it") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParameterError(f"{place} must be as a run wrote it") from error
     if was != seed or replace(task, key=begun.key).text != begun.text:
         raise ParameterError(f"the run in {out} has another task or seed: take another --out")
     return begun
@@ -186,13 +201,46 @@ def _curves(task: Task, rows: tables.Rows, public: tables.Rows | None) -> Curves
     return Curves(task, public.features, public.targets, Origin.HOLD_OUT)
 
 
+def _place(out: Path, origin: Origin) -> Path:
+    """Where curves go: beside the model if they are of public rows, else apart, for their owner alone.
+
+    What an earlier release left beside the model of curves that are not for release is put there, too.
+    """
+    if _points(out / ROUNDS, Origin.SIMULATION):
+        for name in (ROUNDS, PLOT):
+            if (out / name).is_file():
+                tightened(out / name).replace(not_for_release(out) / name)
+    if origin is Origin.HOLD_OUT:
+        return out
+    place = not_for_release(out)
+    for name in (ROUNDS, PLOT):
+        private(place / name)
+    return place
+
+
+@contextlib.contextmanager
+def _paid(file: Path, task: Task, seed: int | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Enters each round into the ledger beside the task's file, before it is drawn.
+
+    With a seed nothing is promised, so nothing is entered.
+    """
+    if seed is not None:
+        yield None
+        return
+    kept = secluded(file.with_suffix(".reticent"))
+    with opened(kept / LEDGER, signer=kept / LEDGER_KEY) as ledger:
+        record, learnt = Record(ledger), study(task)
+        yield lambda number, clients: record.learn(learnt, {number: clients})
+
+
 def _points(path: Path, origin: Origin) -> list[Point]:
     """The rounds that a run wrote before it stopped: whole lines, and of the same origin."""
     found = []
     for line in path.read_text().splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             given = json.loads(line)
-            if given.pop("origin") == origin.value:
+            is_public = given.pop("origin") == Origin.HOLD_OUT.value
+            if is_public is (origin is Origin.HOLD_OUT):
                 found.append(Point(**given))
     return found
 
@@ -207,12 +255,20 @@ def _watched(curves: Curves, page: socket.socket | None) -> contextlib.AbstractC
 
 
 def _trained(
-    curves: Curves, rows: tables.Rows, out: Path, *, seed: int | None, resume: bool, pace_s: float
+    curves: Curves,
+    rows: tables.Rows,
+    out: Path,
+    place: Path,
+    *,
+    seed: int | None,
+    resume: bool,
+    pace_s: float,
+    paying: Callable[[int, int], None] | None,
 ) -> Floats:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         Progress(*columns, console=Console(stderr=True), transient=True) as shown,
-        (out / ROUNDS).open("a", encoding="utf-8") as lines,
+        (place / ROUNDS).open("a", encoding="utf-8") as lines,
     ):
         bar = shown.add_task("rounds", total=curves.task.rounds, completed=len(curves.points))
 
@@ -228,6 +284,7 @@ def _trained(
             rows.features,
             rows.targets,
             owners=rows.owners,
+            paying=paying,
             rng=None if seed is None else SimulationStream(seed),
             on_round=on_round,
             checkpoint=out / _CHECKPOINT,
@@ -236,7 +293,7 @@ def _trained(
     return found.theta
 
 
-def _told(screen: Console, curves: Curves, out: Path) -> None:
+def _told(screen: Console, curves: Curves, place: Path) -> None:
     """What the rounds came to."""
     if not curves.points:
         return
@@ -251,7 +308,7 @@ def _told(screen: Console, curves: Curves, out: Path) -> None:
         soft_wrap=True,
     )
     with contextlib.suppress(MissingExtra):  # then there is no plot
-        _draw(curves, out / PLOT)
+        _draw(curves, place / PLOT)
 
 
 def table(curves: Curves) -> Table:
@@ -278,8 +335,8 @@ def need_plots() -> Any:
     """Matplotlib, or what to install."""
     try:
         import matplotlib.pyplot as plt
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     return plt
 
 

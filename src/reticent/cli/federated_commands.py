@@ -21,11 +21,14 @@ File = Annotated[Path, typer.Argument(metavar="TASK", help="A training task: YAM
 @group.command()
 def new(
     file: Annotated[Path, typer.Argument(metavar="YAML", help="Where to write; must not exist.")],
+    example: Annotated[
+        bool, typer.Option("--example", help="With invented rows beside it, to be simulated as it is.")
+    ] = False,
 ) -> None:
     """Write a training task to be filled in."""
     from reticent.cli.federated import new as run
 
-    run(file)
+    run(file, example=example)
 
 
 @group.command()

@@ -49,8 +49,8 @@ def run(
 def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(f"clients must read like 1000,10000, got {text!r:.60}") from None
+    except ValueError as error:
+        raise ParameterError(f"clients must read like 1000,10000, got {text!r:.60}") from error
 
 
 def _plan_table(given: TaskFile, found: planning.Plan) -> Table:

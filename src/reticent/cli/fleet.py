@@ -74,8 +74,8 @@ def run(*, epsilon: float, devices: int, plot: Path) -> None:
     devices = whole("devices", devices, low=1000, high=100_000_000)
     try:
         import matplotlib.pyplot as plt  # noqa: F401 - found missing before the fleet starts
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     plot.parent.mkdir(parents=True, exist_ok=True)
     speeds = simulated_speeds(devices)
     truth = float(np.clip(speeds, *BOUNDS).mean())

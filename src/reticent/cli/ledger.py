@@ -23,6 +23,7 @@ from reticent.ledger.checkpoint import PublicKey, checked_name, load_key, parse,
 from reticent.ledger.export import export as write_export
 from reticent.ledger.export import verify_export
 from reticent.ledger.merkle import leaf_hash, verify_consistency, verify_inclusion
+from reticent.ledger.opening import opened as open_witnessed
 from reticent.ledger.recovery import recover as recover_ledger
 from reticent.ledger.verify import Report, signed_head
 from reticent.ledger.verify import verify as verify_ledger
@@ -135,7 +136,7 @@ def verify(
     except (LedgerDamaged, UnicodeDecodeError) as error:
         reason = str(error) if isinstance(error, LedgerDamaged) else "the file is not text"
         print(f"error: does not verify: {' '.join(reason.split())}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise typer.Exit(1) from error
     _print_report(report)
     if anchored:
         _console().print(anchored, soft_wrap=True)
@@ -235,8 +236,8 @@ def _check_proof(path: Path, signer: PublicKey | None) -> None:
             holds = verify_consistency(old, size, proof, bytes.fromhex(told["old_root"]), root)
             says = f"the log {told['origin']} of {old} entries is the beginning of that of {size}"
         checkpoint = told.get("checkpoint")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ParameterError(f"{path} is no proof") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParameterError(f"{path} is no proof") from error
     try:
         if not holds:
             raise LedgerDamaged("the proof does not hold")
@@ -246,7 +247,7 @@ def _check_proof(path: Path, signer: PublicKey | None) -> None:
                 raise LedgerDamaged("the checkpoint is of another head")
     except LedgerDamaged as error:
         print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise typer.Exit(1) from error
     console = _console()
     console.print(says, soft_wrap=True)
     console.print(f"root {root.hex()}{f', signed by {signer.name}' if signer else ''}", soft_wrap=True)
@@ -326,10 +327,10 @@ def _lost_terms(path: Path) -> dict[int, Terms]:
             )
             for number, one in told.items()
         }
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ParameterError(
             f"{path} must map account numbers to name, unit, neighbours, subject, cap and minimum"
-        ) from None
+        ) from error
 
 
 def public_key(file: Path, *, origin: str) -> None:
@@ -341,6 +342,16 @@ def serve(directory: Path, *, host: str, port: int, name: str, log_keys: list[st
     """Run a witness."""
     trusted = [PublicKey.parse(text) for text in log_keys]
     serve_witness(directory, host=host, port=port, name=name, trusted=trusted, to_all=to_all)
+
+
+def use(where: str, *, url: str, key: Path, witness_key: str | None) -> None:
+    """Note a witness beside a ledger, once it has signed its head."""
+    opened(where, None).close()  # there is one
+    with open_witnessed(where, signer=key, witness=url, witness_key=witness_key) as ledger:
+        size = ledger.head().size
+    _console().print(
+        f"The witness at {url} signed {size:,} entries, and is asked from now on.", soft_wrap=True
+    )
 
 
 def status(url: str, *, witness_key: str | None) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from reticent.cli.chain_commands import MaxFee, MaxTip
+
 group = typer.Typer(
     name="ledger",
     help="Show, verify, prove, witness and recover a ledger.",
@@ -93,6 +95,8 @@ def anchor(
         "chain.json"
     ),
     rpc: Rpc = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
 ) -> None:
     """Write the signed head to a chain, where nobody can take it back.
 
@@ -101,7 +105,7 @@ def anchor(
     """
     from reticent.cli.anchor import anchor as run
 
-    run(ledger, key=key, chain_key=chain_key, chain=chain, rpc=rpc)
+    run(ledger, key=key, chain_key=chain_key, chain=chain, rpc=rpc, fees=(max_fee, max_tip))
 
 
 @group.command()
@@ -209,6 +213,22 @@ def serve(
     from reticent.cli.ledger import serve as run
 
     run(directory, host=host, port=port, name=name, log_keys=log_key or [], to_all=to_all)
+
+
+@witness.command()
+def use(
+    ledger: Where,
+    url: Url,
+    key: Annotated[Path, typer.Option("--key", help="File with the ledger's signing key.")],
+    witness_key: WitnessKey = None,
+) -> None:
+    """Give a ledger a witness: whoever opens it from now on asks it first.
+
+    A note beside the ledger says which. Of a service, `reticent serve --witness` does the same.
+    """
+    from reticent.cli.ledger import use as run
+
+    run(ledger, url=url, key=key, witness_key=witness_key)
 
 
 @witness.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from rich.progress import track
 from rich.table import Table
 
 from reticent.arguments import real, whole
-from reticent.collect.enrolment import Enrolment
+from reticent.collect.counted import Counted
+from reticent.collect.enrolment import ID_BYTES, Enrolment
+from reticent.collect.operator import Operator
 from reticent.collect.secret_file import kept_secret
 from reticent.errors import MissingExtra, ParameterError
 from reticent.estimation.transport import earth_movers_distance
+from reticent.files import NOT_FOR_RELEASE, made, not_for_release, private
+from reticent.ledger.device_marks import Marks
 from reticent.location import checkins as checkin_files
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.device import LocationDevice
@@ -107,10 +113,12 @@ def _solved(people: Floats) -> Any:
 def estimate(folder: Path, *, out: Path | None, plot: Path | None) -> None:
     """Print where people are."""
     with _campaign(folder) as campaign:
-        found, space = campaign.privic(), campaign.settings.grid
+        found, space, account = campaign.privic(), campaign.settings.grid, campaign.study.terms.name
         reports = sum(int(np.sum(counts)) for _, counts in found.rounds)
     console = Console(highlight=False)
     console.print(f"{reports} reports in {len(found.rounds)} rounds; the most likely cells:")
+    if reports:
+        console.print(f"Entered in the ledger under the account {account}.", soft_wrap=True)
     table = Table("row", "column", "share")
     for cell in np.argsort(-found.estimate)[:10]:
         row, column = divmod(int(cell), space.columns)
@@ -136,6 +144,8 @@ def report(
     lifetime: float,
     most: float,
     most_jump: float,
+    moved: bool,
+    counted: Path | None,
 ) -> None:
     """One private report of a place."""
     if not re.fullmatch(r"[0-9a-f]{64}", signer, re.ASCII):
@@ -149,9 +159,12 @@ def report(
         lifetime_per_km=lifetime,
         most_per_km=most,
         most_jump_km=most_jump,
+        marks=Marks(moved=moved),
     )
     with device:
         asked = device.take(_content(file))
+        if counted is not None:
+            device.heed(asked, Counted.from_json(_content(counted)))
         out.write_bytes(device.report(asked, *here))
         spent = device.spent_per_km
     Console(highlight=False).print(f"{out} is private; this device has spent {spent:.4g} per km in all.")
@@ -173,8 +186,9 @@ def new(folder: Path, *, box: str, grid: str, beta: float, purpose: str, rounds:
         beta=beta,
         rounds=rounds,
     )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    Campaign.begin(folder, settings, *_keys(folder)).close()
+    made(folder.parent)
+    with _operator(folder) as (operator, key):
+        Campaign.begin(folder, settings, operator, key).close()
     show(folder)
 
 
@@ -182,9 +196,9 @@ def show(folder: Path) -> None:
     """Describe a campaign."""
     with _campaign(folder) as campaign:
         settings, asked = campaign.settings, campaign.current
-        counts = [int(campaign.counts(one.number).sum()) for one in campaign.store.rounds()]
+        counts = [campaign.store.reports(one.number) for one in campaign.store.rounds()]
         refusals = campaign.store.refusals()
-        (folder / f"round-{asked.number}.json").write_bytes(campaign.file())
+        private(folder / f"round-{asked.number}.json").write_bytes(campaign.file())
     level = asked.channel.level
     console = Console(highlight=False)
     console.print(settings.purpose)
@@ -204,8 +218,17 @@ def show(folder: Path) -> None:
     ):
         table.add_row(name, text)
     console.print(table)
-    signer = _keys(folder)[1].public_key().public_bytes_raw().hex()
+    with _operator(folder) as (_, key):
+        signer = key.public_key().public_bytes_raw().hex()
     console.print(f"Devices trust the signer {signer}", soft_wrap=True)
+
+
+def counted(folder: Path, identity: str) -> None:
+    """Print the campaign's word on an enrolment."""
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * ID_BYTES}}}", identity, re.ASCII):
+        raise ParameterError(f"id must be {2 * ID_BYTES} hexadecimal digits, got {len(identity)}")
+    with _campaign(folder) as campaign:
+        print(campaign.store.counted(bytes.fromhex(identity)).to_json())
 
 
 def add(folder: Path, reports: list[Path]) -> None:
@@ -246,7 +269,7 @@ def simulate(
     truth = space.histogram(cells) / max(1, len(cells))
     size = len(cells) if people is None else whole("people", people, low=1)
     liars = real("liars", liars, low=0.0, high=0.9)
-    out.mkdir(parents=True, exist_ok=True)
+    place = not_for_release(out)
     rows: list[dict[str, Any]] = []
     for name, defence in (("defended", Defence()), ("undefended", NONE)):
         stream = SimulationStream(seed)
@@ -269,11 +292,11 @@ def simulate(
                     "staying_of_the_target": float(used.staying[lonely]),
                 }
             )
-    with (out / "rounds.csv").open("w", newline="", encoding="utf-8") as handle:
+    with private(place / "rounds.csv").open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    _curves(out / "rounds.png", rows)
+    _curves(private(place / "rounds.png"), rows)
     console = Console(highlight=False)
     for name in ("defended", "undefended"):
         last = [row for row in rows if row["defence"] == name][-1]
@@ -281,7 +304,10 @@ def simulate(
             f"{name}: {last['emd_km']:.4g} km from the truth after {rounds} rounds; "
             f"the liars' cell is reported as it is {last['staying_of_the_target']:.2f} of the time"
         )
-    console.print(f"A simulation: no service has the truth to compare with. {out}/rounds.csv, rounds.png")
+    console.print(
+        f"No service has the truth to compare with: {NOT_FOR_RELEASE}. {place}/rounds.csv, rounds.png",
+        soft_wrap=True,
+    )
 
 
 # Arguments and files
@@ -291,8 +317,8 @@ def _grid(box: str, grid: str) -> Grid:
     sides = box.split(",")
     try:
         south, north, west, east = (float(side) for side in sides)
-    except ValueError:
-        raise ParameterError(f"box must be south,north,west,east in degrees, got {box!r:.60}") from None
+    except ValueError as error:
+        raise ParameterError(f"box must be south,north,west,east in degrees, got {box!r:.60}") from error
     found = re.fullmatch(r"([0-9]{1,7})x([0-9]{1,7})", grid, re.ASCII)
     if found is None:
         raise ParameterError(f"grid must read like 11x15, got {grid!r:.60}")
@@ -303,7 +329,7 @@ def _degrees(name: str, text: str) -> float:
     """A number that is not quoted: it is where somebody is."""
     try:
         return float(text)
-    except ValueError:
+    except ValueError:  # it quotes where somebody is
         raise ParameterError(f"{name} must be a number of degrees") from None
 
 
@@ -319,26 +345,43 @@ def _prior(path: Path, space: Grid) -> Floats:
             place += whole("column", int(column), low=0, high=space.columns - 1)
             people[place] += real("people", float(count), low=0.0)
         except ValueError as error:
-            raise ParameterError(f"prior {path.name}, line {number + 1}: {error}") from None
+            raise ParameterError(f"prior {path.name}, line {number + 1}: {error}") from error
     if not people.sum() > 0.0:
         raise ParameterError(f"prior {path.name} must hold people")
     return people
 
 
-def _keys(folder: Path) -> tuple[bytes, Ed25519PrivateKey]:
-    """The operator's two secrets: beside the campaign's folder, or those of the service that it lies in."""
+@contextmanager
+def _operator(folder: Path) -> Iterator[tuple[Operator, Ed25519PrivateKey]]:
+    """The operator and the signing key: beside the campaign's folder, or those of the service it lies in."""
     beside = folder.resolve().parent
-    service = beside.parent / ".service"
-    is_served = beside.name == "places" and service.is_dir()
-    signing = kept_secret(service / "survey.key" if is_served else beside / SIGNING)
-    master = kept_secret((service if is_served else beside) / MASTER)
-    return master, Ed25519PrivateKey.from_private_bytes(signing)
+    if beside.name == "places" and (beside.parent / ".service").is_dir():
+        with _served(beside.parent) as found:
+            yield found
+        return
+    with Operator.at(beside / MASTER) as operator:
+        yield operator, Ed25519PrivateKey.from_private_bytes(kept_secret(beside / SIGNING))
 
 
-def _campaign(folder: Path) -> Campaign:
+@contextmanager
+def _served(folder: Path) -> Iterator[tuple[Operator, Ed25519PrivateKey]]:
+    from reticent.service.collecting import Collecting
+    from reticent.service.desk import Desk
+    from reticent.service.settings import Settings as ServiceSettings
+
+    with (
+        closing(Desk(ServiceSettings(folder))) as desk,
+        closing(Collecting(desk.settings, lambda: desk.book)) as collecting,
+    ):
+        yield collecting.operator, collecting.signing_key
+
+
+@contextmanager
+def _campaign(folder: Path) -> Iterator[Campaign]:
     if not folder.is_dir():
         raise ParameterError(f"there is no campaign at {folder}")
-    return Campaign(folder, *_keys(folder))
+    with _operator(folder) as (operator, key), Campaign(folder, operator, key) as campaign:
+        yield campaign
 
 
 def _content(file: Path) -> bytes:
@@ -360,8 +403,8 @@ def _written(out: Path, space: Grid, columns: dict[str, Any]) -> None:
 def _plotting() -> Any:
     try:
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -387,7 +430,9 @@ def _curves(path: Path, rows: list[dict[str, Any]]) -> None:
         mine = [row for row in rows if row["defence"] == name]
         axis.plot([row["round"] + 1 for row in mine], [row["emd_km"] for row in mine], marker="o", label=name)
     axis.set(
-        xlabel="rounds", ylabel="earth mover's distance, km", title="A simulation: estimate against truth"
+        xlabel="rounds",
+        ylabel="earth mover's distance, km",
+        title=f"Estimate against truth: {NOT_FOR_RELEASE}",
     )
     axis.set_ylim(bottom=0.0)
     axis.legend()

@@ -87,6 +87,13 @@ def report(
     most_jump: Annotated[
         float, typer.Option(help="How many km farther apart two points may be as cells; see the limits.")
     ] = 2.5,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="The ledger comes from another machine, and is the newest copy.")
+    ] = False,
+    counted: Annotated[
+        Path | None,
+        typer.Option(help="What `privic counted` says of this enrolment."),
+    ] = None,
 ) -> None:
     """What a device does: check a round, pay, report one private cell."""
     from reticent.cli.location import report as run
@@ -102,6 +109,8 @@ def report(
         lifetime=lifetime,
         most=most,
         most_jump=most_jump,
+        moved=moved,
+        counted=counted,
     )
 
 
@@ -140,6 +149,17 @@ def add(
 
 
 @privic.command()
+def counted(
+    folder: Folder,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="16 hexadecimal digits, as in its file.")],
+) -> None:
+    """Print in which rounds an enrolment was counted, for a device that may have forgotten: JSON."""
+    from reticent.cli.location import counted as run
+
+    run(folder, id_)
+
+
+@privic.command()
 def end(folder: Folder) -> None:
     """End the open round: estimate, and publish the next one."""
     from reticent.cli.location import end as run
@@ -159,7 +179,10 @@ def simulate(
     ] = None,
     liars: Annotated[float, typer.Option(help="Share of reports that lie.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the simulation.")] = 1,
-    out: Annotated[Path, typer.Option(help="A folder for table and plot.")] = Path("out/privic"),
+    out: Annotated[
+        Path,
+        typer.Option(help="Table and plot go to a folder beside it, which says that they are no release."),
+    ] = Path("out/privic"),
 ) -> None:
     """Play a campaign on check-ins that you hold: how far the estimate is from the truth after each round.
 

@@ -10,17 +10,14 @@ from rich.table import Table
 from reticent.arguments import whole
 from reticent.errors import ParameterError
 from reticent.mechanisms import numeric
-
-_NAMES = (
-    "Laplace", "Duchi", "PM", "HM", "ThreeOutputs", "PMOpt", "PMSub", "HMTP", "OneBit", "Window", "Optimal",
-)  # fmt: skip
+from reticent.mechanisms.catalogue import NUMERIC
 
 
 def run(*, epsilon: float, bits: int | None) -> None:
     """Print the table, least variance first, and the choice of `best`."""
     if bits is not None:
         bits = whole("bits", bits, low=1)
-    made = {name: getattr(numeric, name)(epsilon=epsilon) for name in _NAMES}
+    made = {name: getattr(numeric, name)(epsilon=epsilon) for name in (*NUMERIC, "Optimal")}
     fitting = {name: one for name, one in made.items() if bits is None or one.bits <= bits}
     if not fitting:
         raise ParameterError(f"bits must be >= {min(one.bits for one in made.values())}, got {bits}")

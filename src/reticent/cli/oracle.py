@@ -7,8 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from reticent.chain.fees import Ceiling
 from reticent.chain.keys import Key
 from reticent.chain.outbox import Outbox
+from reticent.cli.chain import GweiFees
 from reticent.cli.chain_keys import opened_key
 from reticent.cli.chain_views import plain
 from reticent.errors import LedgerError
@@ -22,10 +24,19 @@ from reticent.query.oracle import Oracle, open_oracle
 _LONGEST_LINE = 300
 
 
-def run(declaration: Path, *, key: Path, chain: Path, rpc: str | None, owner: str | None, once: bool) -> None:
+def run(
+    declaration: Path,
+    *,
+    key: Path,
+    chain: Path,
+    rpc: str | None,
+    owner: str | None,
+    fees: GweiFees = (None, None),
+    once: bool,
+) -> None:
     """Measure and record until interrupted; with `once`, what waits now."""
-    file, signer = ChainFile.read(chain), opened_key(key)
-    with opened(declaration, file, signer, rpc=rpc, owner=owner, say=say) as oracle:
+    file, ceiling, signer = ChainFile.read(chain), Ceiling.of(*fees), opened_key(key)
+    with opened(declaration, file, signer, rpc=rpc, owner=owner, ceiling=ceiling, say=say) as oracle:
         if once:
             oracle.step()
             return
@@ -40,6 +51,7 @@ def opened(
     *,
     rpc: str | None = None,
     owner: str | None = None,
+    ceiling: Ceiling | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Oracle:
     """The oracle of a data set. Whose it is, is never guessed: anybody may register the same name."""
@@ -47,7 +59,10 @@ def opened(
 
     def connect(outbox: Outbox) -> EthereumLedger:
         node = file.connect(rpc)
-        ledger = connected(declaration, data, file, node, key=key, owner=owner, outbox=outbox, guess=False)
+        ledger = connected(
+            declaration, data, file, node,
+            key=key, owner=owner, outbox=outbox, ceiling=ceiling, guess=False,
+        )  # fmt: skip
         try:
             check(declaration, data, file, ledger)
         except BaseException:

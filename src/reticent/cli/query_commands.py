@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reticent.cli.chain_commands import CHAIN
+from reticent.cli.chain_commands import CHAIN, MaxFee, MaxTip
 
 
 class Format(StrEnum):
@@ -63,6 +63,8 @@ def ask(
     ] = None,
     rpc: Rpc = None,
     owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Ask made-up rows instead: free, and means nothing.")
     ] = False,
@@ -84,7 +86,7 @@ def ask(
         question,
         file=json,
         accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
-        ledger=_ledger(ledger, chain, key, rpc, owner),
+        ledger=_ledger(ledger, chain, key, rpc, owner, (max_fee, max_tip)),
         rehearse=rehearse,
         form=form.value,
         plot=plot,
@@ -124,13 +126,20 @@ def price(
 
 
 def _ledger(
-    ledger: str | None, chain: Path | None, key: Path | None, rpc: str | None, owner: str | None
+    ledger: str | None,
+    chain: Path | None,
+    key: Path | None,
+    rpc: str | None,
+    owner: str | None,
+    fees: tuple[float | None, float | None] = (None, None),
 ) -> str | dict[str, Any] | None:
     """A ledger's path or address, or where it is on a chain."""
     if ledger == "ethereum":
-        return {"chain": chain or CHAIN, "key": key, "rpc": rpc, "owner": owner}
-    if (chain, key, rpc, owner) != (None, None, None, None):
+        return {"chain": chain or CHAIN, "key": key, "rpc": rpc, "owner": owner, "fees": fees}
+    if any(one is not None for one in (chain, key, rpc, owner)):
         raise typer.BadParameter("--chain, --key, --rpc and --owner are for --ledger ethereum")
+    if fees != (None, None):
+        raise typer.BadParameter("--max-fee and --max-tip are for --ledger ethereum")
     return ledger
 
 

@@ -1,4 +1,4 @@
-"""`reticent serve` and `reticent key`: what they do."""
+"""`reticent serve`, `reticent key` and `reticent source`: what they do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reticent.errors import ParameterError
+from reticent.service import sources
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State
@@ -47,6 +48,16 @@ def make_key(folder: Path, name: str, role: str) -> None:
     print(secret)
 
 
+def replace_key(folder: Path, name: str) -> None:
+    """Replace a lost key and print the new one, alone on standard output."""
+    with _state(folder) as state:
+        found = state.replace_key(name)
+    if found is None:
+        raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
+    Console(stderr=True, highlight=False).print(f"the new key of {name}, shown once; the old one is void:")
+    print(found[1])
+
+
 def list_keys(folder: Path) -> None:
     """Print every key without its secret."""
     with _state(folder) as state:
@@ -68,4 +79,37 @@ def revoke_key(folder: Path, name: str) -> None:
     with _state(folder) as state:
         if not state.revoke(name):
             raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
-    Console(highlight=False, markup=False).print(f"the key of {name} is taken back")
+    _told(f"the key of {name} is taken back")
+
+
+def assign_source(folder: Path, file: str, owner: str) -> None:
+    """Give a file to an owner."""
+    with _state(folder) as state:
+        name = sources.assign(state, folder, file, owner)
+        over = [dataset for dataset, _ in state.registered(name)]
+    _told(f"{name} is {owner}'s" + (f", with {', '.join(over)}" if over else ""))
+
+
+def list_sources(folder: Path) -> None:
+    """Print every file that is assigned."""
+    with _state(folder) as state:
+        held = [(one, is_there, state.registered(one.file)) for one, is_there in sources.found(state, folder)]
+    table = Table()
+    for heading in ("file", "owner", "assigned", "data sets", ""):
+        table.add_column(heading)
+    for one, is_there, over in held:
+        wrong = ["key revoked"] * one.is_revoked + ["gone or replaced"] * (not is_there)
+        names = ", ".join(name for name, _ in over)
+        table.add_row(one.file, one.owner.name, _day(one.made), names, ", ".join(wrong))
+    Console(highlight=False, markup=False).print(table)
+
+
+def release_source(folder: Path, file: str) -> None:
+    """Take a file back."""
+    with _state(folder) as state:
+        sources.release(state, file)
+    _told(f"{file} is nobody's")
+
+
+def _told(text: str) -> None:
+    Console(highlight=False, markup=False).print(text, soft_wrap=True)

@@ -17,14 +17,21 @@ from rich.table import Table
 
 from reticent.arguments import whole
 from reticent.collect import export, survey_file
-from reticent.collect.enrolment import enrolled
+from reticent.collect.enrolment import ID_BYTES, enrolled
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.explanation import explain, standard_error
+from reticent.collect.operator import LEDGER, LEDGER_KEY
+from reticent.collect.record import Record, of_survey
+from reticent.collect.revocation import Revocations
 from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.survey import Survey
+from reticent.collect.texts import hexadecimal
 from reticent.errors import MissingExtra, ParameterError
+from reticent.files import made, secluded
 from reticent.ledger.checkpoint import load_key
+from reticent.ledger.opening import opened
+from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21
 _MOST_ENROLMENTS = 1_000_000
@@ -36,8 +43,8 @@ def new(file: Path) -> None:
     try:
         with file.open("x", encoding="utf-8") as target:
             target.write(survey_file.TEMPLATE.format(today=today))
-    except FileExistsError:
-        raise ParameterError(f"{file} exists already") from None
+    except FileExistsError as error:
+        raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
 
 
@@ -67,8 +74,8 @@ def show(file: Path, *, plot: Path) -> None:
     """Explain a survey, and plot its errors."""
     try:
         import matplotlib.pyplot as plt
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     survey = read(file)
     check(file)
     devices = np.geomspace(100, 10_000_000, 60)
@@ -113,7 +120,7 @@ def publish(folder: Path, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _collecting(folder: Path) -> Iterator[Any]:
+def _collecting(folder: Path, ledger: Any = None) -> Iterator[Any]:
     from reticent.service.collecting import Collecting
     from reticent.service.settings import Settings
     from reticent.service.state import own_folder
@@ -122,7 +129,7 @@ def _collecting(folder: Path) -> Iterator[Any]:
         raise ParameterError(
             f"folder must be that of a service, which has a key or was started, got {folder}"
         )
-    with contextlib.closing(Collecting(Settings(folder))) as found:
+    with contextlib.closing(Collecting(Settings(folder), ledger)) as found:
         yield found
 
 
@@ -133,12 +140,16 @@ def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
 
     if out is not None and out.exists():
         raise ParameterError(f"out must not exist, got {out}")
-    with _collecting(folder) as collecting, contextlib.closing(Desk(Settings(folder))) as desk:
+    with contextlib.ExitStack() as held:
+        made: list[Desk] = []
+        collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
+        made.append(held.enter_context(contextlib.closing(Desk(Settings(folder)))))
         survey = collecting.survey(name)
         periods = collecting.collector.periods(survey)
-        collecting.learn(desk.ledger, survey, periods)
+        account = collecting.learn(survey, periods)
         found = estimates(collecting.collector.tally(survey, list(periods)))
     Console().print(table(survey, found))
+    Console(highlight=False).print(f"Entered in the ledger under the account {account}.", soft_wrap=True)
     if out is not None:
         export.write(out, survey, found)
 
@@ -177,13 +188,59 @@ def enrol(*, out: Path, master: Path, count: int) -> None:
     """Write enrolments."""
     whole("count", count, low=1, high=_MOST_ENROLMENTS)
     secret = kept_secret(master)
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made(out)
     for _ in range(count):
         enrolment = enrolled(secret)
         descriptor = os.open(out / f"{enrolment.id.hex()}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(enrolment.to_json() + "\n")
     Console().print(f"{count} enrolments in {out}, one for each device.", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _revocations(where: Path) -> Iterator[Revocations]:
+    """The list of a service, or of a master key in a file."""
+    if where.is_dir():
+        with _collecting(where) as collecting:
+            yield collecting.revocations
+        return
+    if not where.is_file():
+        raise ParameterError(
+            f"where must be the folder of a service or a file with a master key, got {where}"
+        )
+    with contextlib.closing(Revocations.beside(where)) as found:
+        yield found
+
+
+def revoke(where: Path, ids: list[str]) -> None:
+    """Take enrolments back."""
+    given = [_identity(one) for one in ids]  # all of them, before any is taken back
+    with _revocations(where) as revocations:
+        for one in given:
+            is_new = revocations.revoke(one)
+            told = "is taken back" if is_new else "was taken back before"
+            Console(highlight=False).print(f"{one.hex()} {told}", soft_wrap=True)
+
+
+def _identity(text: str) -> bytes:
+    found = hexadecimal("id", text)
+    if len(found) != ID_BYTES:
+        raise ParameterError(f"id must be {2 * ID_BYTES} hexadecimal digits, got {len(text)}")
+    return found
+
+
+def counted(folder: Path, name: str, identity: str) -> None:
+    """Print the collector's word on an enrolment."""
+    who = _identity(identity)
+    with _collecting(folder) as collecting:
+        print(collecting.collector.counted(collecting.survey(name), who).to_json())
+
+
+def list_revoked(where: Path) -> None:
+    """Print what was taken back, one id on a line."""
+    with _revocations(where) as revocations:
+        for one in revocations.listed():
+            print(one.hex())
 
 
 # Tables
@@ -193,17 +250,17 @@ def enrol(*, out: Path, master: Path, count: int) -> None:
 def _executor(workers: int, cluster: str | None) -> Iterator[Executor]:
     workers = whole("workers", workers, low=1, high=1024)
     if cluster is None:
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
             yield pool
         return
     try:
         from distributed import Client
-    except ImportError:
-        raise MissingExtra("a cluster", "cluster") from None
+    except ImportError as error:
+        raise MissingExtra("a cluster", "cluster") from error
     try:
         client = Client(cluster, timeout=10)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError):
-        raise ParameterError(f"cluster must be a Dask scheduler that answers, got {cluster!r:.80}") from None
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"cluster must be a Dask scheduler that answers, got {cluster!r:.80}") from error
     with client:
         yield client.get_executor(pure=False)  # type: ignore[no-untyped-call]
 
@@ -221,10 +278,24 @@ def perturb_file(given: Path, out: Path, *, survey: Path, workers: int, cluster:
     from reticent.collect.batch import perturb
 
     asked = survey_of(_bytes(survey))
-    with _executor(workers, cluster) as executor, _progress("perturbed") as progress:
-        done = perturb(asked, given, out, executor, workers=workers, progress=progress)
+    study, periods = of_survey(asked), list[tuple[Record, int]]()
+
+    def paying() -> None:
+        """Reports made twice of the same rows cost twice: the ledger lies beside them."""
+        kept = secluded(given.with_name(f"{given.name}.reticent"))
+        ledger = held.enter_context(opened(kept / LEDGER, signer=kept / LEDGER_KEY))
+        record = Record(ledger)
+        periods.append((record, record.next_part(study)))
+
+    with contextlib.ExitStack() as held:
+        executor = held.enter_context(_executor(workers, cluster))
+        progress = held.enter_context(_progress("perturbed"))
+        done = perturb(asked, given, out, executor, workers=workers, progress=progress, paying=paying)
+        ((record, number),) = periods
+        record.learn(study, {number: done})
     Console().print(
-        f"{out}: {done:,} reports at epsilon {asked.epsilon:g} each. They are private, {given.name} is not.",
+        f"{out}: {done:,} reports at epsilon {asked.epsilon:g} each, as period {number + 1} of "
+        f"{asked.periods} in the ledger of {given.name}. They are private, {given.name} is not.",
         soft_wrap=True,
     )
 

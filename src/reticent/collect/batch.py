@@ -7,7 +7,8 @@ so that memory is bounded, and results are taken in the order of the blocks.
 Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
 as a whole number, or for OUE and OLH the packed report in hexadecimal. Their order is drawn anew within each
 block; which block a row was in is told, as is how many rows there are. Blocks are cut by number of rows
-alone, whatever the rows hold: how a file is cut would tell how long its rows are.
+alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says depends on
+no other row (`reticent.cells`), nor does where a record of a CSV ends (`reticent.records`).
 Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
 """
 
@@ -17,12 +18,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.arrow_columns import Numbering, numbers
+from reticent.cells import meaning, spelled
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
@@ -32,13 +36,14 @@ from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream, secure_or, uniform_below
+from reticent.records import CsvFile
 
 try:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
-except ImportError:
-    raise MissingExtra("tables", "collect") from None
+except ImportError as error:
+    raise MissingExtra("tables", "collect") from error
 
 BLOCK_ROWS = 1 << 17
 _AHEAD = 4  # blocks under way for each worker
@@ -55,8 +60,19 @@ def perturb(
     *,
     workers: int = 2,
     progress: Progress = lambda rows: None,
+    paying: Callable[[], None] = lambda: None,
 ) -> int:
     """Write a private report of each row of a CSV or Parquet file; returns how many.
+
+    Args:
+        survey: what is asked.
+        given: the rows.
+        out: the reports.
+        executor: does the work.
+        workers: how many of its processes work at once.
+        progress: called with the rows that are done.
+        paying: called once it is clear that there will be reports, and before the first is drawn: where it
+            is entered into a ledger. Whoever gives none must know that the rows were not reported before.
 
     Raises:
         ParameterError: a column is missing, or `out` exists; nothing was written.
@@ -64,12 +80,15 @@ def perturb(
     """
     if out.exists():
         raise ParameterError(f"out must not exist, got {out}")
-    names = [one.name for one in survey.attributes]
-    blocks = _blocks(given, names)
+    for one in survey.attributes:
+        if isinstance(one, Category) and not isinstance(one.values, int):
+            _numbering(one)
+    blocks = _blocks(given, [one.name for one in survey.attributes])
     temporary = out.with_name(f".{out.name}.part")
-    done = 0
+    writer, done = _Writer(temporary, out.suffix, _schema(survey)), 0
+    paying()
     try:
-        with _Writer(temporary, out.suffix, _schema(survey)) as write:
+        with writer as write:
             for reports in _in_order(
                 executor, workers, _perturbed, ((survey.text, block) for block in blocks)
             ):
@@ -105,7 +124,7 @@ def aggregate(
 def columns(
     given: Path, attributes: Sequence[Attribute], *, key: str | None = None
 ) -> tuple[dict[str, Any], NDArray[np.int64] | None]:
-    """A whole file in memory: the values of each attribute, and the numbers of the values of `key`.
+    """A whole file in memory: the values of each attribute, and the numbers of what the cells of `key` say.
 
     Raises:
         SourceError: the file cannot be read, or a column is missing.
@@ -118,8 +137,8 @@ def columns(
     }
     if key is None or not blocks:
         return table, None
-    numbered = pa.chunked_array([block.column(key) for block in blocks]).dictionary_encode()
-    return table, numbered.combine_chunks().indices.fill_null(-1).to_numpy().astype(np.int64)
+    numbering = Numbering(grows=True)
+    return table, np.concatenate([numbering.of(block.column(key)) for block in blocks])
 
 
 def _in_order(
@@ -155,7 +174,7 @@ def _perturbed(text: bytes, block: Any) -> Any:
     """Reports of a block. What goes wrong with the rows is not told: it would tell of them."""
     try:
         return _reports(_survey(text), block)
-    except Exception:
+    except Exception:  # its text may quote the rows
         raise SourceError("a block of rows cannot be read") from None
 
 
@@ -243,29 +262,34 @@ def _schema(survey: Survey) -> Any:
 
 
 def _values(column: Any, attribute: Attribute) -> Any:
-    """A column for a mechanism: whatever it holds becomes a value, a missing one or the fallback."""
-    kind = column.type
-    if isinstance(attribute, Number) and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        return column.to_numpy(zero_copy_only=False).astype(np.float64)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        column = column.cast(pa.binary())
-    listed = [_text(one) if isinstance(one, bytes) else one for one in column.to_pylist()]
-    if isinstance(attribute, Category):
-        numbers = _numbers(attribute)
-        listed = [numbers.get(one, one) if isinstance(one, str) else one for one in listed]
-    found = np.empty(len(listed), dtype=object)
-    found[:] = listed
-    return found
+    """A column for a mechanism, by what each cell says: a value, a missing one or the fallback."""
+    if isinstance(attribute, Number):
+        return numbers(column)
+    if isinstance(attribute.values, int):
+        found = numbers(column)
+        known = (found == np.floor(found)) & (found >= 0) & (found < attribute.values)
+        return np.where(known, found, -1.0).astype(np.int64)
+    labels = np.empty(len(attribute.values) + 1, dtype=object)
+    labels[1:] = attribute.values
+    return labels[_numbering(attribute).of(column) + 1]
 
 
-def _text(given: bytes) -> str:
-    return given.decode(errors="replace")
+@cache
+def _numbering(attribute: Category) -> Numbering:
+    """The places of the values among what cells say.
 
-
-def _numbers(attribute: Category) -> dict[str, int]:
-    """Whole numbers among the values, by how a text file writes them."""
-    labels = range(attribute.values) if isinstance(attribute.values, int) else attribute.values
-    return {str(one): one for one in labels if isinstance(one, int)}
+    Raises:
+        ParameterError: no cell could tell two of them apart.
+    """
+    assert not isinstance(attribute.values, int)
+    places: dict[float | str, int] = {}
+    for place, label in enumerate(attribute.values):
+        said = meaning(spelled(label) or "")
+        if said is None or places.setdefault(said, place) != place:
+            raise ParameterError(
+                f"{attribute.name}: values must say something different in a table, got {label!r:.60}"
+            )
+    return Numbering(places)
 
 
 def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: int) -> Any:
@@ -285,8 +309,8 @@ def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
     if isinstance(instrument, (OUE, OLH)):
         try:
             return np.concatenate([instrument.unpack(bytes.fromhex(text), 1) for text in column.to_pylist()])
-        except ValueError:
-            raise ParameterError(f"column {name} must hold reports of {type(instrument).__name__}") from None
+        except ValueError as error:
+            raise ParameterError(f"column {name} must hold reports of {type(instrument).__name__}") from error
     symbols = column.to_numpy(zero_copy_only=False).astype(np.int64)
     if symbols.min() < 0 or symbols.max() >= instrument.size:
         raise ParameterError(f"column {name} must hold symbols >= 0 and < {instrument.size}")
@@ -301,7 +325,7 @@ def _blocks(path: Path, names: list[str], schema: Any = None) -> Iterator[Any]:
     try:
         reader = _recut(_reader(path, names, schema))
         first = next(reader, None)
-    except (pa.ArrowException, OSError, KeyError):
+    except (pa.ArrowException, OSError, KeyError):  # its text may quote the rows
         raise SourceError(
             f"{path.name} must be a CSV or Parquet file with the columns {', '.join(names)}"
         ) from None
@@ -348,17 +372,18 @@ def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
         return iter(file.iter_batches(batch_size=BLOCK_ROWS, columns=names))
     if kind != ".csv":
         raise ParameterError(f"file must end in .csv, .parquet or .pq, got {path.name!r}")
-    # Every column as bytes: what a value looks like must not decide how the others are read.
-    types = (
-        {name: pa.binary() for name in names}
-        if schema is None
-        else dict(zip(schema.names, schema.types, strict=True))
-    )
-    options = pyarrow.csv.ConvertOptions(
-        include_columns=names, column_types=types, strings_can_be_null=True, null_values=[""]
-    )
-    reading = pyarrow.csv.ReadOptions(block_size=1 << 23)
-    return iter(pyarrow.csv.open_csv(path, read_options=reading, convert_options=options))
+    file = CsvFile(lambda: path.open("rb"))
+    for name in names:
+        if file.names.count(name) != 1:
+            raise KeyError(name)
+    batches = file.batches(names)
+    return batches if schema is None else map(partial(_typed, schema=schema), batches)
+
+
+def _typed(batch: Any, schema: Any) -> Any:
+    """Reports as they were written."""
+    columns = [pa.compute.if_else(pa.compute.equal(one, ""), None, one) for one in batch.columns]
+    return pa.record_batch(columns, names=batch.schema.names).cast(schema)
 
 
 class _Writer:

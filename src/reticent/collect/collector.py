@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
-from reticent.collect.enrolment import ID_BYTES, KEY_BYTES, TAG_BYTES
+from reticent.collect.counted import MOST, Counted
+from reticent.collect.enrolment import KEY_BYTES, TAG_BYTES
 from reticent.collect.instruments import columns
+from reticent.collect.revocation import Revocations
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
 from reticent.collect.tags import are_genuine
 from reticent.collect.tally import Tally
 from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
+from reticent.files import private
 from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
@@ -54,7 +57,7 @@ CREATE TABLE tally (
 ) WITHOUT ROWID;
 CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
-"""
+"""  # revoked: of earlier releases; see `revocation`
 _COLLECT = (
     "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
     "SET file = excluded.file WHERE text = excluded.text"
@@ -66,6 +69,11 @@ _SEE_MANY = (  # reporters and nonces, 16 bytes each, one after the other
     "SELECT ?1, ?2, substr(?3, at, 8), substr(?3, at + 8, 8) FROM row"
 )
 _SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?"
+_COUNTED = (  # by the table's key: it has a row for every reporter
+    "WITH RECURSIVE open(period) AS (VALUES (?1) UNION ALL SELECT period + 1 FROM open WHERE period < ?2) "
+    "SELECT period FROM open WHERE period <= ?2 AND EXISTS "
+    "(SELECT 1 FROM seen WHERE survey = ?3 AND seen.period = open.period AND reporter = ?4)"
+)
 _COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
 _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
@@ -129,6 +137,7 @@ class Collector:
         late_s: how long after its end a period still takes reports.
         early_s: how long before its beginning, for devices whose clocks are ahead.
         clock: seconds since 1970.
+        revocations: enrolments that were taken back; by default a list beside the file.
 
     Raises:
         LedgerError: the file cannot be opened, or a newer Reticent wrote it.
@@ -143,6 +152,7 @@ class Collector:
         late_s: float = 86_400.0,
         early_s: float = 60.0,
         clock: Callable[[], float] = time.time,
+        revocations: Revocations | None = None,
     ) -> None:
         if not isinstance(master, bytes) or len(master) != KEY_BYTES:
             raise ParameterError(f"master must be {KEY_BYTES} bytes")
@@ -153,11 +163,16 @@ class Collector:
         self._waiting: list[_Batch] = []
         self._rejected: Counter[str] = Counter()
         self._held: dict[bytes, _Held] = {}
-        self._revoked: set[bytes] = set()
-        self._newest = (0, 0)  # survey and revocation that are known
+        self._revoked: Set[bytes] = frozenset()
+        self._newest = 0  # survey that is known
         with ExitStack() as opened:
             self._connection = _opened(Path(path), opened)
             self._reader = _connected(Path(path), opened)
+            self._is_list_ours = revocations is None
+            self.revocations = Revocations.beside(Path(path)) if revocations is None else revocations
+            if self._is_list_ours:
+                opened.callback(self.revocations.close)
+            self._adopt_revoked()
             self._refresh()
             opened.pop_all()
 
@@ -171,6 +186,8 @@ class Collector:
             finally:
                 self._connection.close()
                 self._reader.close()
+                if self._is_list_ours:
+                    self.revocations.close()
 
     def __enter__(self) -> Collector:
         return self
@@ -192,19 +209,21 @@ class Collector:
 
     def _refresh(self) -> None:
         """Learn of surveys and revocations that came since the last look, from whichever process."""
+        self._revoked = self.revocations.look()
         with self._reading() as reader:
-            survey, revoked = self._newest
             for number, identity, text in reader.execute(
-                "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (survey,)
+                "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (self._newest,)
             ):
                 self._held[identity] = _Held(number, Layout(_unchanged(identity, text)))
-                survey = number
-            for number, reporter in reader.execute(
-                "SELECT number, reporter FROM revoked WHERE number > ? ORDER BY number", (revoked,)
-            ):
-                self._revoked.add(reporter)
-                revoked = number
-            self._newest = (survey, revoked)
+                self._newest = number
+
+    def _adopt_revoked(self) -> None:
+        """Earlier releases kept in this file which enrolments were taken back: they stay so."""
+        with self._reading() as reader:
+            kept = [bytes(one) for (one,) in reader.execute("SELECT reporter FROM revoked ORDER BY number")]
+        for one in kept:
+            if one not in self.revocations.look():
+                self.revocations.revoke(one)
 
     # Surveys and reporters
 
@@ -237,10 +256,7 @@ class Collector:
 
     def revoke(self, reporter: bytes) -> None:
         """Take an enrolment back: what it sends from now on is not counted."""
-        if not isinstance(reporter, bytes) or len(reporter) != ID_BYTES:
-            raise ParameterError(f"reporter must be {ID_BYTES} bytes")
-        with self._guard, self._writing():
-            self._connection.execute("INSERT OR IGNORE INTO revoked (reporter) VALUES (?)", (reporter,))
+        self.revocations.revoke(reporter)
         self._refresh()
 
     def is_closed(self, survey: Survey, period: int) -> bool:
@@ -494,6 +510,16 @@ class Collector:
             ).fetchall()
         return {int(period): int(n) // survey.sample_size for period, n in rows}
 
+    def counted(self, survey: Survey, reporter: bytes) -> Counted:
+        """Which periods of an enrolment were counted, of those that still take reports."""
+        number, now = self._number(survey), self._clock()
+        with self._reading() as reader:
+            (closed,) = reader.execute("SELECT closed FROM survey WHERE number = ?", (number,)).fetchone()
+            first = min(max(closed, survey.period_at(now - self._late_s), 0), survey.periods)
+            last = min(survey.period_at(now + self._early_s), survey.periods - 1, first + MOST - 2)
+            rows = reader.execute(_COUNTED, (first, last, number, reporter)).fetchall()
+        return Counted(f"survey:{survey.id.hex()}", reporter, tuple(int(one) for (one,) in rows), int(first))
+
     def rejected(self) -> dict[str, int]:
         """How many reports were refused, by reason."""
         with self._guard, self._reading() as reader:  # the guard: nobody writes them down meanwhile
@@ -512,8 +538,7 @@ def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
 def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
     """The connection that writes; the tables are there."""
     with _told():
-        if not path.exists():  # closing it again would drop the locks of whoever has it open in this process
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        private(path)
     connection = _connected(path, opened)
     with _told():
         write_ahead(connection)

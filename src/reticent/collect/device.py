@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real
+from reticent.collect.counted import FORGOTTEN, Counted
 from reticent.collect.enrolment import Enrolment
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
-from reticent.errors import GuaranteeError, ParameterError
+from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
 from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device import Budgeted
+from reticent.ledger.device_marks import Marks
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
 from reticent.privacy.budget import cap_units
@@ -43,6 +45,7 @@ class Device(Budgeted):
         lifetime: the epsilon that its reports may spend in all, over all surveys; fixed with the ledger.
         most: the epsilon that it allows a single report.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
+        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Device(Budgeted):
         lifetime: float,
         most: float = 4.0,
         rng: Stream | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self._enrolment, self._signer = enrolment, signer
         self._most = real("most", most, low=0.0, open_low=True)
@@ -64,6 +68,8 @@ class Device(Budgeted):
         super().__init__(
             path,
             Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this device", cap),
+            enrolment.key,
+            marks,
         )
 
     def take(self, file: bytes) -> Survey:
@@ -80,8 +86,8 @@ class Device(Budgeted):
         try:
             for place in range(len(survey.attributes)):  # what cannot draw must not be paid for
                 self._drawn(survey, place, None, 0, secure_or(None))
-        except Exception:
-            raise GuaranteeError("a mechanism of the survey cannot draw") from None
+        except Exception as error:
+            raise GuaranteeError("a mechanism of the survey cannot draw") from error
         self._layouts[survey.id] = Layout(survey)
         return survey
 
@@ -96,6 +102,7 @@ class Device(Budgeted):
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
+            ReportForgotten: one has left, as the collector says, and is not remembered.
             ParameterError: there is no such period.
         """
         layout = self._layouts.get(survey.id)
@@ -103,9 +110,11 @@ class Device(Budgeted):
             raise ParameterError(f"survey must be one that this device took, got {survey.name}")
         survey = layout.survey
         number = survey.checked_period(survey.period_at(time.time()) if period is None else period)
-        key = f"{survey.id.hex()}/{self._enrolment.id.hex()}/{number}"
+        key = self._key(survey, number)
         with self._guard:
             content = self.ledger.recorded(ACCOUNT, key)
+            if self._is_forgotten(self._head(survey), number, content):
+                raise ReportForgotten(f"period {number} of {survey.name}: {FORGOTTEN}")
             if content is None:
                 information = Amount(survey.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
                 grant = self.ledger.request(ACCOUNT, key, information)
@@ -114,6 +123,39 @@ class Device(Budgeted):
                 content = tuple(drawn)
         held = bytes(content)
         return layout.report(self._enrolment, number, held[:NONCE_BYTES], held[NONCE_BYTES:])
+
+    def heed(self, survey: Survey, word: Counted) -> list[int]:
+        """Take the collector's word on what it has counted: what is not remembered is never drawn.
+
+        It is paid for all the same, since it has left. A liar can only silence.
+
+        Args:
+            survey: one that was taken.
+            word: on this survey and this device's enrolment.
+
+        Returns:
+            The periods that were counted and that this device does not remember.
+        """
+        layout = self._layouts.get(survey.id)
+        if layout is None:
+            raise ParameterError(f"survey must be one that this device took, got {survey.name}")
+        survey = layout.survey
+        word.check(f"survey:{survey.id.hex()}", self._enrolment)
+        periods = [survey.checked_period(one) for one in word.periods]
+        amount = Amount(survey.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
+        with self._guard:
+            lost = [one for one in periods if not self.ledger.recorded(ACCOUNT, self._key(survey, one))]
+            for one in lost:
+                if self.ledger.recorded(ACCOUNT, self._key(survey, one)) is None:
+                    self._settle(amount, self._key(survey, one))
+            self._close(self._head(survey), word.closed)
+        return lost
+
+    def _key(self, survey: Survey, period: int) -> str:
+        return f"{self._head(survey)}/{period}"
+
+    def _head(self, survey: Survey) -> str:
+        return f"{survey.id.hex()}/{self._enrolment.id.hex()}"
 
     def _body(self, layout: Layout, values: Mapping[str, Any], period: int) -> bytes:
         survey = layout.survey

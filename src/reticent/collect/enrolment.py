@@ -1,8 +1,11 @@
 """Who may report: an id and a key, given by the operator, one for each device.
 
 A device's key is HMAC-SHA256(master, "reticent-device/v1" || id), so that the collector keeps one master
-and no list of keys. Ids are drawn at random by the operator: whoever could choose an id could choose what
-`lots` draws for it. A device that takes part in several surveys may have an enrolment for each, so that
+and no list of keys. The key makes tags of reports, each beginning with the label of its use: what a device
+tagged for a survey holds in no training and no campaign, whatever ids an operator finds for them.
+
+Ids are drawn at random by the operator: whoever could choose an id could choose what `lots` draws for it.
+A device that takes part in several surveys may have an enrolment for each, so that
 its reports cannot be linked across them.
 """
 
@@ -13,6 +16,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from reticent.errors import ParameterError
@@ -22,6 +26,16 @@ KEY_BYTES = 32
 TAG_BYTES = 16
 LABEL = b"reticent-device/v1"
 _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+
+
+class Use(Enum):
+    """What a device's key is used for. No label begins another one, and none is ever given a new meaning."""
+
+    SURVEY = b"reticent-survey-report/v2\n"
+    PLACE = b"reticent-place-report/v2\n"
+    TRAINING = b"reticent-training-report/v2\n"
+    PERSONAL_TRAINING = b"reticent-personal-training-report/v2\n"
+    COUNTED = b"reticent-counted-question/v1\n"
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class Enrolment:
         """An enrolment from its text."""
         try:
             given: Any = json.loads(text)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # the error holds the text, which is secret
             raise ParameterError("an enrolment must be JSON") from None
         if not isinstance(given, dict) or set(given) != {"id", "key"}:
             raise ParameterError("an enrolment must have the fields id and key")
@@ -70,6 +84,6 @@ def enrolled(master: bytes) -> Enrolment:
     return Enrolment(identity, device_key(master, identity))
 
 
-def tag(key: bytes, content: bytes) -> bytes:
-    """The first 16 bytes of HMAC-SHA256 of a report's content."""
-    return hmac.digest(key, content, "sha256")[:TAG_BYTES]
+def tag(key: bytes, use: Use, content: bytes) -> bytes:
+    """The first 16 bytes of HMAC-SHA256 of the label of a use and a report's content."""
+    return hmac.digest(key, use.value + content, "sha256")[:TAG_BYTES]

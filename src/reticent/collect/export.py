@@ -65,8 +65,8 @@ def write(path: Path, survey: Survey, found: Sequence[Estimate]) -> None:
         try:
             import pyarrow as pa
             import pyarrow.parquet
-        except ImportError:
-            raise MissingExtra("Parquet", "collect") from None
+        except ImportError as error:
+            raise MissingExtra("Parquet", "collect") from error
         types = (pa.string(), pa.string(), pa.int64(), *[pa.float64()] * 4)
         pyarrow.parquet.write_table(
             pa.Table.from_pylist(table, schema=pa.schema(list(zip(FIELDS, types, strict=True)))), path

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms import categorical, numeric
+from reticent.mechanisms import categorical
 from reticent.mechanisms.attributes import Attribute, Category, Number
 from reticent.mechanisms.base import Channel
+from reticent.mechanisms.catalogue import CATEGORICAL, NUMERIC, loaded, travelling
 from reticent.mechanisms.numeric.base import NumericChannel
 
 if TYPE_CHECKING:
@@ -23,37 +24,20 @@ if TYPE_CHECKING:
 Instrument: TypeAlias = "NumericChannel | KRR | OUE | OLH"
 
 MOST_OUE_CATEGORIES = 1024  # a report of OUE has a bit for each
-_NUMERIC: dict[str, tuple[str, ...]] = {  # classes of `numeric`, and their fields
-    "OneBit": ("rho", "dither_levels"),
-    "Window": ("window", "y"),
-    "Duchi": (),
-    "ThreeOutputs": (),
-    "PM": ("levels",),
-    "PMOpt": ("levels",),
-    "PMSub": ("levels",),
-    "HM": ("levels",),
-    "HMTP": ("levels",),
-}
-_CATEGORICAL: dict[str, tuple[str, ...]] = {"KRR": (), "OUE": (), "OLH": ("buckets",)}
-KINDS = (*_NUMERIC, *_CATEGORICAL)
 
 
 def described(instrument: Instrument) -> dict[str, Any]:
     """The numbers that make a mechanism, apart from what its attribute declares."""
-    kind = type(instrument).__name__
-    if kind not in KINDS or type(instrument) is not _class(kind):
-        raise ParameterError(f"mechanism must be one of {', '.join(KINDS)}, got {kind}")
+    kind, kinds = type(instrument).__name__, NUMERIC | CATEGORICAL
+    fields = loaded(kind).travels if kind in kinds and type(instrument) is loaded(kind) else None
+    if fields is None:
+        raise ParameterError(f"mechanism must be one of {', '.join(travelling(kinds))}, got {kind}")
     found: dict[str, Any] = {"kind": kind, "epsilon": instrument.epsilon}
-    for field in (_NUMERIC | _CATEGORICAL)[kind]:
+    for field in fields:
         value = getattr(instrument, field, None)
         if value is not None:
             found[field] = value.tolist() if hasattr(value, "tolist") else value
     return found
-
-
-def _class(kind: str) -> Any:
-    """Loaded when a survey names it."""
-    return getattr(categorical if kind in _CATEGORICAL else numeric, kind)
 
 
 def made(attribute: Attribute, given: Any) -> Instrument:
@@ -66,11 +50,12 @@ def made(attribute: Attribute, given: Any) -> Instrument:
     where = f"mechanism of {attribute.name}"
     if not isinstance(given, Mapping):
         raise ParameterTypeError(f"{where} must be an object, got {type(given).__name__}")
-    kinds = _CATEGORICAL if isinstance(attribute, Category) else _NUMERIC
+    kinds = CATEGORICAL if isinstance(attribute, Category) else NUMERIC
     kind = given.get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ParameterError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r:.60}")
-    fields = kinds[kind]
+    fields = loaded(kind).travels if isinstance(kind, str) and kind in kinds else None
+    if fields is None:
+        raise ParameterError(f"{where}: kind must be one of {', '.join(travelling(kinds))}, got {kind!r:.60}")
+    assert isinstance(kind, str)
     unknown = [name for name in given if name not in ("kind", "epsilon", *fields)]
     if unknown or "epsilon" not in given:
         raise ParameterError(f"{where}: fields must be kind, epsilon, {', '.join(fields)}".rstrip(", "))
@@ -82,9 +67,9 @@ def made(attribute: Attribute, given: Any) -> Instrument:
     if kind == "Window" and "y" not in options:
         raise ParameterError(f"{where}: y must hold the outputs: a device solves nothing")
     try:
-        instrument: Instrument = _class(kind)(**options)
+        instrument: Instrument = loaded(kind)(**options)
     except (ParameterError, ParameterTypeError) as error:
-        raise ParameterError(f"{where}: {error}") from None
+        raise ParameterError(f"{where}: {error}") from error
     if kind == "OUE" and instrument.bits > MOST_OUE_CATEGORIES:
         raise ParameterError(f"{where}: OUE must have at most {MOST_OUE_CATEGORIES} categories")
     return instrument

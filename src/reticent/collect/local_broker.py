@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reticent.errors import ReticentError
+from reticent.processes import Companion, free_port
 
-_START_S = 30.0
+_START_S = 120.0
 _SETTINGS = """\
 listeners:
   default:
@@ -48,26 +48,18 @@ def running() -> Iterator[int]:
         raise NoBroker(
             "there is no MQTT broker on this machine: run `make demo-collect`, or name one with --broker"
         )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="broker-") as folder:
         settings = Path(folder) / "broker.yaml"
         settings.write_text(_SETTINGS.format(port=port))
-        process = subprocess.Popen(  # noqa: S603 - the broker's own program
-            [program, "-c", settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
+        with Companion([program, "-c", settings]) as process:
             _until_up(process, port)
             yield port
-        finally:
-            process.kill()
-            process.wait()
 
 
-def _until_up(process: subprocess.Popen[bytes], port: int) -> None:
+def _until_up(process: Companion, port: int) -> None:
     end = time.monotonic() + _START_S
-    while time.monotonic() < end and process.poll() is None:
+    while time.monotonic() < end and process.is_running():
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)

@@ -31,8 +31,8 @@ from reticent.errors import LedgerError, MissingExtra, ParameterError
 try:
     from paho.mqtt.client import Client, MQTTMessage
     from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-except ImportError:
-    raise MissingExtra("the MQTT bridge", "mqtt") from None
+except ImportError as error:
+    raise MissingExtra("the MQTT bridge", "mqtt") from error
 
 log = logging.getLogger("reticent.collect")
 

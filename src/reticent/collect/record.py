@@ -1,46 +1,139 @@
-"""What a survey learnt, in the ledger: an entry for each period before anything of it is shown.
+"""What an operator learnt from devices, in the ledger: an entry for each part before anything of it is shown.
 
-Devices paid for their reports already, each out of its own ledger. The collector's ledger says the same to an
-auditor: an account for the survey in epsilon, for one device that answers in every period, a request for each
-period that was looked at, and, once the period is closed, how many reports it counted.
+Devices paid for their reports already, each out of its own ledger. The operator's ledger says the same to an
+auditor: an account for each survey, campaign and training, for one device that takes part in all of it; a
+request for each period or round that was looked at; and, once no more reports come, how many it counted.
+
+Accounts are called survey:<id>, campaign:<id> and training:<id>. No data set may have a colon in its name,
+so nobody can open such an account before the operator does. Ledgers of earlier releases have survey-<id>,
+which could be a data set's name: one that was opened with the survey's own terms goes on being charged.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from reticent.collect.survey import Survey
-from reticent.errors import AlreadyFulfilled
+from reticent.errors import AlreadyFulfilled, UnknownAccount
 from reticent.ledger.base import Amount, Ledger, Terms, Unit
-from reticent.privacy import Neighbours
+from reticent.privacy.budget import MAX_UNITS
+from reticent.privacy.neighbours import Neighbours
 
 
-def account(survey: Survey) -> Terms:
-    """The account of a survey: all its periods, for one device."""
-    return Terms(
-        f"survey-{survey.id.hex()}",
+@dataclass(frozen=True)
+class Study:
+    """A survey, a campaign or a training as the operator's ledger knows it.
+
+    Args:
+        kind: survey, campaign or training.
+        id: of its text.
+        subject: whose data the account is about, in words.
+        unit: what a report costs, as devices pay it.
+        neighbours: the relation of that guarantee.
+        units: what one device pays for a part, at most, in units of 1e-12.
+        parts: how many there are.
+        part: what is learnt at once: a period, or a round.
+        old_name: of the account in ledgers of earlier releases, if they had one.
+    """
+
+    kind: str
+    id: bytes
+    subject: str
+    unit: Unit
+    neighbours: Neighbours
+    units: int
+    parts: int
+    part: str = "round"
+    old_name: str | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """Of the account: all parts, for one device."""
+        cap = min(self.units * self.parts, MAX_UNITS)
+        return Terms(f"{self.kind}:{self.id.hex()}", self.unit, self.neighbours, self.subject, cap)
+
+
+def of_survey(survey: Survey) -> Study:
+    """A survey, period by period."""
+    return Study(
+        "survey",
+        survey.id,
+        f"one device that answers survey {survey.name}",
         Unit.EPSILON,
         Neighbours.ANY_TWO_VALUES,
-        f"one device that answers survey {survey.name}",
-        survey.units * survey.periods,
+        survey.units,
+        survey.periods,
+        part="period",
+        old_name=f"survey-{survey.id.hex()}",
     )
 
 
-def learn(ledger: Ledger, survey: Survey, periods: Mapping[int, int | None]) -> None:
-    """Enter that something of these periods is shown. Entering it again changes nothing.
+class Record:
+    """Enters what is learnt into a ledger, each part once. What this process entered it does not ask again.
 
     Args:
-        ledger: of the collector.
-        survey: whose reports were counted.
-        periods: by number, how many reports were counted; None while a period is still open.
+        ledger: of the operator.
     """
-    terms = account(survey)
-    ledger.open(terms)
-    for period, reports in sorted(periods.items()):
-        amount = Amount(survey.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
-        grant = ledger.request(terms.name, f"period {period}", amount)
-        if reports is not None:
-            for measurement in grant.pending:
-                with contextlib.suppress(AlreadyFulfilled):  # another process was first
-                    ledger.fulfil(measurement.number, [reports])
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._accounts: dict[str, str] = {}  # names of accounts that are open, by the name that is due
+        self._entered: set[tuple[str, int, int, bool]] = set()  # account, part, units, whether it is counted
+
+    def account(self, study: Study) -> str:
+        """The name of a study's account, which is open then."""
+        terms = study.terms
+        if terms.name not in self._accounts:
+            self._accounts[terms.name] = self._opened(terms, study.old_name)
+        return self._accounts[terms.name]
+
+    def _opened(self, terms: Terms, old_name: str | None) -> str:
+        if old_name is not None:
+            with contextlib.suppress(UnknownAccount):
+                held = self.ledger.balance(old_name).terms
+                if held == replace(terms, name=old_name):  # else it is somebody else's
+                    return old_name
+        self.ledger.open(terms)
+        return terms.name
+
+    def learn(self, study: Study, parts: Mapping[int, int | None], units: int | None = None) -> None:
+        """Enter that something of these parts is shown. Entering it again changes nothing.
+
+        Args:
+            study: whose reports were counted.
+            parts: by number, how many reports were counted; None while more may come.
+            units: what each device paid for these parts, if that is less than the most that the study says.
+
+        Raises:
+            LedgerError: it could not be entered; nothing may be shown.
+        """
+        if not parts:
+            return
+        name, paid = self.account(study), study.units if units is None else units
+        amount = Amount(paid, study.unit, study.neighbours)
+        for number, reports in sorted(parts.items()):
+            entry = (name, number, paid, reports is not None)
+            if entry in self._entered:
+                continue
+            grant = self.ledger.request(name, f"{study.part} {number}", amount)
+            if reports is not None:
+                for measurement in grant.pending:
+                    with contextlib.suppress(AlreadyFulfilled):  # another process was first
+                        self.ledger.fulfil(measurement.number, [reports])
+            self._entered.add(entry)
+
+    def next_part(self, study: Study) -> int:
+        """Enter the first part that nobody entered: for whoever holds all rows, and reports of them at once.
+
+        Raises:
+            BudgetExceeded: every part was.
+        """
+        name, amount = self.account(study), Amount(study.units, study.unit, study.neighbours)
+        number = self.ledger.balance(name).spent // study.units
+        while True:  # another process may be faster
+            grant = self.ledger.request(name, f"{study.part} {number}", amount)
+            if grant.charged:
+                return number
+            number += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reticent.collect.enrolment import KEY_BYTES
 from reticent.errors import LedgerDamaged
+from reticent.files import tightened
 
 
 def kept_secret(path: Path) -> bytes:
@@ -23,7 +24,7 @@ def kept_secret(path: Path) -> bytes:
             os.link(temporary, path)
         temporary.unlink()
     try:
-        found = bytes.fromhex(path.read_text())
+        found = bytes.fromhex(tightened(path).read_text())
     except ValueError:
         found = b""
     if len(found) != KEY_BYTES:

@@ -74,8 +74,8 @@ def opened(field: str, head: bytes, file: bytes, signer: bytes, *, most: int = M
     text = given[field].encode("ascii")
     try:
         Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), head + text)
-    except (InvalidSignature, ValueError):
-        raise GuaranteeError(f"the signature of the {field} does not hold") from None
+    except (InvalidSignature, ValueError) as error:
+        raise GuaranteeError(f"the signature of the {field} does not hold") from error
     return text
 
 
@@ -89,8 +89,8 @@ def _read(field: str, file: bytes, most: int = MOST_BYTES) -> dict[str, str]:
         raise ParameterError(f"a signed {field} must be at most {most} bytes")
     try:
         given: Any = json.loads(file.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise ParameterError(f"a signed {field} must be JSON in ASCII") from None
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"a signed {field} must be JSON in ASCII") from error
     names = {"signature": 128, "signer": 64, field: None}
     if not isinstance(given, dict) or set(given) != set(names):
         raise ParameterError(f"a signed {field} must have the fields {', '.join(names)}")

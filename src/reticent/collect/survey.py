@@ -255,4 +255,4 @@ def _attribute(where: str, given: Any) -> Attribute:
         texts.checked_fields(where, given, ("name", "values", "fallback", "mechanism"), ("fallback",))
         return Category(given["name"], given["values"], given.get("fallback"))
     except (ParameterError, ParameterTypeError) as error:
-        raise ParameterError(f"{where}: {error}") from None
+        raise ParameterError(f"{where}: {error}") from error

@@ -108,8 +108,8 @@ def _start(given: Any) -> int:
     if isinstance(given, str):
         try:
             given = datetime.datetime.fromisoformat(given)
-        except ValueError:
-            raise ParameterError(f"start must be a day or a time in UTC, got {given!r:.60}") from None
+        except ValueError as error:
+            raise ParameterError(f"start must be a day or a time in UTC, got {given!r:.60}") from error
     if isinstance(given, datetime.datetime):
         is_plain = given.tzinfo is None
         return int((given.replace(tzinfo=datetime.UTC) if is_plain else given).timestamp())

@@ -28,15 +28,22 @@ def written(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def read(text: Any, fields: Sequence[str], *, what: str = "task", most: int = LONGEST_TEXT) -> dict[str, Any]:
-    """The fields of a text, exactly these."""
+def read(
+    text: Any,
+    fields: Sequence[str],
+    *,
+    optional: Sequence[str] = (),
+    what: str = "task",
+    most: int = LONGEST_TEXT,
+) -> dict[str, Any]:
+    """The fields of a text, exactly these; only the optional ones may be missing."""
     if not isinstance(text, bytes) or len(text) > most:
         raise ParameterError(f"the {what} must be at most {most} bytes")
     try:
         given = json.loads(text.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise ParameterError(f"the {what} must be JSON in ASCII") from None
-    return checked_fields(f"the {what}", given, fields)
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"the {what} must be JSON in ASCII") from error
+    return checked_fields(f"the {what}", given, fields, optional)
 
 
 def checked_fields(

@@ -1,13 +1,16 @@
 """Reports as bytes. Every byte is specified in docs/report-format.md; packed reports outlive a release.
 
-    version      1   0x01
+    version      1   0x02
     survey       8   its id
     period       4   big-endian
     reporter     8   the enrolment's id
     nonce        8   drawn by the device for this report
     attributes   a   one bit for each attribute of the survey, the first in the highest bit, zero padded
     symbols      s   of the attributes whose bit is set, each at its true width, highest bit first, padded
-    tag         16   HMAC-SHA256 under the reporter's key of everything before, cut
+    tag         16   HMAC-SHA256 under the reporter's key of the label of surveys and everything before, cut
+
+Version 1 had tags without a label. Its reports are refused by their version: a device makes the same report
+again once it is up to date.
 
 A batch is reports one after the other, each behind its length in two bytes, big-endian.
 """
@@ -22,13 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, tag
+from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, tag
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
 from reticent.mechanisms.numeric.base import NumericChannel
 
-VERSION = 1
+VERSION = 2
 HEAD_BYTES = 29  # up to the attributes
 SHORTEST = HEAD_BYTES + 2 + TAG_BYTES
 LONGEST = (1 << 16) - 1
@@ -89,7 +92,7 @@ class Layout:
         content = b"".join(
             (bytes([VERSION]), self.survey.id, period.to_bytes(4, "big"), enrolment.id, nonce, body)
         )
-        return content + tag(enrolment.key, content)
+        return content + tag(enrolment.key, Use.SURVEY, content)
 
     # Reading
 

@@ -25,22 +25,22 @@ def read(what: str, path: Path, parse: Callable[[str], Result]) -> Result:
         if len(content) > LARGEST_FILE:
             raise ParameterError(f"must be at most {LARGEST_FILE} bytes")
         return parse(content.decode())
-    except UnicodeDecodeError:
-        raise ParameterError(f"{what} {path.name}: must be text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"{what} {path.name}: must be text in UTF-8") from error
     except (ParameterError, ParameterTypeError) as error:
-        raise type(error)(f"{what} {path.name}: {error}") from None
+        raise type(error)(f"{what} {path.name}: {error}") from error
 
 
 def loaded(what: str, text: str, extra: str) -> Any:
     """What a text in YAML holds."""
     try:
         import yaml
-    except ImportError:
-        raise MissingExtra(f"reading a {what}", extra) from None
+    except ImportError as error:
+        raise MissingExtra(f"reading a {what}", extra) from error
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ParameterError("must be YAML") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ParameterError("must be YAML") from error
 
 
 def fields(where: str, given: Any, names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
@@ -80,5 +80,5 @@ def number(field: str, given: Any) -> float:
         raise ParameterTypeError(f"{field} must be a number, got {given!r:.60}")
     try:
         return float(given)
-    except (ValueError, OverflowError):
-        raise ParameterError(f"{field} must be a number, got {given!r:.60}") from None
+    except (ValueError, OverflowError) as error:
+        raise ParameterError(f"{field} must be a number, got {given!r:.60}") from error

@@ -92,5 +92,5 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 def _array(name: str, given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
-    except ValueError:
-        raise ParameterError(f"{name} must be a rectangular array") from None
+    except ValueError as error:
+        raise ParameterError(f"{name} must be a rectangular array") from error

@@ -58,8 +58,8 @@ def _exact(space: Space, p: Floats, q: Floats) -> float:
     """Only what differs has to move."""
     try:
         import ot
-    except ImportError:
-        raise MissingExtra("the earth mover's distance", "location") from None
+    except ImportError as error:
+        raise MissingExtra("the earth mover's distance", "location") from error
     common = np.minimum(p, q)
     more, less = np.flatnonzero(p > q), np.flatnonzero(q > p)
     if not more.size or not less.size:

@@ -92,8 +92,8 @@ def require_plotting() -> None:
     """Raise `MissingExtra` before hours of work rather than after."""
     try:
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("the plot", "plot") from None
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
     mpl.use("Agg")
 
 

@@ -32,6 +32,7 @@ from reticent.federated.models import MODELS
 from reticent.federated.simulation import Places
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import sampled_attributes
+from reticent.processes import end_with_parent
 from reticent.randomness import SimulationStream
 
 RATES = {"linear": (0.01, 0.03, 0.1), "logistic": (0.3, 1.0, 3.0), "svm": (0.3, 1.0, 3.0)}
@@ -282,5 +283,5 @@ def _mapping(options: Options) -> Iterator[Callable[..., Any]]:
         yield map
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, context) as pool:
+    with ProcessPoolExecutor(options.workers, context, end_with_parent) as pool:
         yield pool.map

@@ -70,12 +70,14 @@ def _errors(way: str, data: DataSet, table: Table, asked: reuse.Requests, rng: S
 
 
 def _shown(prepared: Plan, on_grid: int | None, table: Table) -> float:
-    """A value on the grid, or the exact one, as the mean or proportion that it stands for."""
+    """Noise on the grid, or the exact value, as the mean or proportion that it stands for."""
     data, column = prepared.question.data, prepared.question.column
     unit = float(data.column(column).unit) if column is not None else 1.0
     assert data.rows is not None
-    counted = prepared.vector(table)[0] if on_grid is None else on_grid
-    return counted * 2.0**-prepared.shift * unit / data.rows
+    if on_grid is not None:
+        return on_grid * 2.0**-prepared.shift * unit / data.rows
+    counted = prepared.vector(table)[0] * 2.0**-prepared.shift / data.rows
+    return (counted + prepared.offset) * unit
 
 
 def _caption(rows: list[Row], times: int) -> str:

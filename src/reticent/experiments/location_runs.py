@@ -57,6 +57,7 @@ def privic(
     reports: int | None = None,
     defence: Defence | None = None,
     lies: Lies | None = None,
+    updates: int | None = None,
     seen: Callable[[Privic], Any] = lambda service: None,
 ) -> Privic:
     """Run PRIVIC for so many collections.
@@ -69,9 +70,10 @@ def privic(
         reports: of honest people in a cycle; None for as many as there are check-ins.
         defence: None for the default one.
         lies: reports of others, added to theirs.
+        updates: see `Privic`.
         seen: called after each cycle.
     """
-    service = Privic(people.grid, beta, defence=defence or Defence())
+    service = Privic(people.grid, beta, defence=defence or Defence(), updates=updates)
     for cycle in range(cycles):
         channel = service.channel()
         honest = people.reports if reports is None else reports

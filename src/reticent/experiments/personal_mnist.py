@@ -29,6 +29,7 @@ from reticent.federated import torch_models
 from reticent.federated.personalised.simulation import Randomiser, Seen, simulate
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.mechanisms.base import Floats
+from reticent.processes import end_with_parent
 from reticent.randomness import SimulationStream, Stream
 
 MULTIPLIERS = {"cross-entropy": (0.0, 0.1, 1.0, 3.0, 5.0, 10.0, 15.0), "squares": (0.0, 3.0, 10.0, 15.0)}
@@ -178,7 +179,7 @@ def trained(plans: Sequence[Plan], workers: int, progress: Callable[[int, int], 
     if workers == 1:
         yield from _counted(map(train, plans), len(plans), progress)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         yield from _counted(pool.map(train, plans), len(plans), progress)
 
 

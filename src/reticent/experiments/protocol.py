@@ -28,6 +28,7 @@ from reticent.experiments.waves import TwoWaves
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import epsilon_each
 from reticent.mechanisms.vector import VectorDuchi
+from reticent.processes import end_with_parent
 from reticent.randomness import SimulationStream
 
 VECTOR, WAVES = "Duchi (vector)", "two waves"
@@ -177,6 +178,7 @@ _WORKER: list[Worker] = []
 
 
 def _start(numbers: Floats, plans: tuple[Plan, ...], seed: int) -> None:
+    end_with_parent()
     _WORKER[:] = [Worker(numbers, plans, seed)]
 
 

@@ -10,7 +10,6 @@ import contextlib
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from reticent.errors import SourceError
+from reticent.processes import Companion, free_port
 from reticent.query import census
 
 ROWS = 5000  # as in the documents
@@ -34,7 +34,7 @@ _HOST = "127.0.0.1"
 class Service:
     """A running service. Made by `serving`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, owner: str) -> None:
+    def __init__(self, process: Companion, port: int, owner: str) -> None:
         self.pid, self._port, self._owner = process.pid, port, owner
         self._numbers = count(1)
 
@@ -94,33 +94,24 @@ def serving(grid_s: float, seed: int) -> Iterator[Service]:
     Raises:
         SourceError: it does not start.
     """
-    with TemporaryDirectory(prefix="reticent-service-") as place, socket.socket() as free:
+    with TemporaryDirectory(prefix="reticent-service-") as place:
         folder, said = Path(place) / "census", Path(place) / "said.txt"
         census.write(folder, rows=ROWS, seed=seed)
         made = subprocess.run(  # noqa: S603
             [*_COMMAND, "key", "make", str(folder), "owner", "--role", "owner"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        free.bind((_HOST, 0))
-        port = free.getsockname()[1]
-        free.close()
+        port = free_port()
         options = ["--port", str(port), "--grid", str(grid_s), "--rate", "1000000"]
-        with said.open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603
-                [*_COMMAND, "serve", str(folder), *options], stdout=log, stderr=log
-            )
-        try:
+        with said.open("wb") as log, Companion([*_COMMAND, "serve", str(folder), *options], log) as process:
             _await(process, port, said)
             yield Service(process, port, made.stdout.strip())
-        finally:
-            process.kill()
-            process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], port: int, said: Path) -> None:
+def _await(process: Companion, port: int, said: Path) -> None:
     """Wait until it answers."""
     end = time.monotonic() + _START_S
-    while process.poll() is None and time.monotonic() < end:
+    while process.is_running() and time.monotonic() < end:
         with contextlib.suppress(OSError, http.client.HTTPException):
             line = http.client.HTTPConnection(_HOST, port, timeout=5.0)
             with contextlib.closing(line):
@@ -140,7 +131,7 @@ def cpu_s(pid: int) -> float:
     """
     try:
         told = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        raise SourceError("CPU of a process is read from /proc, which is not here") from None
+    except OSError as error:
+        raise SourceError("CPU of a process is read from /proc, which is not here") from error
     user, system = told.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

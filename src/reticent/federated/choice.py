@@ -18,24 +18,11 @@ import numpy as np
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import checked_epsilon
-from reticent.mechanisms.numeric import (
-    HM,
-    HMTP,
-    PM,
-    Duchi,
-    NumericChannel,
-    OneBit,
-    Optimal,
-    PMOpt,
-    PMSub,
-    ThreeOutputs,
-    Window,
-)
+from reticent.mechanisms.catalogue import NUMERIC, loaded, travelling
+from reticent.mechanisms.numeric import NumericChannel, OneBit, Optimal, Window
 from reticent.mechanisms.sampling import best_sample_size, epsilon_each, sample_sizes
 
-KINDS: dict[str, type[NumericChannel]] = {
-    kind.__name__: kind for kind in (OneBit, Window, Duchi, ThreeOutputs, PM, PMOpt, PMSub, HM, HMTP)
-}
+KINDS: dict[str, type[NumericChannel]] = {name: loaded(name) for name in travelling(NUMERIC)}
 _POINTS = 64
 
 

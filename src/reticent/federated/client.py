@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from reticent.arguments import real
+from reticent.collect.counted import FORGOTTEN, Counted
 from reticent.collect.enrolment import Enrolment
-from reticent.errors import GuaranteeError, ParameterError
+from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
 from reticent.federated import payload
 from reticent.federated.models import Model
 from reticent.federated.participation import Participations
 from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
 from reticent.federated.tasks import Task, verified
-from reticent.ledger.base import Terms, Unit
+from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device import Budgeted
+from reticent.ledger.device_marks import Marks
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
@@ -43,6 +46,7 @@ class Client(Budgeted):
         lifetime: the epsilon that its reports may spend in all, over all tasks; fixed with the ledger.
         most: the epsilon that it allows a single report.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
+        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Client(Budgeted):
         lifetime: float,
         most: float = 4.0,
         rng: Stream | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self._enrolment, self._signer = enrolment, signer
         self._most = real("most", most, low=0.0, open_low=True)
@@ -61,9 +66,12 @@ class Client(Budgeted):
         cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
         self._guard = threading.Lock()
         self._taken: dict[bytes, Task] = {}
+        self._known: dict[bytes, Participations] = {}  # by task
         super().__init__(
             path,
             Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap),
+            enrolment.key,
+            marks,
         )
 
     def take(self, file: bytes) -> Task:
@@ -79,8 +87,8 @@ class Client(Budgeted):
             )
         try:
             self._symbols(task, 0, np.zeros(task.dimensions), secure_or(None))  # what cannot draw is not paid
-        except Exception:
-            raise GuaranteeError("the mechanism of the task cannot draw") from None
+        except Exception as error:
+            raise GuaranteeError("the mechanism of the task cannot draw") from error
         self._taken[task.id] = task
         return task
 
@@ -111,12 +119,15 @@ class Client(Budgeted):
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
             ParticipationsSpent: the task allows no further round of this client.
+            ReportForgotten: one has left, as the server says, and is not remembered.
             ParameterError: there is no such task or round.
         """
         held = self._held(task)
         number = held.checked_round(number)
         with self._guard:
             remembered = self._rounds(held).remembered(number)
+            if self._is_forgotten(self._head(held), number, remembered):
+                raise ReportForgotten(f"round {number} of {held.name}: {FORGOTTEN}")
             symbols = self._paid(held, number, gradient) if remembered is None else bytes(remembered)
         return payload.written(held, self._enrolment, number, symbols)
 
@@ -126,9 +137,16 @@ class Client(Budgeted):
             raise ParameterError(f"task must be one that this client took, got {task.name}")
         return held
 
+    def _head(self, task: Task) -> str:
+        return f"{task.id.hex()}/{self._enrolment.id.hex()}"
+
     def _rounds(self, task: Task) -> Participations:
-        head = f"{task.id.hex()}/{self._enrolment.id.hex()}"
-        return Participations(self.ledger, ACCOUNT, Unit.EPSILON, head, task.participations)
+        if task.id not in self._known:
+            head = self._head(task)
+            self._known[task.id] = Participations(
+                self.ledger, ACCOUNT, Unit.EPSILON, head, task.participations
+            )
+        return self._known[task.id]
 
     def _paid(self, task: Task, number: int, gradient: Any) -> bytes:
         def draw() -> bytes:
@@ -147,6 +165,24 @@ class Client(Budgeted):
             drawn = task.mechanism.sample(units, stream)
         return task.mechanism.pack(drawn)
 
+    def heed(self, task: Task, word: Counted) -> list[int]:
+        """Take the server's word on the rounds that it has counted: what is not remembered is never drawn.
+
+        It is paid for all the same, since it has left, and is a participation. A liar can only silence.
+
+        Returns:
+            The rounds that were counted and that this client does not remember.
+        """
+        held = self._held(task)
+        word.check(f"training:{held.id.hex()}", self._enrolment)
+        numbers = [held.checked_round(one) for one in word.periods]
+        amount = Amount(held.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
+        with self._guard:
+            rounds = self._rounds(held)
+            lost = [one for one in numbers if rounds.settle(one, partial(self._settle, amount))]
+            self._close(self._head(held), word.closed)
+        return lost
+
     @property
     def spent(self) -> float:
         """The epsilon that this client's reports have spent in all."""
@@ -157,7 +193,7 @@ def _vector(gradient: Any, dimensions: int) -> Floats:
     """A gradient as d doubles, whatever it is: silence would tell something about the data."""
     try:
         vector = as_floats(gradient).reshape(-1)
-    except Exception:
+    except Exception:  # a total function of its data
         return np.zeros(dimensions)
     return vector if vector.size == dimensions else np.zeros(dimensions)
 

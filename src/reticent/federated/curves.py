@@ -1,7 +1,9 @@
 """How a training goes, round by round: what is shown on screens, on a page and in files.
 
 Loss and error come from a public hold-out. Where there is none, a simulation may take its own records, and
-then they carry the mark "simulation only": no server of real clients could draw them (MATH.md 7.12).
+then they carry the mark "simulation only, not for release": no server of real clients could draw them
+(MATH.md 7.12), and a record can be worked out from a few of them. Files of such curves lie apart from the
+model, for their owner alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from reticent.errors import ParameterError
 from reticent.federated.models import Linear
 from reticent.federated.simulation import Step
 from reticent.federated.tasks import Task
+from reticent.files import NOT_FOR_RELEASE
 from reticent.mechanisms.base import Floats
 
 
@@ -23,7 +26,7 @@ class Origin(Enum):
     """What loss and error are computed on."""
 
     HOLD_OUT = "public hold-out"
-    SIMULATION = "simulation only"
+    SIMULATION = NOT_FOR_RELEASE
 
 
 @dataclass(frozen=True)

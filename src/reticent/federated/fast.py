@@ -27,7 +27,7 @@ def is_worth(task: Task, clients: int) -> bool:
     return (
         task.dimensions > 1
         and getattr(type(task.model), "gradients", None) is Model.gradients
-        and kernels.UNITS_PER_VALUE[task.mechanism._kernel] < 2
+        and task.mechanism._kernel.draws < 2
         and kernels.engine_for(clients * task.sample_size).name == "numba"
     )
 
@@ -80,11 +80,10 @@ def _rows(pieces: Iterable[Words], length: int) -> Iterator[Words]:
 
 
 @lru_cache(maxsize=16)
-def _loop(kernel: str, is_sampled: bool) -> Callable[..., None]:
+def _loop(kernel: kernels.Formula, is_sampled: bool) -> Callable[..., None]:
     import numba
 
-    formula = getattr(kernels.engine("numba").formulas, kernel)
-    units = kernels.UNITS_PER_VALUE[kernel]
+    formula, units = kernels.engine("numba").function(kernel), kernel.draws
 
     @numba.njit(nogil=True)
     def draw(values: Any, drawn: Any, law: Any, out: Any) -> None:

@@ -2,7 +2,7 @@
 
 One key of the ledger for each participation, under which the round and what was sent are recorded; so the
 number of participations needs no counter of its own, and a crash between paying and recording costs nothing
-but the draw.
+but the draw. Which round is where is learnt once, and then as rounds are paid for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ParticipationsSpent(ParameterError):
 
 
 class Participations:
-    """The participations of one client in one task.
+    """The participations of one client in one task, for one thread at a time.
 
     Args:
         ledger: the client's.
@@ -33,22 +33,36 @@ class Participations:
     def __init__(self, ledger: DeviceLedger, account: str, unit: Unit, head: str, most: int) -> None:
         self._ledger, self._account, self._unit = ledger, account, unit
         self._head, self._most = head, most
+        self._places: dict[int, int] = {}  # of rounds
+        self._count = 0
 
-    def _records(self) -> list[tuple[int, ...]]:
-        found = []
-        for place in range(self._most):
-            content = self._ledger.recorded(self._account, f"{self._head}/{place}")
-            if content is None:
-                break
-            found.append(content)
-        return found
+    def _recorded(self, place: int) -> tuple[int, ...] | None:
+        return self._ledger.recorded(self._account, f"{self._head}/{place}")
+
+    def _look(self) -> int:
+        """How many there are. Only what was recorded since the last look is looked at."""
+        while self._count < self._most and (content := self._recorded(self._count)) is not None:
+            self._places.setdefault(content[0], self._count)
+            self._count += 1
+        return self._count
 
     def remembered(self, number: int) -> tuple[int, ...] | None:
         """What was sent in a round; None if nothing was."""
-        for round_number, *values in self._records():
-            if round_number == number:
-                return tuple(values)
-        return None
+        self._look()
+        content = self._recorded(self._places[number]) if number in self._places else None
+        return None if content is None else content[1:]
+
+    def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
+        """Let a round have been sent whose report is not held, if it is not there; whether it is not.
+
+        Args:
+            number: of the round.
+            pay: pays under a key, and records values there.
+        """
+        if number in self._places or self._look() == self._most or number in self._places:
+            return not self.remembered(number)
+        pay(f"{self._head}/{self._count}", [number])
+        return True
 
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
         """Pay for a round, draw, record; return what was drawn.
@@ -57,7 +71,7 @@ class Participations:
             ParticipationsSpent: the task allows no further round.
             BudgetExceeded: the account does not hold it.
         """
-        place = len(self._records())
+        place = self._look()
         if place == self._most:
             raise ParticipationsSpent(f"the task allows {self._most} rounds of one client")
         information = Amount(units, self._unit, Neighbours.ANY_TWO_VALUES)

@@ -1,21 +1,22 @@
 """What one client sends in one round, as bytes.
 
-    version      1   0x01
+    version      1   0x02
     task         8   its id
     round        4   big-endian
     client       8   the enrolment's id
     symbols      s   of the k coordinates that the task drew for this client and round, each at its true
                      width, highest bit first, zero padded
-    tag         16   HMAC-SHA256 under the client's key of everything before, cut
+    tag         16   HMAC-SHA256 under the client's key of the label of trainings and everything before, cut
 
 Which coordinates, and the dither levels of `OneBit`, follow from the task's key, the client's id and the
-round, so that they take no place and nobody can choose them.
+round, so that they take no place and nobody can choose them. Version 1 had tags without a label. Its payloads
+are refused by their version.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -23,12 +24,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, device_key, tag
+from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
 from reticent.federated.tasks import Task
 from reticent.mechanisms.base import Symbols
 from reticent.mechanisms.numeric.one_bit import OneBit
 
-VERSION = 1
+VERSION = 2
 _HEAD = np.dtype([("version", "u1"), ("task", "S8"), ("round", ">u4"), ("client", ">u8")])
 HEAD_BYTES = _HEAD.itemsize
 
@@ -42,6 +43,7 @@ class Outcome(Enum):
     TASK = "task"  # another one
     ROUND = "round"  # another one
     TAG = "tag"  # not made with the key of its client
+    REVOKED = "revoked"  # the client's enrolment was taken back
     SECOND = "second"  # the client has a report in this round
     SYMBOL = "symbol"  # none of the mechanism's, or padding that is not zero
 
@@ -65,6 +67,10 @@ class HasId(Protocol):
     """A task of any kind."""
 
     @property
+    def use(self) -> Use:
+        """What a client's key is used for."""
+
+    @property
     def id(self) -> bytes:
         """What reports name."""
 
@@ -72,7 +78,7 @@ class HasId(Protocol):
 def written(task: HasId, enrolment: Enrolment, number: int, symbols: bytes) -> bytes:
     """The payload of packed symbols."""
     content = b"".join((bytes([VERSION]), task.id, number.to_bytes(4, "big"), enrolment.id, symbols))
-    return content + tag(enrolment.key, content)
+    return content + tag(enrolment.key, task.use, content)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,9 @@ class Read:
     symbols: Symbols
 
 
-def read(task: Task, number: int, payloads: Sequence[bytes], master: bytes) -> tuple[list[Outcome], Read]:
+def read(
+    task: Task, number: int, payloads: Sequence[bytes], master: bytes, revoked: Container[bytes] = ()
+) -> tuple[list[Outcome], Read]:
     """Read many payloads of one round; each is judged on its own, and none raises.
 
     Args:
@@ -98,8 +106,9 @@ def read(task: Task, number: int, payloads: Sequence[bytes], master: bytes) -> t
         number: of the round.
         payloads: as they came.
         master: the operator's enrolment key, from which the clients' keys follow.
+        revoked: ids of enrolments that were taken back.
     """
-    outcomes = [judged(task, number, payload, master, size(task)) for payload in payloads]
+    outcomes = [judged(task, number, payload, master, size(task), revoked) for payload in payloads]
     kept = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
     rows = np.frombuffer(b"".join(payloads[place] for place in kept), dtype=np.uint8)
     rows = rows.reshape(len(kept), size(task))
@@ -124,7 +133,9 @@ def _legal(task: Task, numbers: Symbols, padding: NDArray[np.uint8]) -> NDArray[
     return np.asarray((numbers < size).all(axis=1) & ~padding.any(axis=1))
 
 
-def judged(task: HasId, number: int, payload: bytes, master: bytes, length: int) -> Outcome:
+def judged(
+    task: HasId, number: int, payload: bytes, master: bytes, length: int, revoked: Container[bytes]
+) -> Outcome:
     """What is wrong with a payload, which must have this length, before its symbols are looked at."""
     if not isinstance(payload, bytes) or len(payload) != length:
         return Outcome.LENGTH
@@ -135,6 +146,6 @@ def judged(task: HasId, number: int, payload: bytes, master: bytes, length: int)
     if payload[9:13] != number.to_bytes(4, "big"):
         return Outcome.ROUND
     content, sent = payload[:-TAG_BYTES], payload[-TAG_BYTES:]
-    if not hmac.compare_digest(tag(device_key(master, payload[13:21]), content), sent):
+    if not hmac.compare_digest(tag(device_key(master, payload[13:21]), task.use, content), sent):
         return Outcome.TAG
-    return Outcome.COUNTED
+    return Outcome.REVOKED if payload[13:21] in revoked else Outcome.COUNTED

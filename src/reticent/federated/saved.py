@@ -165,8 +165,8 @@ def load(path: str | os.PathLike[str]) -> Saved:
                 size = " x ".join(str(length) for length in shape)
                 raise ParameterError(f"a model must hold {name} alone, {size} doubles")
             theta = file.get_tensor(name)
-    except (SafetensorError, OSError):
-        raise ParameterError(f"{path.name} must be a file in the form of safetensors") from None
+    except (SafetensorError, OSError) as error:
+        raise ParameterError(f"{path.name} must be a file in the form of safetensors") from error
     return Saved(theta, statement)
 
 
@@ -211,6 +211,6 @@ def _decimal(units: int) -> str:
 def _safetensors() -> Any:
     try:
         import safetensors.numpy
-    except ImportError:
-        raise MissingExtra("a model in a file", "federated") from None
+    except ImportError as error:
+        raise MissingExtra("a model in a file", "federated") from error
     return safetensors.numpy

@@ -1,6 +1,7 @@
-"""What the server does: collect the reports of a round, average them, step.
+"""What the server does: collect the reports of a round, enter it into the ledger, average them, step.
 
-The server sees symbols that are private already; nothing here needs to be trusted, and nothing here is paid.
+The server sees symbols that are private already, and clients have paid for them; nothing here needs to be
+trusted. What a round tells is entered into the operator's ledger before anybody is told.
 """
 
 from __future__ import annotations
@@ -8,14 +9,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.collect.record import Study
 from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.tasks import Task
+from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats, Symbols
+from reticent.privacy import Neighbours
+
+if TYPE_CHECKING:  # who trains needs none of it
+    from reticent.collect.operator import Operator
+    from reticent.federated.personalised.tasks import PersonalTask
+
+
+def study(task: Task) -> Study:
+    """A task as the operator's ledger knows it."""
+    return training_study(task, Unit.EPSILON, task.units)
+
+
+def training_study(task: Task | PersonalTask, unit: Unit, units: int) -> Study:
+    """A training of any kind, round by round."""
+    times = f"every round, of which it may be in {task.participations}"
+    subject = f"one client of training {task.name} that reports in {times}"
+    return Study("training", task.id, subject, unit, Neighbours.ANY_TWO_VALUES, units, task.rounds)
 
 
 class Round:
@@ -24,11 +45,11 @@ class Round:
     Args:
         task: what is learnt.
         number: of the round.
-        master: the operator's enrolment key.
+        operator: who knows the clients, and in whose ledger the round is entered.
     """
 
-    def __init__(self, task: Task, number: int, master: bytes) -> None:
-        self.task, self.number, self._master = task, task.checked_round(number), master
+    def __init__(self, task: Task, number: int, operator: Operator) -> None:
+        self.task, self.number, self._operator = task, task.checked_round(number), operator
         self.sums = np.zeros(task.dimensions)
         self.outcomes: Counter[Outcome] = Counter()
         self._clients: set[int] = set()
@@ -40,7 +61,9 @@ class Round:
 
     def add(self, payloads: Sequence[bytes]) -> list[Outcome]:
         """Count payloads; each client once, and nothing that is not whole. None raises."""
-        outcomes, read = payload.read(self.task, self.number, payloads, self._master)
+        held = self._operator
+        revoked = held.revocations.look()
+        outcomes, read = payload.read(self.task, self.number, payloads, held.master, revoked)
         counted = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
         new = np.zeros(len(counted), dtype=np.bool_)
         for row, (place, client) in enumerate(zip(counted, read.clients.tolist(), strict=True)):
@@ -55,8 +78,14 @@ class Round:
     def gradient(self) -> Floats:
         """The average clipped gradient of the group, without bias: d/k times the sum over n.
 
-        Zero before anybody reported.
+        Zero before anybody reported. The round is in the operator's ledger then, with the number of reports
+        at the first look.
+
+        Raises:
+            LedgerError: it could not be entered, and nothing is told.
         """
+        if self.clients:
+            self._operator.record.learn(study(self.task), {self.number: self.clients})
         return averaged(self.task, self.sums, self.clients)
 
 

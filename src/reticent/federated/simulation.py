@@ -177,6 +177,7 @@ def simulate(
     order: Any = None,
     start: Floats | None = None,
     randomiser: str = PRIVATE,
+    paying: Callable[[int, int], None] | None = None,
     on_round: Callable[[Step, Floats], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -195,8 +196,10 @@ def simulate(
         start: the parameters to begin with, which must be public; the model's start if not given.
         randomiser: "private", or "identity": clipped gradients as they are, all coordinates, NOT private and
             refused with secure randomness. There is no such thing outside this module.
+        paying: called before every round with its number and how many report: where it is entered into a
+            ledger that the round will be seen. What it raises ends the training.
         on_round: called after every round with it and the parameters.
-        checkpoint: a file to write after every round.
+        checkpoint: a file to write after every round, for its owner alone.
         resume: go on from `checkpoint`, if it is there. With the same SimulationStream the result is that of
             a run without a break, bit for bit.
 
@@ -228,6 +231,8 @@ def simulate(
         rounds.append(_step(task, number, randomiser, int(times.max())))
         if number < training.number:  # before the checkpoint
             continue
+        if paying is not None:
+            paying(number, clients.size)
         if randomiser == IDENTITY:
             gradient = clipped_sums(task, training.theta, records, clients) / task.group
         else:
@@ -288,7 +293,7 @@ def _mark(task: Task, clients: int, randomiser: str) -> bytes:
 
 
 def _save(path: Path, training: Training, seed: int, mark: bytes) -> None:
-    with appearing(path) as file:
+    with appearing(path, mode=0o600) as file:  # who reports in which round follows from the seed
         np.savez(
             file,
             theta=training.theta,
@@ -303,8 +308,8 @@ def _loaded(path: Path, task: Task, mark: bytes) -> tuple[Training, int]:
     try:
         with np.load(path, allow_pickle=False) as held:
             found = {name: held[name] for name in ("theta", "velocity", "number", "seed", "mark")}
-    except Exception:
-        raise ParameterError(f"checkpoint {path.name} must be one that a simulation wrote") from None
+    except Exception as error:
+        raise ParameterError(f"checkpoint {path.name} must be one that a simulation wrote") from error
     if found["mark"].tobytes() != mark:
         raise ParameterError(f"checkpoint {path.name} must be of the same task, clients and randomiser")
     training = Training(task, found["theta"], found["velocity"], int(found["number"]))

@@ -15,6 +15,7 @@ from reticent.collect import batch
 from reticent.errors import ParameterError
 from reticent.federated.encoding import Encoding
 from reticent.mechanisms.base import Floats
+from reticent.row_files import located
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,8 @@ def read(path: Path, encoding: Encoding, owner: str | None = None) -> Rows:
         ParameterError: there is no such file, or it has no rows.
         SourceError: it cannot be read, or a column is missing.
     """
-    if not path.is_file():
-        raise ParameterError(f"there is no {path}")
-    table, owners = batch.columns(path, (*encoding.features, encoding.target), key=owner)
+    held = located("table", path.name, path.parent)  # a task file may come from somebody else
+    table, owners = batch.columns(held, (*encoding.features, encoding.target), key=owner)
     if not len(table[encoding.target.name]):
         raise ParameterError(f"{path.name} must have rows")
     return Rows(encoding.encoded(table), encoding.targets(table), owners)

@@ -29,6 +29,8 @@ simulation:              # for `reticent federated run` and `plan` alone; client
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from reticent.federated import models
 from reticent.federated.encoding import Encoding
 from reticent.federated.tasks import Task, designed
 from reticent.mechanisms.attributes import Attribute
+from reticent.randomness import SECURE
 
 _FIELDS = ("name", "version", "purpose", "model", "features", "target", "epsilon", "rounds", "group", "rate")
 _NUMBERS = ("clip", "momentum", "typical", "l2")
@@ -74,6 +77,26 @@ typical: 0.1             # how large coordinates usually are against the clip; a
 #   owner: driver        # the column that says whose rows are one client; without it each row is one
 #   holdout: public.csv  # public rows, for curves and plans
 """
+
+
+EXAMPLE_ROWS = (100_000, 5000)  # invented clients, as many as the template asks for, and public rows
+
+
+def template(tables: dict[str, str] | None = None) -> str:
+    """A task to be filled in; with the names of tables, one that can be simulated as it is."""
+    if tables is None:
+        return TEMPLATE
+    head = TEMPLATE.partition("# simulation:")[0]
+    return f"{head}simulation:\n" + "".join(f"  {name}: {file}\n" for name, file in tables.items())
+
+
+def example_rows(count: int) -> Iterator[str]:
+    """Lines of a CSV file with the template's columns: invented vehicles, of which fast ones brake hard."""
+    yield "speed,kind,braked\n"
+    kinds = ("car", "bus", "bicycle", "other")
+    for speed, kind, chance in (SECURE.units(3 * count) - 1.0).reshape(count, 3):
+        braked = "hard" if chance < 1 / (1 + math.exp(3.0 - 6.0 * speed)) else "soft"
+        yield f"{130 * speed:.1f},{kinds[int(4 * kind)]},{braked}\n"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
 from reticent.collect import instruments, signing, texts
+from reticent.collect.enrolment import Use
 from reticent.collect.lots import KEY_BYTES, Lots
 from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
@@ -88,6 +89,8 @@ class Task:
     Raises:
         GuaranteeError: a report may spend more than epsilon.
     """
+
+    use = Use.TRAINING  # of a client's key; no field
 
     name: str
     version: str

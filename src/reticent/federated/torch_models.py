@@ -29,8 +29,8 @@ def torch_or_error() -> Any:
     """The module torch."""
     try:
         import torch
-    except ImportError:
-        raise MissingExtra("a network of PyTorch", "torch") from None
+    except ImportError as error:
+        raise MissingExtra("a network of PyTorch", "torch") from error
     return torch
 
 

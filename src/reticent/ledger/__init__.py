@@ -9,6 +9,7 @@ from importlib import import_module as _import_module
 if _typing.TYPE_CHECKING:
     from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, Unit
     from reticent.ledger.device import DeviceLedger
+    from reticent.ledger.device_marks import Marks
     from reticent.ledger.export import verify_export
     from reticent.ledger.memory import MemoryLedger
     from reticent.ledger.sql import SqlLedger
@@ -21,6 +22,7 @@ __all__ = [
     "DeviceLedger",
     "Grant",
     "Ledger",
+    "Marks",
     "Measurement",
     "MemoryLedger",
     "Reading",
@@ -35,6 +37,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "DeviceLedger": ("device", "DeviceLedger"),
+    "Marks": ("device_marks", "Marks"),
     "MemoryLedger": ("memory", "MemoryLedger"),
     "SqlLedger": ("sql", "SqlLedger"),
     "WitnessClient": ("witness", "WitnessClient"),

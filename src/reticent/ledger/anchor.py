@@ -16,7 +16,7 @@ from pathlib import Path
 from reticent.chain.contracts import Artifact, Event
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
-from reticent.errors import LedgerDamaged, RolledBack
+from reticent.errors import LedgerDamaged, ParameterError, RolledBack
 from reticent.ledger.checkpoint import Head, PublicKey, parse, signed_note, verified
 from reticent.ledger.sql import SqlLedger
 
@@ -87,10 +87,10 @@ def _topic(origin: str) -> bytes:
 
 def _anchor(event: Event, signer: PublicKey) -> Anchor | None:
     told = event.fields
-    head = Head(signer.name, told["size"], told["root"], told["totals"])
-    checkpoint = signed_note(head, signer, b"".join(told["signature"]))
     try:
+        head = Head(signer.name, told["size"], told["root"], told["totals"])
+        checkpoint = signed_note(head, signer, b"".join(told["signature"]))
         verified(checkpoint, signer)
-    except LedgerDamaged:
+    except (LedgerDamaged, ParameterError):  # anybody may write to the contract
         return None
     return Anchor(head, checkpoint, told["writer"], event.log.block, event.log.transaction)

@@ -23,6 +23,7 @@ import numpy as np
 
 from reticent.arguments import whole
 from reticent.errors import (
+    IdempotencyConflict,
     LedgerDamaged,
     LedgerError,
     MixedGuarantees,
@@ -35,6 +36,7 @@ from reticent.privacy.neighbours import Neighbours
 MOST_VALUES = 1 << 16  # values of one measurement
 MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
 FURTHEST_GRID = (1 << 15) - 1  # log2 of the units of a grid in one unit, or the other way round
+PAYMENT = "payment:"  # how keys of payments begin
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}")
 
 
@@ -181,6 +183,10 @@ class Reading:
         """The precision-weighted mean of all measurements, exactly; empty if there are none."""
         return tuple(Fraction(total, self.information) for total in self.sums) if self.information else ()
 
+    def nearest(self) -> list[float]:
+        """The same as doubles: a quotient of whole numbers is rounded once, as `float` of a fraction is."""
+        return [total / self.information for total in self.sums] if self.information else []
+
 
 @dataclass(frozen=True)
 class Balance:
@@ -200,9 +206,11 @@ class Ledger(ABC):
 
     Attributes:
         measured_by_oracle: whether somebody else holds the data, and records what is paid for here.
+        charges_values: whether the minimum is charged for each value that a key is declared with.
     """
 
     measured_by_oracle: bool = False
+    charges_values: bool = False
 
     def open(self, terms: Terms) -> Balance:
         """Open an account, or find it open with exactly these terms."""
@@ -252,9 +260,12 @@ class Ledger(ABC):
         answers = iter(self._request_many([pair for pair in checked if isinstance(pair, tuple)]))
         return [next(answers) if isinstance(pair, tuple) else pair for pair in checked]
 
-    def _checked_request(self, account: str, key: str, information: Amount, idempotency: str | None) -> Terms:
+    def _checked_request(
+        self, account: str, key: str, information: Amount, idempotency: str | None, *, pays: bool = False
+    ) -> Terms:
         _checked_name("account", account)
-        _checked_key(key)
+        if not pays:
+            _asked_key(key)
         if not isinstance(information, Amount):
             raise ParameterTypeError(f"information must be an Amount, got {type(information).__name__}")
         if idempotency is not None:
@@ -284,7 +295,7 @@ class Ledger(ABC):
             ParameterError: an argument breaks its rule, or the ledger cannot hold the text. Nothing was said.
         """
         _checked_name("account", account)
-        _checked_key(key)
+        _asked_key(key)
         if not isinstance(question, str):
             raise ParameterTypeError(f"question must be a text, got {type(question).__name__}")
         if not question:
@@ -316,12 +327,14 @@ class Ledger(ABC):
     def pay(self, account: str, event: Any, *, key: str, idempotency: str | None = None) -> Grant:
         """Charge a release made outside Reticent, given as a dp-accounting event (Gaussian or pure).
 
-        It is charged in full and recorded as measured, with no values, under the fresh key that the
-        caller names: what was released elsewhere is never covered by what was bought here. A repeated
-        call with the same idempotency key charges nothing; one that a request used is refused.
+        It is charged in full and recorded as measured, with no values, under the fresh name that the
+        caller gives: what was released elsewhere is never covered by what was bought here. Payments have
+        keys of their own, "payment:" and the name, under which nothing can be requested: so nobody who may
+        ask can take a payment's name before it is paid. A repeated call with the same idempotency key charges
+        nothing; one that a request used is refused.
 
         Raises:
-            KeyUsed: something was bought under the key before.
+            KeyUsed: something was paid under the name before.
         """
         _checked_name("account", account)
         terms = self._terms(account)
@@ -335,8 +348,24 @@ class Ledger(ABC):
             units = cost_units(guarantee.epsilon)
         else:
             raise MixedGuarantees(f"account {account} is in {terms.unit.value}, got {guarantee.describe()}")
-        self._checked_request(account, key, Amount(units, terms.unit, terms.neighbours), idempotency)
-        return self._pay(terms, key, units, idempotency)
+        return self.charge(account, key, Amount(units, terms.unit, terms.neighbours), idempotency=idempotency)
+
+    def charge(self, account: str, key: str, information: Amount, *, idempotency: str | None = None) -> Grant:
+        """Charge information under a fresh name, and record it as measured, with no values; see `pay`.
+
+        Raises:
+            KeyUsed: something was paid under the name before.
+        """
+        paid = payment_key(key)
+        terms = self._checked_request(account, paid, information, idempotency, pays=True)
+        try:
+            return self._pay(terms, paid, information.units, idempotency)
+        except IdempotencyConflict:
+            if self.measured_by_oracle:
+                raise
+            # Earlier releases paid under the name alone: the same call then is answered as it was. As the
+            # text is used, this charges nothing, whatever it was used for.
+            return self._pay(terms, key, information.units, idempotency)
 
     def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
         """Decide checked orders in turn. Back ends that can share a commit override this."""
@@ -404,12 +433,16 @@ def decided(
     return answers
 
 
-def increment(terms: Terms, requested: int, information: int) -> int:
-    """What a request adds to what is already requested under its key: the one pricing rule."""
+def increment(terms: Terms, requested: int, information: int, values: int = 1) -> int:
+    """What a request adds to what is already requested under its key: the one pricing rule.
+
+    `values` is how many the key was declared with, where each must be paid for to be recorded: on a chain.
+    """
     missing = information - requested
     if missing <= 0:
         return 0
-    return missing if missing > terms.minimum else terms.minimum
+    least = terms.minimum * values
+    return missing if missing > least else least
 
 
 def _checked_name(field: str, given: Any) -> str:
@@ -422,6 +455,19 @@ def _checked_key(given: Any) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= 1000 or not given.isprintable():
         raise ParameterError(f"key must be a printable text of 1 to 1000 characters, got {_shown(given)}")
     return given
+
+
+def payment_key(name: Any) -> str:
+    """The key of a payment, in a name space of its own."""
+    return _checked_key(PAYMENT + _checked_key(name))
+
+
+def _asked_key(given: Any) -> str:
+    """A key that may be asked about."""
+    key = _checked_key(given)
+    if key.startswith(PAYMENT):
+        raise ParameterError(f"key must not begin with {PAYMENT}, which names payments, got {_shown(given)}")
+    return key
 
 
 def _shown(given: Any) -> str:

@@ -94,8 +94,8 @@ def read_head(store: Store, locking: str = "") -> tuple[int, int, int, int, Fron
             raise ValueError
         hashes = [edge[i : i + 32] for i in range(0, len(edge), 32)]
         return size, accounts, keys, measurements, Frontier(size, hashes)
-    except (LedgerDamaged, ValueError):
-        raise LedgerDamaged("the ledger's head is damaged") from None
+    except (LedgerDamaged, ValueError) as error:
+        raise LedgerDamaged("the ledger's head is damaged") from error
 
 
 def make_head(store: Store) -> None:
@@ -133,8 +133,8 @@ class Account:
             found = cls(number, terms, spent, stored_bytes(nonce))
             if found.seal() != seal:
                 raise ValueError
-        except (KeyError, LedgerDamaged, TypeError, ValueError):
-            raise LedgerDamaged(f"the row of account {number} is damaged") from None
+        except (KeyError, LedgerDamaged, TypeError, ValueError) as error:
+            raise LedgerDamaged(f"the row of account {number} is damaged") from error
         return found
 
     def seal(self) -> int:
@@ -178,8 +178,8 @@ class Bought:
                 found._wait(waiting)
             if found.seal(requested, waiting) != seal:
                 raise ValueError
-        except (AttributeError, LedgerDamaged, TypeError, ValueError):
-            raise LedgerDamaged(f"the row of key {number} is damaged") from None
+        except (AttributeError, LedgerDamaged, TypeError, ValueError) as error:
+            raise LedgerDamaged(f"the row of key {number} is damaged") from error
         found.new = False
         return found
 
@@ -357,7 +357,8 @@ class Batch:
             held = self._accounts[name] = Account.of(row)
         return held
 
-    def _known(self, name: str) -> Account:
+    def known(self, name: str) -> Account:
+        """An account that is open."""
         held = self._accounts.get(name) or self._account(name)
         if held is None:
             raise UnknownAccount(f"account {name} was never opened")
@@ -370,6 +371,15 @@ class Batch:
             row = self._store.one(_BOUGHT, place)
             under = self._bought[place] = Bought.of(row) if row else None
         return under
+
+    def requested(self, account: int, key: str) -> int:
+        """What is bought under a key of an account, by its number."""
+        under = self._under(account, key)
+        return under.requested if under is not None else 0
+
+    def is_answered(self, account: int, idempotency: str) -> bool:
+        """Whether a call came under this idempotency key before."""
+        return self._store.one(_ANSWERED, (account, idempotency)) is not None
 
     def _both(self, name: str, key: str) -> Account:
         """The account, and on the way what is bought under the key."""
@@ -443,7 +453,7 @@ class Batch:
 
     def pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
         """Charge under a fresh key and record at once, with no values; or raise before anything changes."""
-        held = self._known(terms.name)
+        held = self.known(terms.name)
         repeated = self._repeated(held, "pay", key, units, idempotency)
         under = self._under(held.id, key)
         if repeated is None:
@@ -560,12 +570,16 @@ class Batch:
             raise LedgerError(f"account {number} cannot be opened under its number: somebody else is writing")
         self.open(terms)
 
-    def close_pending(self, head: str) -> None:
-        """Close every measurement without values: it may have been released since `head` was lost."""
+    def close_pending(self, head: str, account: int | None = None) -> None:
+        """Close every measurement without values, of all accounts or one.
+
+        It may have been released since `head` was lost; or the account moves elsewhere.
+        """
         for row in self._store.all(f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE waiting <> ''"):  # noqa: S608
             if (row[1], row[2]) not in self._bought:
                 self._bought[row[1], row[2]] = Bought.of(row)
         keys = [under for under in self._bought.values() if under is not None]
+        keys = [under for under in keys if account is None or under.account == account]
         waiting = {number: under for under in keys for number in under.waiting}
         for number in sorted(waiting):
             under = waiting[number]
@@ -575,7 +589,7 @@ class Batch:
 
     def charge_witnessed(self, name: str, spent: int, head: str) -> None:
         """Raise an account's spending to what a witness remembers, visibly."""
-        held = self._known(name)
+        held = self.known(name)
         if spent > held.spent:
             held.spent = min(spent, held.terms.cap)
             self._changed[held.id] = held

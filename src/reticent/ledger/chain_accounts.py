@@ -23,7 +23,7 @@ from reticent.errors import (
     TransactionRefused,
     UnknownAccount,
 )
-from reticent.ledger.base import Balance, Ledger, Measurement, Reading, Terms
+from reticent.ledger.base import PAYMENT, Balance, Ledger, Measurement, Reading, Terms
 from reticent.ledger.chain_contract import (
     NOBODY,
     Contract,
@@ -32,6 +32,7 @@ from reticent.ledger.chain_contract import (
     checked_address,
     dataset_id,
     key_id,
+    payment_id,
 )
 from reticent.ledger.chain_log import ChainLog
 from reticent.ledger.chain_orders import Waiting
@@ -183,6 +184,8 @@ class ChainAccounts(Ledger):
         return held
 
     def _key_id(self, account: str, key: str) -> tuple[bytes, Words]:
+        if key.startswith(PAYMENT):
+            return payment_id(key.encode()), Words()
         words = self._words.get((account, key), Words())
         return key_id(key.encode(), words.question.encode(), words.grid, words.dimension), words
 
@@ -208,10 +211,10 @@ class ChainAccounts(Ledger):
                 raise UnknownAccount(f"account {terms.name} was never opened by {self.owner}, who alone can")
             try:
                 return self.register(terms, oracle=self._oracle, commitment=_commitment(terms))
-            except AccountConflict:  # registered just now: wait for its confirmations
+            except AccountConflict as error:  # registered just now: wait for its confirmations
                 if time.monotonic() > end:
                     few = f"no {self._confirmations} confirmations after {self._timeout_s:g} s"
-                    raise NotConfirmed(f"account {terms.name} has {few}") from None
+                    raise NotConfirmed(f"account {terms.name} has {few}") from error
             time.sleep(_PAUSE_S)
 
     def register(self, terms: Terms, *, oracle: str, commitment: bytes) -> Balance:
@@ -289,11 +292,11 @@ class ChainAccounts(Ledger):
             if cause(refused) == "nothing to change":
                 return None
             if cause(refused) == "registered already":
-                raise AccountConflict(f"account {account} is registered already") from None
+                raise AccountConflict(f"account {account} is registered already") from refused
             if cause(refused) == "not the owner":
-                raise LedgerError(f"account {account}: {self.address} is not its owner") from None
+                raise LedgerError(f"account {account}: {self.address} is not its owner") from refused
             if cause(refused) == "not offered":
-                raise LedgerError(f"account {account} was not offered to {self.address}") from None
+                raise LedgerError(f"account {account} was not offered to {self.address}") from refused
             raise
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 
 from reticent.chain.contracts import Artifact
-from reticent.chain.node import Node, block_tag
+from reticent.chain.node import Node, as_bytes, block_tag
 from reticent.errors import ChainError, LedgerError, ParameterError, ReticentError, TransactionRefused
 from reticent.ledger.base import Terms, Unit
 from reticent.privacy import Neighbours
@@ -111,7 +111,7 @@ class Contract:
             for (function, _), answer in zip(part, self.node.rpc_many(asked), strict=True):
                 if isinstance(answer, ChainError):
                     raise answer
-                found.append(self._answer(function, bytes.fromhex(answer[2:])))
+                found.append(self._answer(function, as_bytes(answer)))
         return found
 
     def asked(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[str, list[Any]]:
@@ -182,6 +182,12 @@ def key_id(name: bytes, question: bytes, grid: int, dimension: int) -> bytes:
     """The identifier of a key: all that is said of it."""
     kinds = ["bytes32", "bytes32", "int16", "uint16"]
     return keccak(encode(kinds, [keccak(name), keccak(question), grid, dimension]))
+
+
+@lru_cache(maxsize=4096)
+def payment_id(name: bytes) -> bytes:
+    """The identifier of a payment, which is that of no key."""
+    return keccak(encode(["bytes32", "bytes32"], [keccak(b"payment"), keccak(name)]))
 
 
 def identity(dataset: bytes, key: bytes, start: int, information: int) -> bytes:

@@ -80,12 +80,12 @@ class ChainFile:
             raise ParameterError(f"{path} is too large for a chain file")
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            raise ParameterError(f"{path} is no JSON") from None
+        except (ValueError, RecursionError) as error:
+            raise ParameterError(f"{path} is no JSON") from error
         try:
             return cls(**_checked_fields(given))
         except (ParameterError, ParameterTypeError) as error:
-            raise ParameterError(f"{path}: {error}") from None
+            raise ParameterError(f"{path}: {error}") from error
 
     def write(self, path: Path) -> None:
         """Write a new file; one that exists is never overwritten."""

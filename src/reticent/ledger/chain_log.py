@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from reticent.chain.contracts import Artifact, Event
-from reticent.chain.node import Node, block_tag
+from reticent.chain.node import Node, as_block, block_tag
 from reticent.errors import ChainError, LedgerDamaged
 from reticent.ledger.chain_contract import Contract
 from reticent.ledger.chain_state import State, identity_of, replay
@@ -105,7 +105,8 @@ class ChainLog:
         for one in found:
             if isinstance(one, ChainError):
                 raise one
-        return [None if one is None else (int(one["number"], 16), one["hash"]) for one in found]
+        blocks = [None if one is None else as_block(one) for one in found]
+        return [None if one is None else (one.number, one.hash) for one in blocks]
 
     def _read(self, last: int, head: tuple[int, str]) -> bool:
         """Take in the events up to a block, if the chain below `head` stays the same meanwhile."""
@@ -189,7 +190,8 @@ def _wanted(state: State) -> list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, 
             wanted.append((call, ((one.quota, one.used),), f"analyst {who} of data set {held.name}"))
     for (dataset, key), under in state.keys.items():
         what = f"key 0x{key.hex()} of data set {state.datasets[dataset].name}"
-        row = (True, under.size is not None, under.size or 0, under.requested, under.recorded)
+        least = 0 if under.paid else under.least(state.datasets[dataset])
+        row = (least, under.size is not None, under.size or 0, under.requested, under.recorded)
         wanted.append((("keys", (dataset, key)), (row,), what))
         sums = (under.requested, under.recorded, tuple(under.sums))
         wanted.append((("recorded", (dataset, key)), sums, f"the sums of {what}"))

@@ -91,7 +91,6 @@ class Plan:
     refusal: LedgerError | None = None
     bought: int = 0
     charged: int = 0
-    start: int = 0
     writes: bool = False
     repeated: bool = False
 
@@ -129,19 +128,19 @@ class Books:
                     raise IdempotencyConflict(
                         f"idempotency key {ask.idempotency} was used for another request"
                     )
-                return Plan(bought=earlier[1], charged=earlier[2], start=requested, repeated=True)
+                return Plan(bought=earlier[1], charged=earlier[2], repeated=True)
         if ask.verb == "pay" and requested:
             raise KeyUsed(f"account {name}: a payment needs a fresh key")
         if ask.verb == "request" and look.quota == 0:
             raise LedgerError(f"account {name}: analyst {self._caller} is not allowed")
-        charge = increment(ask.terms, requested, ask.information)
+        charge = increment(ask.terms, requested, ask.information, max(1, ask.words.dimension))
         if charge:
             self._spend(ask, look, charge)
         bought = self._requested[place] = requested + charge
         if ask.idempotency is not None:
             self._answers[ask.dataset, ask.mark] = (ask.body, bought, charge)
         writes = charge > 0 or ask.idempotency is not None
-        return Plan(bought=bought, charged=charge, start=requested, writes=writes)
+        return Plan(bought=bought, charged=charge, writes=writes)
 
     def _spend(self, ask: Ask, look: Look, charge: int) -> None:
         name = ask.terms.name

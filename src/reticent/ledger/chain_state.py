@@ -22,6 +22,7 @@ from reticent.ledger.chain_contract import (
     dataset_id,
     identity,
     key_id,
+    payment_id,
     registered_name,
     terms_of,
     text_of,
@@ -59,7 +60,7 @@ class DataSet:
 
 @dataclass
 class KeyState:
-    """A declared key. `size` is None until the number of values is fixed."""
+    """A declared key, or one of a payment. `size` is None until the number of values is fixed."""
 
     dataset: bytes
     id: bytes
@@ -71,6 +72,11 @@ class KeyState:
     requested: int = 0
     recorded: int = 0
     sums: list[int] = field(default_factory=list)
+    paid: bool = False
+
+    def least(self, held: DataSet) -> int:
+        """What a fresh measurement is charged at least."""
+        return held.minimum * max(1, self.dimension)
 
 
 @dataclass
@@ -111,7 +117,7 @@ class State:
             take(event, event.fields)  # type: ignore[misc]
         except LedgerDamaged as error:
             place = f"block {event.log.block}, log {event.log.index}"
-            raise LedgerDamaged(f"{event.name} in {place} contradicts the events before: {error}") from None
+            raise LedgerDamaged(f"{event.name} in {place} contradicts the events before: {error}") from error
 
     def waiting_under(self, dataset: bytes, key: bytes) -> list[Charge]:
         """Measurements under a key that are paid for and not recorded."""
@@ -149,6 +155,9 @@ class State:
         _check(fields["key"] == named, "its identifier is another one's")
         _check(place not in self.keys, "it was declared before")
         _check(fields["dimension"] <= MOST_VALUES, "it has too many values")
+        _check(
+            held.minimum * max(1, fields["dimension"]) <= held.cap, "the least it is charged passes the cap"
+        )
         declarer = to_checksum_address(fields["declarer"])
         _check(_may_pay(held, declarer) or _quota(held, declarer) > 0, "its declarer is not allowed")
         size = fields["dimension"] or None
@@ -184,13 +193,15 @@ class State:
         self._mark(held, who, fields["idempotency"])
 
     def _take_Paid(self, event: Event, fields: dict[str, Any]) -> None:
-        held, under = self._dataset(fields), self._key(fields)
+        held, place = self._dataset(fields), (fields["dataset"], fields["key"])
         who = to_checksum_address(fields["payer"])
         _check(_may_pay(held, who), "its payer is not allowed")
-        _check(under.requested == 0, "something was bought under the key before")
-        _check(not under.question and not under.dimension, "its key is one that is measured")
+        _check(fields["key"] == payment_id(fields["name"]), "its identifier is another one's")
+        _check(place not in self.keys, "something was paid under the name before")
+        under = KeyState(*place, text_of(fields["name"]), "", 0, 0, 0, paid=True)
         self._charge(event, held, under, who, paid=True)
-        under.recorded, under.size = under.requested, 0
+        under.recorded = under.requested
+        self.keys[place] = under
 
     def _take_Fulfilled(self, event: Event, fields: dict[str, Any]) -> None:
         under, values = self._key(fields), fields["grid_values"]
@@ -243,7 +254,7 @@ class State:
     def _charge(self, event: Event, held: DataSet, under: KeyState, who: str, *, paid: bool) -> None:
         fields, charge = event.fields, event.fields["information"]
         _check(not held.paused, "spending is paused")
-        _check(charge >= held.minimum, "it is charged less than the minimum")
+        _check(charge >= under.least(held), "it is charged less than the minimum")
         _check(fields["spent"] == held.spent + charge, "what is spent is not what was spent before and this")
         _check(fields["spent"] <= held.cap, "the cap is passed")
         _check(fields["number"] == len(self.measurements), "its number is not the next one")

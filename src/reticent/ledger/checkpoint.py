@@ -12,6 +12,9 @@ everything up to and including the newline before the empty line. A witness adds
 cosignature: eight bytes of time and a signature over the lines "cosignature/v1" and "time <seconds>" and
 the same text. A key id is the first four bytes of SHA-256(name || 0x0A || type || public key), type 0x01
 for a log and 0x04 for a witness.
+
+Lines of unknown keys are passed over, whatever their names; a line of a known key that does not verify makes
+the whole note void, also beside one that does.
 """
 
 from __future__ import annotations
@@ -27,14 +30,20 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from reticent.arguments import whole
 from reticent.errors import LedgerDamaged, ParameterError
+from reticent.files import tightened
+from reticent.ledger.merkle import EMPTY_ROOT
 
 LOG = 1  # C2SP signature type of a log: plain Ed25519
 WITNESS = 4  # C2SP signature type of a witness: a cosignature with a time
 MOST_SIGNATURES = 16
 
+MOST = (1 << 63) - 1  # entries of a log, and seconds of a cosignature's time
+
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _NAME = re.compile(r"[!-*,-~]{1,200}", re.ASCII)  # printable ASCII without space and plus
+_ANY_NAME = re.compile(r"[^\s+\x00-\x1f]+")  # what signed notes allow to others
 _HASH = re.compile(r"[A-Za-z0-9+/]{43}=", re.ASCII)
 _DASH = "\u2014"
 _FORMAT = "the checkpoint is not in the C2SP format"
@@ -51,6 +60,11 @@ class Head:
 
     def __post_init__(self) -> None:
         checked_name("origin", self.origin)
+        whole("size", self.size, low=0, high=MOST)
+        if len(self.root) != len(EMPTY_ROOT) or len(self.totals) != len(EMPTY_ROOT):
+            raise ParameterError("root and totals must be hashes of 32 bytes")
+        if self.size == 0 and self.root != EMPTY_ROOT:
+            raise ParameterError("root must be the hash of nothing for a log of no entries")
 
     def text(self) -> str:
         """The signed lines."""
@@ -91,8 +105,8 @@ class PublicKey:
             name, _, encoded = parts
             raw = base64.b64decode(encoded, validate=True)
             found = cls(checked_name("name", name), Ed25519PublicKey.from_public_bytes(raw[1:]), raw[0])
-        except (ValueError, IndexError):
-            raise ParameterError("a public key reads <name>+<key id>+<base64>") from None
+        except (ValueError, IndexError) as error:
+            raise ParameterError("a public key reads <name>+<key id>+<base64>") from error
         if str(found) != text.strip() or found.kind not in (LOG, WITNESS):
             raise ParameterError("a public key reads <name>+<key id>+<base64>, and its id must fit")
         return found
@@ -117,6 +131,7 @@ def signature_line(text: str, name: str, key: Ed25519PrivateKey) -> str:
 
 def cosignature_line(text: str, name: str, key: Ed25519PrivateKey, seconds: int) -> str:
     """A witness's signature line over the text of a head that it saw at `seconds` since 1970."""
+    seconds = whole("seconds", seconds, low=0, high=MOST)
     identity = PublicKey(name, key.public_key(), WITNESS).id
     signed = seconds.to_bytes(8, "big") + key.sign(_cosigned(text, seconds))
     return _line(name, identity + signed)
@@ -155,7 +170,10 @@ def parse(checkpoint: str) -> tuple[Head, list[tuple[str, bytes]]]:
         and _HASH.fullmatch(totals[7:])
     ):
         raise LedgerDamaged(_FORMAT)
-    head = Head(origin, int(size), base64.b64decode(root), base64.b64decode(totals[7:]))
+    try:
+        head = Head(origin, int(size), base64.b64decode(root), base64.b64decode(totals[7:]))
+    except ParameterError as error:
+        raise LedgerDamaged(f"{_FORMAT}: {error}") from error
     if head.text() != text + "\n":  # base64 with loose last bits
         raise LedgerDamaged(_FORMAT)
     return head, [_pair(line) for line in signed]
@@ -165,11 +183,12 @@ def _pair(line: str) -> tuple[str, bytes]:
     dash, _, rest = line.partition(" ")
     name, _, encoded = rest.partition(" ")
     try:
+        name.encode()  # a lone surrogate is no UTF-8
         signed = base64.b64decode(encoded, validate=True)
-    except (ValueError, binascii.Error):
-        raise LedgerDamaged(_FORMAT) from None
+    except (ValueError, binascii.Error) as error:
+        raise LedgerDamaged(_FORMAT) from error
     canonical = base64.b64encode(signed).decode() == encoded
-    if dash != _DASH or not _NAME.fullmatch(name) or len(signed) < 5 or not canonical:
+    if dash != _DASH or not _ANY_NAME.fullmatch(name) or len(signed) < 5 or not canonical:
         raise LedgerDamaged(_FORMAT)
     return name, signed
 
@@ -186,19 +205,25 @@ def verified(checkpoint: str, signer: PublicKey) -> Head:
 
 
 def signed_by(checkpoint: str, signer: PublicKey) -> str:
-    """The line with which `signer` signed the checkpoint, verified, or LedgerDamaged."""
+    """The line with which `signer` signed the checkpoint, verified, or LedgerDamaged.
+
+    One line under this name and key id that does not verify is enough to refuse all of them. Of several that
+    do, which may differ in their time, it is the first.
+    """
     head, pairs = parse(checkpoint)
-    for name, signed in pairs:
-        if name == signer.name and signed[:4] == signer.id and _holds(head.text(), signed[4:], signer):
-            return _line(name, signed)
-    raise LedgerDamaged(f"the checkpoint is not signed by {signer.name}")
+    lines = [signed for name, signed in pairs if name == signer.name and signed[:4] == signer.id]
+    if not lines or not all(_holds(head.text(), signed[4:], signer) for signed in lines):
+        raise LedgerDamaged(f"the checkpoint is not signed by {signer.name}")
+    return _line(signer.name, lines[0])
 
 
 def _holds(text: str, signature: bytes, signer: PublicKey) -> bool:
     message = text.encode()
     if signer.kind == WITNESS:
-        message = _cosigned(text, int.from_bytes(signature[:8], "big"))
-        signature = signature[8:]
+        seconds, signature = int.from_bytes(signature[:8], "big"), signature[8:]
+        if seconds > MOST:
+            return False
+        message = _cosigned(text, seconds)
     try:
         signer.key.verify(signature, message)
     except InvalidSignature:
@@ -234,8 +259,8 @@ def totals_hash(totals: dict[int, int]) -> bytes:
 def read_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     """Read a signing key: 64 hexadecimal digits and a newline."""
     try:
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(Path(path).read_text().strip()))
-    except ValueError:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(tightened(Path(path)).read_text().strip()))
+    except ValueError:  # the error may hold the key
         raise ParameterError(f"{os.fspath(path)} holds no signing key") from None
 
 

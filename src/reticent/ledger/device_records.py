@@ -76,6 +76,25 @@ def framed(tip: bytes, record: Record) -> tuple[bytes, bytes]:
     return head + body + seal, seal
 
 
+def has_passed(stored: bytes, number: int, tip: bytes) -> bool:
+    """Whether a ledger with these bytes had this tip when it had so many records.
+
+    What is compacted away is taken to have been so: a "state" record names only the tip that it continues.
+    """
+    at, tips = 0, {START}
+    for body, _, seal in records(stored):
+        kind, *fields = json.loads(body)
+        if kind == "state":
+            at, tips = (int(fields[4]) if len(fields) > 4 else 0), {bytes.fromhex(fields[0]), seal}
+            if number < at:
+                return True
+        elif at == number:
+            break
+        else:
+            at, tips = at + 1, {seal}
+    return at == number and tip in tips
+
+
 def is_begun(stored: bytes) -> bool:
     """Whether this is no ledger yet: nothing, or what a crash may leave of the format line alone."""
     return len(stored) <= len(MAGIC) and MAGIC.startswith(stored.rstrip(b"\0"))
@@ -167,7 +186,8 @@ class Account:
 class State:
     """What the records add up to. `apply` takes each record once, when it is durable.
 
-    Kinds are append-only: "open", "request", "pay", "fulfil", and "state" as the first of a compacted file.
+    Kinds are append-only: "open", "request", "pay", "fulfil", "note", and "state" as the first of a compacted
+    file. `entries` counts the records that ever were, if there is a note; without one, those since "state".
     """
 
     def __init__(self) -> None:
@@ -175,6 +195,8 @@ class State:
         self.by_number: list[Account] = []
         self.measured = 0  # measurements ever asked for
         self.waiting: dict[int, tuple[Account, str]] = {}
+        self.notes: dict[str, str] = {}
+        self.entries = 0
         self._empty = True
 
     def replay(self, body: bytes, at: int) -> str:
@@ -183,8 +205,8 @@ class State:
             record = json.loads(body)
             _must(_encoded(record) == body)
             self.apply(record)
-        except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError):
-            raise LedgerDamaged(f"the ledger's record at byte {at} makes no sense") from None
+        except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            raise LedgerDamaged(f"the ledger's record at byte {at} makes no sense") from error
         return str(record[0])
 
     def apply(self, record: Record) -> None:
@@ -194,9 +216,11 @@ class State:
             "request": self._request,
             "pay": self._pay,
             "fulfil": self._fulfil,
+            "note": self._note,
             "state": self._load,
         }
         kinds[record[0]](*record[1:])
+        self.entries += record[0] != "state"
         self._empty = False
 
     def _open(self, name: str, unit: str, neighbours: str, subject: str, cap: str, minimum: str) -> Account:
@@ -250,11 +274,24 @@ class State:
         under.last = values
         under.information += information
 
+    def _note(self, name: str, text: str) -> None:
+        """A text under a name, in place of an earlier one."""
+        _must(_KEY.fullmatch(name) and _KEY.fullmatch(text) and self.notes.get(name) != text)
+        self.notes[name] = text
+
     def dump(self, tip: bytes) -> Record:
         """Everything as one record, which names the tip that it continues."""
-        return ["state", tip.hex(), str(self.measured), [held.dump() for held in self.by_number]]
+        notes = [[[name, text] for name, text in self.notes.items()], str(self.entries)] if self.notes else []
+        return ["state", tip.hex(), str(self.measured), [held.dump() for held in self.by_number], *notes]
 
-    def _load(self, tip: str, measured: str, accounts: list[Any]) -> None:
+    def _load(
+        self,
+        tip: str,
+        measured: str,
+        accounts: list[Any],
+        notes: list[list[str]] | None = None,
+        entries: str = "0",
+    ) -> None:
         _must(self._empty and _TIP.fullmatch(tip))
         self.measured = _units(measured)
         recorded = 0
@@ -270,6 +307,11 @@ class State:
         most = sum(held.spent // held.terms.minimum for held in self.by_number)
         _must(recorded + len(self.waiting) <= self.measured <= most)
         self.waiting = dict(sorted(self.waiting.items(), key=lambda item: item[0]))
+        self.entries = _units(entries)
+        _must(notes is None or (notes and self.entries >= self.measured + len(notes)))
+        for name, text in notes or ():
+            _must(name not in self.notes)
+            self._note(name, text)
 
     def _loaded(
         self, held: Account, name: str, information: str, sums: str, last: str, waiting: list[list[str]]

@@ -16,14 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from reticent.chain.contracts import Event
+from reticent.chain.fees import Ceiling
 from reticent.chain.keys import Key
-from reticent.chain.node import Log, Node, Receipt, as_receipt
+from reticent.chain.node import Log, Node, Receipt, as_bytes, as_receipt
 from reticent.chain.outbox import Outbox, Sent
 from reticent.chain.sender import Sender
 from reticent.errors import (
     AlreadyFulfilled,
     ChainError,
-    KeyUsed,
     LedgerError,
     ParameterError,
     UnknownAccount,
@@ -36,7 +36,6 @@ from reticent.ledger.chain_contract import (
     MOST_VALUES,
     Words,
     body_of,
-    key_id,
     mark_of,
 )
 from reticent.ledger.chain_orders import ATTEMPTS, Ask, Orders, Waiting
@@ -63,12 +62,14 @@ class EthereumLedger(ChainAccounts):
         outbox: keeps signed records before they are broadcast.
         timeout_s: how long to wait for confirmations.
         lock: a file that all processes with this key lock while they send, so that no two take a nonce.
+        ceiling: the most that a unit of gas may cost, whatever the node says.
 
     Raises:
         WrongChain: there is another contract, or none, at the address.
     """
 
     measured_by_oracle = True
+    charges_values = True
 
     def __init__(
         self,
@@ -83,10 +84,14 @@ class EthereumLedger(ChainAccounts):
         outbox: Outbox | None = None,
         timeout_s: float = 600.0,
         lock: str | os.PathLike[str] | None = None,
+        ceiling: Ceiling | None = None,
     ) -> None:
         self._lock = None if lock is None else LockFile(os.fspath(lock))
         turn = None if lock is None else self._turn
-        sender = Sender(node, key, confirmations=confirmations, outbox=outbox, timeout_s=timeout_s, turn=turn)
+        sender = Sender(
+            node, key,
+            confirmations=confirmations, ceiling=ceiling, outbox=outbox, timeout_s=timeout_s, turn=turn,
+        )  # fmt: skip
         super().__init__(
             node, address, sender, owner=owner, oracle=oracle, first_block=first_block, timeout_s=timeout_s
         )
@@ -144,8 +149,8 @@ class EthereumLedger(ChainAccounts):
         """Remember what is measured under a key: it is written down with the first request."""
         try:
             size = len(question.encode())
-        except UnicodeEncodeError:
-            raise ParameterError("question must be a text that UTF-8 can hold") from None
+        except UnicodeEncodeError as error:
+            raise ParameterError("question must be a text that UTF-8 can hold") from error
         if size > MOST_QUESTION:
             raise ParameterError(f"question must be at most {MOST_QUESTION} bytes on a chain, got {size}")
         if dimension > MOST_VALUES:
@@ -164,22 +169,10 @@ class EthereumLedger(ChainAccounts):
         )
 
     def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        ask = self._ask("pay", terms, key, units, idempotency)
-        if (terms.name, key) in self._words:  # the payment's own key on the chain is another one
-            asked = [
-                (ask.dataset, name, self.address, ask.mark)
-                for name in (ask.id, self._key_id(terms.name, key)[0])
-            ]
-            plain, measured = self._contract.looks(asked)
-            if plain.answered is None and measured.requested:
-                raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
-        return self._granted([ask])
+        return self._granted([self._ask("pay", terms, key, units, idempotency)])
 
     def _ask(self, verb: str, terms: Terms, key: str, information: int, idempotency: str | None) -> Ask:
-        measured = verb == "request"
-        name, words = (
-            self._key_id(terms.name, key) if measured else (key_id(key.encode(), b"", 0, 0), Words())
-        )
+        name, words = self._key_id(terms.name, key)
         body = 0 if idempotency is None else body_of(verb, name, information)
         dataset = self._dataset(terms.name)
         return Ask(
@@ -281,7 +274,7 @@ class EthereumLedger(ChainAccounts):
         receipt = as_receipt(told)
         if receipt is None or not receipt.succeeded:
             return None
-        requested, recorded, sums = self._contract.artifact.decode("recorded", bytes.fromhex(shown[2:]))
+        requested, recorded, sums = self._contract.artifact.decode("recorded", as_bytes(shown))
         whole = requested == recorded >= waiting.start + waiting.information
         return (requested, recorded, sums) if whole else None
 

@@ -211,8 +211,8 @@ class _Openings:
                 isinstance(part, str) and _is_text(part) for part in parts
             ):
                 raise ValueError
-        except (KeyError, TypeError, ValueError):
-            raise LedgerDamaged("a line that should open an entry does not") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerDamaged("a line that should open an entry does not") from error
         self._held.append((nonce, parts))
 
     def check(self, replay: Replay) -> None:

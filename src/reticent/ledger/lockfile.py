@@ -3,6 +3,9 @@
 The operating system's queue (`flock`) wakes whoever waits as soon as the lock is free, and frees it when its
 holder dies, but knows no time limit: a stopped process would stop all others with it. So whoever does not
 get the lock at once has a thread queue for it, and waits for the thread.
+
+Nothing can take such a thread out of the queue: if whoever waits gives up, it still takes its turn, and
+passes the lock on at once. So whoever does not wait at all has none queue.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class LockFile:
         self._closed = False
 
     def acquire(self, timeout_s: float) -> bool:
-        """Take the lock; False if another process keeps it for so long."""
+        """Take the lock; False if another process keeps it for so long. With 0, nothing queues on."""
         if fcntl is None or self._closed:
             return True
         if not self._queueing:
@@ -45,6 +48,8 @@ class LockFile:
                 return True
             except BlockingIOError:
                 pass  # so it has to be queued for
+        if timeout_s <= 0.0:
+            return False
         with self._changed:
             self._wanted = self._queueing = True
             if self._thread is None:

@@ -2,6 +2,9 @@
 
 Kept as its perfect subtrees: node (level, index) covers leaves [index 2^level, (index+1) 2^level).
 Proofs read such nodes through a function, so that any store will do.
+
+Whatever is handed in as a hash must have the length of one: a node hashes its children without a mark
+between them, so a shorter left one with a longer right one would pass for both.
 """
 
 from __future__ import annotations
@@ -9,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
+from reticent.errors import ParameterError
+
 Node = Callable[[int, int], bytes]
 
 EMPTY_ROOT = sha256(b"").digest()
+_HASH_BYTES = len(EMPTY_ROOT)
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -24,6 +30,10 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01" + left + right).digest()
 
 
+def _are_hashes(given: Iterable[bytes]) -> bool:
+    return all(len(one) == _HASH_BYTES for one in given)
+
+
 def _paired(row: list[bytes]) -> list[bytes]:
     """The level above an even number of neighbouring nodes."""
     return [sha256(b"\x01" + left + right).digest() for left, right in zip(row[::2], row[1::2], strict=True)]
@@ -34,7 +44,9 @@ class Frontier:
 
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
         if len(hashes) != size.bit_count():
-            raise ValueError(f"hashes must be {size.bit_count()} for {size} leaves, got {len(hashes)}")
+            raise ParameterError(f"hashes must be {size.bit_count()} for {size} leaves, got {len(hashes)}")
+        if not _are_hashes(hashes):
+            raise ParameterError(f"hashes must be of {_HASH_BYTES} bytes each")
         self.size = size
         self.hashes = list(hashes)
 
@@ -108,6 +120,8 @@ def range_hash(start: int, stop: int, node: Node) -> bytes:
 
 def inclusion_proof(index: int, size: int, node: Node) -> list[bytes]:
     """The audit path of leaf `index` in the tree of `size` leaves. RFC 9162, 2.1.3.1."""
+    if not 0 <= index < size:
+        raise ParameterError(f"index must be >= 0 and < {size}, got {index}")
     return _path(index, 0, size, node)
 
 
@@ -121,7 +135,13 @@ def _path(index: int, start: int, stop: int, node: Node) -> list[bytes]:
 
 
 def consistency_proof(old: int, size: int, node: Node) -> list[bytes]:
-    """Proof that the tree of `old` leaves is a prefix of the tree of `size`. RFC 9162, 2.1.4.1."""
+    """Proof that the tree of `old` leaves is a prefix of the tree of `size`. RFC 9162, 2.1.4.1.
+
+    The RFC asks for 0 < old < size. From the empty tree, and from a tree to itself, the proof is empty, as in
+    C2SP tlog-witness.
+    """
+    if not 0 <= old <= size:
+        raise ParameterError(f"old must be >= 0 and <= {size}, got {old}")
     return _subproof(old, 0, size, node, whole=True) if 0 < old < size else []
 
 
@@ -136,7 +156,7 @@ def _subproof(old: int, start: int, stop: int, node: Node, *, whole: bool) -> li
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
     """Check an audit path. RFC 9162, 2.1.3.2."""
-    if not 0 <= index < size:
+    if not 0 <= index < size or not _are_hashes((leaf, root, *proof)):
         return False
     position, last, current = index, size - 1, leaf
     for sibling in proof:
@@ -154,12 +174,14 @@ def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes],
 
 def verify_consistency(old: int, size: int, proof: Sequence[bytes], old_root: bytes, root: bytes) -> bool:
     """Check that the tree (old, old_root) is a prefix of (size, root). RFC 9162, 2.1.4.2."""
-    if not 0 <= old <= size:
+    if not 0 <= old <= size or not _are_hashes((old_root, root, *proof)):
+        return False
+    if old == 0 and old_root != EMPTY_ROOT:
         return False
     if old == size:
         return not proof and old_root == root
     if old == 0:
-        return not proof and old_root == EMPTY_ROOT
+        return not proof
     path = list(proof) if old & (old - 1) else [old_root, *proof]
     if not path:
         return False

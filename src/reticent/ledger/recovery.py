@@ -201,7 +201,7 @@ def _goal(
 
 def _accounts(ledger: SqlLedger) -> dict[int, tuple[str, int]]:
     """Names and caps by number."""
-    return {number: (name, cap) for number, name, cap in ledger._rows("SELECT id, name, cap FROM account")}
+    return {number: (name, cap) for number, name, cap in ledger.rows("SELECT id, name, cap FROM account")}
 
 
 def _report(

@@ -6,6 +6,7 @@ transaction when they meet (group commit): whoever holds the lock writes for all
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -147,6 +148,7 @@ class SqlLedger(Ledger):
     ) -> None:
         if origin is not None:
             checked_name("origin", origin)
+        self.where = os.fsdecode(where) if isinstance(where, (str, bytes, os.PathLike)) else ""
         self._store: Store = connect(where, create=create, migrate=migrate)
         self._key = key
         self._after_commit = after_commit
@@ -197,8 +199,8 @@ class SqlLedger(Ledger):
             settings: dict[str, Any] = dict(self._store.all("SELECT name, setting FROM meta"))
         try:
             return {"version": int(settings["version"]), "origin": str(settings["origin"])}
-        except (KeyError, ValueError):
-            raise LedgerDamaged("the ledger's settings are damaged") from None
+        except (KeyError, ValueError) as error:
+            raise LedgerDamaged("the ledger's settings are damaged") from error
 
     def _make(self, origin: str) -> None:
         store = self._store
@@ -538,7 +540,7 @@ class SqlLedger(Ledger):
             head: the head that was lost, as entries name it.
             lost: terms of accounts to be opened, by the number that they must get.
         """
-        names = {row[0]: row[1] for row in self._rows("SELECT id, name FROM account")}
+        names = {row[0]: row[1] for row in self.rows("SELECT id, name FROM account")}
 
         def work(batch: Batch) -> None:
             batch.close_pending(head)
@@ -548,11 +550,20 @@ class SqlLedger(Ledger):
                 batch.open_lost(number, terms)
                 batch.charge_witnessed(terms.name, totals[number], head)
 
-        self._write(_Job(work))
+        self.transact(work)
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def transact(self, work: Callable[[Batch], Any]) -> Any:
+        """Run work on the ledger's rows as one transaction, for the modules beside this one."""
+        return self._write(_Job(work))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query, for the modules beside this one."""
         with self._store.reading():
-            return self._store.all(sql)
+            return self._store.all(sql, parameters)
+
+    def account_mark(self, account: str) -> str:
+        """A text that tells this account from every other, of any ledger; it says nothing about it."""
+        return hashlib.sha256(b"account" + self._account(account).nonce).hexdigest()
 
     def close(self) -> None:
         """Close the connection; everything answered is durable already."""

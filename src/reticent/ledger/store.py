@@ -28,6 +28,7 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
+from reticent.files import private
 from reticent.ledger.lockfile import LockFile
 
 _Given = TypeVar("_Given")
@@ -262,11 +263,6 @@ def _unavailable(code: int) -> LedgerError:
     return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
 
 
-def make_private(path: Path) -> None:
-    """Make an empty file that its owner alone may read; SQLite gives its other files the same rights."""
-    os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
 def _is_mounted(path: Path) -> bool:
     """Whether a file was mounted at this very path, as far as the system tells."""
     try:
@@ -305,7 +301,7 @@ class SqliteStore(Store):
         mode = "PRAGMA journal_mode=WAL" if create or migrate else "PRAGMA journal_mode"
         try:
             with self._explained():
-                self._check_file(create=create)
+                self._check_file(create=create, change=create or migrate)
                 if create or migrate or Path(f"{self.path}.lock").exists():
                     self._lock = self._opened_lock()
                 with self._alone_with("=" in mode):
@@ -331,21 +327,20 @@ class SqliteStore(Store):
         )
         return LedgerError(f"the ledger cannot be opened: {told}")
 
-    def _check_file(self, *, create: bool) -> None:
-        """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none."""
+    def _check_file(self, *, create: bool, change: bool) -> None:
+        """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none.
+
+        SQLite gives its other files the same rights.
+        """
         with _MAKING:
             try:
-                found = self.path.stat() if self.path.exists() else None
-                if found is None or not found.st_size:
+                if not self.path.exists() or not self.path.stat().st_size:
                     self._check_new(create=create)
-                if found is None:
-                    make_private(self.path)
-            except FileExistsError:
-                found = self.path.stat()  # another process was first
+                if change:
+                    private(self.path)
+                found = self.path.stat()
             except (OSError, ValueError) as error:
                 raise self._cannot_be_opened(error) from error
-        if found is None:
-            return
         if (found.st_dev, found.st_ino) in _INHERITED:
             # SQLite would take the parent's locks on the file for its own, and not ask for any.
             raise LedgerError(f"{self.path} was open when this process was forked: close it before forking")
@@ -524,20 +519,58 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_of_lock_files)
 
 
+SCHEMA = "reticent"  # of a ledger in PostgreSQL, unless its address names another
+_SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
+_TABLE = re.compile(r"CREATE TABLE (\w+)")
+# Whether a table is in a schema, and where one of that name would be found without saying where.
+_IN_SCHEMA = """
+SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = 'head'
+"""
+_MOVED = """
+SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = 'head' AND a.attname = 'moved_to'
+"""
+_FOUND_BEFORE = """
+SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = pg_catalog.to_regclass('head') AND n.nspname NOT LIKE 'pg\\_%'
+"""
+# What may be said of why a connection failed: libpq's own words hold the host, the port and the user.
+_REASONS = (
+    "connection refused",
+    "timeout expired",
+    "could not translate host name",
+    "no such file or directory",
+    "no password supplied",
+    "password authentication failed",
+    "no pg_hba.conf entry",
+    "too many clients",
+    "too many connections",
+    "the database system is starting up",
+    "the database system is shutting down",
+    "server closed the connection unexpectedly",
+    "does not exist",
+    "certificate",
+)
+
+
 class PostgresStore(Store):
     """PostgreSQL, for several servers. `url` is a libpq connection string.
 
-    A connection that is lost is made anew by the next call.
+    A connection that is lost is made anew by the next call. All tables are in one schema, `reticent` or the
+    one that `options=-csearch_path=...` in the address names, and every connection looks there alone: the
+    search path of a role, a database or the environment leads nowhere else.
     """
 
     dialect = {"id": "BIGINT PRIMARY KEY", "blob": "BYTEA", "keyed": ""}  # noqa: RUF012
     locking = " FOR UPDATE"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, migrate: bool = True) -> None:
         try:
             import psycopg
-        except ImportError:
-            raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
+        except ImportError as error:
+            raise MissingExtra("a ledger in PostgreSQL", "postgres") from error
         super().__init__()
         self._url = url
         self._psycopg = psycopg
@@ -545,7 +578,56 @@ class PostgresStore(Store):
         self._closed = False
         self._translated: dict[str, bytes] = {}
         with self._explained():
+            self.schema = _schema_of(psycopg.conninfo.conninfo_to_dict(url).get("options"))
+            self._settle(migrate=migrate)
             self._connected(write=True)
+
+    def _settle(self, *, migrate: bool) -> None:
+        """Bring the tables of an earlier release into the schema: they were wherever a search path led."""
+        with self._psycopg.connect(self._url, autocommit=True) as connection:
+            if connection.execute(_IN_SCHEMA, (self.schema,)).fetchone():
+                self._check_not_moved(connection)
+                return
+            found = connection.execute(_FOUND_BEFORE).fetchone()
+            if found is None:
+                return
+            if not migrate:
+                raise LedgerError(
+                    f"the ledger lies in the schema {found[0]}, and looking changes nothing: open it once "
+                    f"with SqlLedger of this release, which brings it to {self.schema}"
+                )
+            with connection.transaction():
+                connection.execute(_TURN)
+                if not connection.execute(_IN_SCHEMA, (self.schema,)).fetchone():  # else somebody was first
+                    self._bring(connection, found[0])
+
+    def _bring(self, connection: Any, place: str) -> None:
+        """Move the tables; a table `head` that is left keeps every release from making a ledger there."""
+        sql, there = self._psycopg.sql, self._psycopg.sql.Identifier(self.schema)
+        self._make_place(connection)
+        for statement in schema(self.dialect):
+            for name in _TABLE.findall(statement):
+                moved = sql.SQL("ALTER TABLE IF EXISTS {} SET SCHEMA {}")
+                connection.execute(moved.format(sql.Identifier(place, name), there))
+        left = sql.SQL("CREATE TABLE {} AS SELECT {}::text AS moved_to")
+        connection.execute(left.format(sql.Identifier(place, "head"), sql.Literal(self.schema)))
+
+    def _check_not_moved(self, connection: Any) -> None:
+        if connection.execute(_MOVED, (self.schema,)).fetchone():
+            raise LedgerError(
+                f"the ledger of the schema {self.schema} was moved: leave out options=-csearch_path"
+            )
+
+    def _make_place(self, connection: Any) -> None:
+        there = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s"
+        if connection.execute(there, (self.schema,)).fetchone() is None:
+            sql = self._psycopg.sql
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self.schema)))
+
+    def make_schema(self, table: str = "") -> None:
+        """Create the tables, or one of them, and the schema that they are in."""
+        self._make_place(self._connection())
+        super().make_schema(table)
 
     def _connected(self, *, write: bool) -> Any:
         """The connection for writing, or for reading; a new one if it was lost."""
@@ -555,6 +637,10 @@ class PostgresStore(Store):
         if connection is None or connection.closed:
             connection = self._psycopg.connect(self._url, autocommit=True)
             connection.execute("SET synchronous_commit = on")
+            sql = self._psycopg.sql
+            connection.execute(
+                sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema))
+            )  # pg_catalog comes first by itself, tables of this session alone last
             self._connections[write] = connection
         return connection
 
@@ -571,7 +657,7 @@ class PostgresStore(Store):
                     "the connection to PostgreSQL was lost while committing: "
                     "ask again with the same idempotency key"
                 )
-            return LedgerError(f"PostgreSQL cannot be used: {_first_line(error)}")
+            return LedgerError(f"PostgreSQL cannot be used: {_reason(error)}")
         if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
             return LedgerError(f"PostgreSQL refused: {_first_line(error)}")
         name = type(error).__name__  # the message could quote a row
@@ -627,7 +713,7 @@ class PostgresStore(Store):
     def alone(self) -> Iterator[None]:
         """A write transaction that needs no head row."""
         with self.writing():
-            self.run("SELECT pg_advisory_xact_lock(7237432)")
+            self.run(_TURN)
             yield
 
     def _connection(self) -> Any:
@@ -663,7 +749,7 @@ class PostgresStore(Store):
     def has_schema(self) -> bool:
         """Whether a ledger was made here."""
         with self._explained():
-            return self.one("SELECT to_regclass('head')") != (None,)
+            return bool(self.all(_IN_SCHEMA.replace("%s", "?"), (self.schema,)))
 
     def close(self) -> None:
         """Close the connections."""
@@ -675,18 +761,38 @@ class PostgresStore(Store):
                 self._drop(write=write)
 
 
+_TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237432)"
+
+
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _reason(error: Exception) -> str:
+    """Why a server cannot be used, without where it is and who asked. The trace says more."""
+    said = str(error).lower()
+    found = next((one for one in _REASONS if one in said), "")
+    state = getattr(error, "sqlstate", None)
+    return found or (f"{type(error).__name__}, SQLSTATE {state}" if state else type(error).__name__)
+
+
+def _schema_of(options: Any) -> str:
+    """The schema that an address names in its options, or ours."""
+    text = str(options or "")
+    found = _SEARCH_PATH.search(text)
+    if found is None and "search_path" in text:
+        raise LedgerError("options of the address must name one schema: -csearch_path=NAME")
+    return SCHEMA if found is None else found[1] or found[2].lower()
 
 
 def connect(where: str | os.PathLike[str], *, create: bool = True, migrate: bool = True) -> Store:
     """Open the store at a path (SQLite) or a postgresql:// address. For the rest, see `SqliteStore`."""
     try:
         text = os.fsdecode(where)
-    except TypeError:
-        raise LedgerError(f"a ledger is at a path or an address, got {type(where).__name__}") from None
+    except TypeError as error:
+        raise LedgerError(f"a ledger is at a path or an address, got {type(where).__name__}") from error
     if text.startswith(("postgresql://", "postgres://")):
-        return PostgresStore(text)
+        return PostgresStore(text, migrate=migrate)
     if text in ("", ":memory:"):
         raise LedgerError(f"a ledger needs a file to be durable, got {text!r}")
     return SqliteStore(text, create=create, migrate=migrate)

@@ -7,6 +7,9 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from reticent.files import private
 
 PATIENCE_S = 60.0  # how long to wait for others who write
 
@@ -24,7 +27,9 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """A file that several processes may write, each waiting for the others; commits are on the disk."""
+    """A file that several processes of its owner may write, each waiting for the others."""
+    if os.fspath(path) != ":memory:":
+        private(Path(os.fsdecode(path)))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
     try:
         if os.fspath(path) != ":memory:":

@@ -179,7 +179,7 @@ class Replay:
         try:
             fields = entries.decode(leaf)
         except LedgerDamaged as error:
-            raise LedgerDamaged(f"entry {entry}: {error}") from None
+            raise LedgerDamaged(f"entry {entry}: {error}") from error
         if (fields["type"] == "ledger") != (entry == 0):
             raise LedgerDamaged(f"entry {entry}: a log begins with its one entry of type ledger")
         if fields["type"] == "ledger":
@@ -326,9 +326,9 @@ def _damage_named() -> Iterator[None]:
     except ReticentError:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise LedgerDamaged(f"a row holds a value of the wrong kind ({type(error).__name__})") from None
+        raise LedgerDamaged(f"a row holds a value of the wrong kind ({type(error).__name__})") from error
     except sqlite3.DatabaseError as error:
-        raise LedgerDamaged(f"the database cannot be read: {error}") from None
+        raise LedgerDamaged(f"the database cannot be read: {error}") from error
 
 
 class _Tables:

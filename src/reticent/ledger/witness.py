@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from reticent import peers
 from reticent.errors import (
     LedgerDamaged,
     LedgerError,
@@ -46,6 +47,7 @@ from reticent.ledger.merkle import EMPTY_ROOT
 from reticent.ledger.sql import SqlLedger, _Job
 
 MOST_BYTES = 64 << 20  # of an answer
+MOST_HEADS = 1 << 20  # that a witness tells of one log; one of ours keeps some thousand
 SIGNATURE = "Reticent-Signature"  # header of an answer to a question with a nonce
 _ATTEMPTS = 20  # how often another server may get in between
 _Read = TypeVar("_Read")
@@ -128,10 +130,12 @@ class WitnessClient:
             answer = self._fresh("/heads", origin=origin, most=str(most), skip=str(told))[1]
             try:
                 heads = [(int(size), bytes.fromhex(root)) for size, root in answer["heads"]]
-            except (KeyError, TypeError, ValueError):
-                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from None
+            except (KeyError, TypeError, ValueError) as error:
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from error
             if not heads:
                 return
+            if told + len(heads) > MOST_HEADS:
+                raise WitnessUnavailable(f"the witness at {self.url} tells of more heads than it keeps")
             yield from heads
             told += len(heads)
 
@@ -145,8 +149,8 @@ class WitnessClient:
             answer = self._ask("POST", "/totals", {"origin": ledger.origin, "signature": signature})[1]
             try:
                 totals = {int(account): int(spent) for account, spent in answer["totals"].items()}
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from None
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from error
             if totals_hash(totals) != seen.totals:
                 raise LedgerDamaged("the witness's answer does not fit its own signature")
             self._totals[ledger.origin] = totals
@@ -197,7 +201,7 @@ class WitnessClient:
             allowed=(409,),
         )
         if status == 409:
-            return str(answer.get("error"))
+            return peers.one_line(answer.get("error")) or "refused"
         self._accept(head, checkpoint, totals, answer)
         return ""
 
@@ -238,8 +242,8 @@ class WitnessClient:
 
     def _read(self, status: int, raw: bytes, *, allowed: tuple[int, ...]) -> dict[str, Any]:
         try:
-            answer = json.loads(raw)
-        except (ValueError, RecursionError):
+            answer = peers.read_json(raw)
+        except ValueError:
             answer = None
         if not isinstance(answer, dict) or status >= 500:
             raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness")
@@ -248,7 +252,7 @@ class WitnessClient:
         return answer
 
     def _refused(self, answer: dict[str, Any]) -> WitnessRefused:
-        return WitnessRefused(f"the witness refused: {' '.join(str(answer.get('error'))[:200].split())}")
+        return WitnessRefused(f"the witness refused: {peers.one_line(answer.get('error'))}")
 
     def _exchange(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
         with self._lock:
@@ -262,7 +266,7 @@ class WitnessClient:
                 self.close()
                 raise WitnessUnavailable(
                     f"the witness at {self.url} cannot be reached ({type(error).__name__})"
-                ) from None
+                ) from error
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
         if self._connection is None:
@@ -270,9 +274,16 @@ class WitnessClient:
                 http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
             )
             self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
-        self._connection.request(method, self._parts.path.rstrip("/") + path, data)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read(MOST_BYTES), answer.headers.get(SIGNATURE, "")
+        answer, raw = peers.exchange(
+            self._connection,
+            method,
+            self._parts.path.rstrip("/") + path,
+            data,
+            {},
+            seconds=self._timeout_s,
+            most=MOST_BYTES,
+        )
+        return answer.status, raw, answer.headers.get(SIGNATURE, "")
 
     def close(self) -> None:
         """Close the connection; the next question opens another."""
@@ -355,6 +366,11 @@ class WitnessedLedger(SqlLedger):
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """Close the ledger, and the line to the witness."""
+        super().close()
+        self._client.close()
 
     @property
     def lag(self) -> int:

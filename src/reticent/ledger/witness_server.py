@@ -32,6 +32,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
+from reticent.files import made
 from reticent.ledger.checkpoint import (
     WITNESS,
     Head,
@@ -47,7 +48,6 @@ from reticent.ledger.checkpoint import (
     totals_hash,
 )
 from reticent.ledger.merkle import EMPTY_ROOT, verify_consistency
-from reticent.ledger.store import make_private
 from reticent.ledger.transactions import opened, writing
 from reticent.privacy import MAX_UNITS
 
@@ -102,13 +102,11 @@ class WitnessState:
     """
 
     def __init__(self, directory: Path, *, name: str = NAME, trusted: Sequence[PublicKey] = ()) -> None:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made(directory)
         self._key = load_key(directory / "witness.key")
         self.key = PublicKey(checked_name("name", name), self._key.public_key(), WITNESS)
         self._trusted = {key.name: key for key in trusted}
         self._lock = threading.Lock()
-        with suppress(FileExistsError):
-            make_private(directory / "witness.db")
         self._connection = opened(directory / "witness.db")
         self._connection.executescript(_SCHEMA)
 
@@ -318,6 +316,8 @@ def _text(asked: Answer, field: str, longest: int) -> str:
     text = asked.get(field)
     if not isinstance(text, str) or len(text) > longest:
         raise Refused(400, f"{field} must be a text of at most {longest} characters")
+    if any("\ud800" <= one <= "\udfff" for one in text):
+        raise Refused(400, f"{field} must be a text that UTF-8 can hold")
     return text
 
 
@@ -484,8 +484,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _object(body: bytes) -> Answer:
     try:
         asked = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "the request is not JSON") from error
     if not isinstance(asked, dict):
         raise Refused(400, "the request must be a JSON object")
     return asked

@@ -4,31 +4,39 @@
     reports.db      the signed rounds and the reports (`store`)
 
 The state of `Privic` is worked out from the rounds and their counts, so a crash loses nothing and a round
-ends once.
+ends once. Every estimate, and every count of cells, is entered into the operator's ledger before it is given
+out, and so before a round is published that depends on it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from reticent.arguments import real, whole
 from reticent.collect import texts
+from reticent.collect.operator import Operator
+from reticent.collect.record import Study
 from reticent.errors import ParameterError
-from reticent.files import appearing
+from reticent.files import appearing, made
+from reticent.ledger.base import Unit
 from reticent.location.payload import Outcome
-from reticent.location.privic import TURNS, UPDATES, Defence, Privic
+from reticent.location.privic import TURNS, Defence, Privic
 from reticent.location.rounds import MOST_CELLS, MOST_ROUNDS, PlaceRound, signed
 from reticent.location.store import ReportStore
+from reticent.privacy import Neighbours
 from reticent.spaces import Box, Grid
 
 SETTINGS, STORE = "campaign.json", "reports.db"
+_MOST_KEPT = 1 << 22  # cells of all rounds whose estimates are kept in memory
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class Settings:
         closed: cells where nobody can be.
         beta: per kilometre; a report keeps 2 beta per kilometre.
         rounds: how many there are.
+        turns: see `Privic`.
+        updates: see `Privic`; None follows the reports.
         defence: against liars.
     """
 
@@ -59,7 +69,7 @@ class Settings:
     closed: tuple[int, ...] = ()
     version: str = "1"
     turns: int = TURNS
-    updates: int = UPDATES
+    updates: int | None = None
     defence: Defence = field(default_factory=Defence)
 
     def __post_init__(self) -> None:
@@ -81,33 +91,38 @@ class Campaign:
 
     Args:
         folder: that `begin` made.
-        master: the operator's enrolment key.
+        operator: who knows the devices, and in whose ledger it is entered what is learnt.
         key: the operator's signing key.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], master: bytes, key: Ed25519PrivateKey) -> None:
-        self.folder, self._key = Path(folder), key
+    def __init__(self, folder: str | os.PathLike[str], operator: Operator, key: Ed25519PrivateKey) -> None:
+        self.folder, self._key, self._record = Path(folder), key, operator.record
         self.settings = _read(self.folder / SETTINGS)
-        self.store = ReportStore(self.folder / STORE, master)
-        if not self.store.rounds():
-            self._publish()
+        self.store = ReportStore(self.folder / STORE, operator)
+        self._kept: list[Privic] = []  # after each round, so that only what is new is worked out
+        try:
+            if not self.store.rounds():
+                self._publish()
+        except BaseException:  # a round of another geometry, say
+            self.store.close()
+            raise
 
     @classmethod
     def begin(
         cls,
         folder: str | os.PathLike[str],
         settings: Settings,
-        master: bytes,
+        operator: Operator,
         key: Ed25519PrivateKey,
     ) -> Campaign:
         """Make the folder and publish the first round; over a folder that a crash left empty, too."""
         place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made(place)
         if any(not one.name.startswith(f".{SETTINGS}.") for one in place.iterdir()):
             raise ParameterError(f"folder must be new or empty, got {place.name}")
-        with appearing(place / SETTINGS) as file:
+        with appearing(place / SETTINGS, mode=0o600) as file:
             file.write(json.dumps(asdict(settings), indent=1).encode())
-        return cls(place, master, key)
+        return cls(place, operator, key)
 
     def close(self) -> None:
         """Give the files up."""
@@ -169,17 +184,68 @@ class Campaign:
 
     # What it comes to
 
-    def privic(self) -> Privic:
-        """What the rounds come to so far, the open one too."""
+    @property
+    def study(self) -> Study:
+        """The campaign as the operator's ledger knows it: by the text of its first round."""
+        first = self.store.rounds()[0]
+        return Study(
+            "campaign",
+            first.id,
+            f"one device that answers campaign {first.name}",
+            Unit.EPSILON_PER_KM,
+            Neighbours.METRIC,
+            first.most_units,
+            first.rounds,
+        )
+
+    def _learnt(self, numbers: Iterable[int]) -> dict[int, NDArray[Any]]:
+        """How often each cell was reported in some rounds, once it is in the ledger that it is told.
+
+        Of a round without reports nothing is told, and nothing is entered.
+        """
+        rounds = self.store.rounds()
+        found = {number: self.store.counts(number) for number in numbers}  # what comes later is not in it
+        for number, counts in found.items():
+            if counts.any():
+                told = None if number == len(rounds) - 1 else int(counts.sum())
+                self._record.learn(self.study, {number: told}, rounds[number].units)
+        return found
+
+    def steps(self) -> Iterator[tuple[PlaceRound, NDArray[Any], Privic]]:
+        """Each round so far, the open one too: what was asked, how often each cell was reported, the state.
+
+        All of them are in the ledger before the first is given out.
+
+        Raises:
+            LedgerError: they could not be entered; nothing is given out.
+        """
+        rounds, privic = self.store.rounds(), self._begun
+        counts = self._learnt(range(len(rounds)))
+        kept, held = self._kept, []
+        for place, asked in enumerate(rounds):
+            given = counts[asked.number]
+            if kept and place < len(kept) and np.array_equal(kept[place].rounds[-1][1], given):
+                privic = kept[place].copy()
+            else:
+                kept = []  # what follows was learnt from other counts
+                privic.learn(asked.channel, given)
+            held.append(privic.copy())
+            yield asked, given, privic
+        self._kept = held if len(held) * self.settings.grid.size <= _MOST_KEPT else []
+
+    @property
+    def _begun(self) -> Privic:
         one = self.settings
-        privic = Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
-        for asked in self.store.rounds():
-            privic.learn(asked.channel, self.store.counts(asked.number))
-        return privic
+        return Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
+
+    def privic(self) -> Privic:
+        """What the rounds come to so far, the open one too. They are in the ledger then; see `steps`."""
+        *_, (_, _, found) = [(None, None, self._begun), *self.steps()]
+        return found
 
     def counts(self, number: int) -> NDArray[Any]:
-        """How often each cell was reported in a round."""
-        return self.store.counts(number)
+        """How often each cell was reported in a round, which is in the ledger then; see `steps`."""
+        return self._learnt([number])[number]
 
 
 def _read(path: Path) -> Settings:
@@ -190,5 +256,5 @@ def _read(path: Path) -> Settings:
         return Settings(**given)
     except ParameterError:
         raise
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ParameterError(f"{path.name} must be the settings of a campaign, in its folder") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ParameterError(f"{path.name} must be the settings of a campaign, in its folder") from error

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real
+from reticent.collect.counted import FORGOTTEN, Counted
 from reticent.collect.enrolment import Enrolment
-from reticent.errors import GuaranteeError, ParameterError
+from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
 from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device import Budgeted
+from reticent.ledger.device_marks import Marks
 from reticent.location import payload
 from reticent.location.rounds import PlaceRound, verified
 from reticent.mechanisms.numeric.base import as_floats
@@ -40,6 +42,7 @@ class LocationDevice(Budgeted):
         most_jump_km: the largest `Grid.jump` that it allows. A level holds between the centres of cells; two
             points d apart keep lifetime_per_km times (d + most_jump_km) in all, whatever grids are asked.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
+        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class LocationDevice(Budgeted):
         most_per_km: float = 4.0,
         most_jump_km: float = 2.5,
         rng: Stream | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self._enrolment, self._signer = enrolment, signer
         self._most = real("most_per_km", most_per_km, low=0.0, open_low=True)
@@ -61,7 +65,10 @@ class LocationDevice(Budgeted):
         self._guard = threading.Lock()
         self._taken: dict[bytes, PlaceRound] = {}
         super().__init__(
-            path, Terms(ACCOUNT, Unit.EPSILON_PER_KM, Neighbours.METRIC, "the person behind this device", cap)
+            path,
+            Terms(ACCOUNT, Unit.EPSILON_PER_KM, Neighbours.METRIC, "the person behind this device", cap),
+            enrolment.key,
+            marks,
         )
 
     def take(self, file: bytes) -> PlaceRound:
@@ -88,15 +95,17 @@ class LocationDevice(Budgeted):
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
+            ReportForgotten: one has left, as the collector says, and is not remembered.
             ParameterError: the round was not taken.
         """
         held = self._taken.get(asked.id)
         if held is None:
             raise ParameterError(f"round must be one that this device took, got {asked.name} {asked.number}")
-        # One report for each round of a campaign, whatever text it is published under.
-        key = f"{held.name}/{self._enrolment.id.hex()}/{held.number}"
+        key = self._key(held, held.number)
         with self._guard:
             content = self.ledger.recorded(ACCOUNT, key)
+            if self._is_forgotten(self._head(held), held.number, content):
+                raise ReportForgotten(f"round {held.number} of {held.name}: {FORGOTTEN}")
             if content is None:
                 information = Amount(held.units, Unit.EPSILON_PER_KM, Neighbours.METRIC)
                 grant = self.ledger.request(ACCOUNT, key, information)
@@ -105,6 +114,40 @@ class LocationDevice(Budgeted):
         if content[1] != int.from_bytes(held.id[:7], "big"):
             raise ParameterError(f"round {held.number} of {held.name} was answered under another text")
         return payload.written(held, self._enrolment, int(content[0]))
+
+    def heed(self, asked: PlaceRound, word: Counted) -> list[int]:
+        """Take the collector's word on the rounds that it has counted: what is not remembered is never drawn.
+
+        It is paid for all the same, at the level of this round, since it has left. A liar can only silence.
+
+        Args:
+            asked: a round that was taken, of the same campaign.
+            word: on this campaign and this device's enrolment.
+
+        Returns:
+            The rounds that were counted and that this device does not remember.
+        """
+        held = self._taken.get(asked.id)
+        if held is None:
+            raise ParameterError(f"round must be one that this device took, got {asked.name} {asked.number}")
+        word.check(f"campaign:{held.name}", self._enrolment)
+        if any(one >= held.rounds for one in word.periods):
+            raise ParameterError(f"counted must be rounds below {held.rounds}")
+        amount = Amount(held.units, Unit.EPSILON_PER_KM, Neighbours.METRIC)
+        with self._guard:
+            lost = [one for one in word.periods if not self.ledger.recorded(ACCOUNT, self._key(held, one))]
+            for one in lost:
+                if self.ledger.recorded(ACCOUNT, self._key(held, one)) is None:
+                    self._settle(amount, self._key(held, one))
+            self._close(self._head(held), word.closed)
+        return lost
+
+    def _key(self, asked: PlaceRound, number: int) -> str:
+        """One report for each round of a campaign, whatever text it is published under."""
+        return f"{self._head(asked)}/{number}"
+
+    def _head(self, asked: PlaceRound) -> str:
+        return f"{asked.name}/{self._enrolment.id.hex()}"
 
     def _drawn(self, asked: PlaceRound, latitude: Any, longitude: Any) -> int:
         cell = asked.grid.cells(_one(latitude), _one(longitude))

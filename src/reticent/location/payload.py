@@ -1,21 +1,24 @@
 """The report of one place, as bytes.
 
-version      1   0x01
+version      1   0x02
 round        8   its id
 reporter     8   the enrolment's id
 cell         c   the reported cell, big-endian, in as few bytes as the grid's largest cell takes
-tag         16   HMAC-SHA256 under the reporter's key of everything before, cut
+tag         16   HMAC-SHA256 under the reporter's key of the label of places and everything before, cut
+
+Version 1 had tags without a label. Its reports are refused by their version.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Container
 from enum import Enum
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, device_key, tag
+from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
 from reticent.location.rounds import PlaceRound
 
-VERSION = 1
+VERSION = 2
 _HEAD_BYTES = 17
 
 
@@ -28,6 +31,7 @@ class Outcome(Enum):
     VERSION = "version"
     ROUND = "round"  # not the one that is open
     TAG = "tag"  # not made with the key of its reporter
+    REVOKED = "revoked"  # the reporter's enrolment was taken back
     CELL = "cell"  # not an open cell of the grid
     SECOND = "second"  # the reporter has another report in this round
 
@@ -45,10 +49,12 @@ def size(asked: PlaceRound) -> int:
 def written(asked: PlaceRound, enrolment: Enrolment, cell: int) -> bytes:
     """The report of a cell."""
     content = bytes([VERSION]) + asked.id + enrolment.id + cell.to_bytes(cell_bytes(asked), "big")
-    return content + tag(enrolment.key, content)
+    return content + tag(enrolment.key, Use.PLACE, content)
 
 
-def read(asked: PlaceRound, report: bytes, master: bytes) -> tuple[Outcome, bytes, int]:
+def read(
+    asked: PlaceRound, report: bytes, master: bytes, revoked: Container[bytes] = ()
+) -> tuple[Outcome, bytes, int]:
     """What a report says: (outcome, reporter, cell); the last two hold if it counts. Never raises."""
     if not isinstance(report, bytes) or len(report) != size(asked):
         return Outcome.LENGTH, b"", 0
@@ -57,8 +63,10 @@ def read(asked: PlaceRound, report: bytes, master: bytes) -> tuple[Outcome, byte
     if report[1:9] != asked.id:
         return Outcome.ROUND, b"", 0
     content, sent, reporter = report[:-TAG_BYTES], report[-TAG_BYTES:], report[9:17]
-    if not hmac.compare_digest(tag(device_key(master, reporter), content), sent):
+    if not hmac.compare_digest(tag(device_key(master, reporter), Use.PLACE, content), sent):
         return Outcome.TAG, b"", 0
+    if reporter in revoked:
+        return Outcome.REVOKED, b"", 0
     cell = int.from_bytes(content[_HEAD_BYTES:], "big")
     if cell >= asked.grid.size or not asked.grid.open[cell]:
         return Outcome.CELL, b"", 0

@@ -5,17 +5,19 @@
     3. estimate the distribution from all rounds so far (GIBU), and begin again
 
 Reference: Biswas 2023, Section 3.6, Algorithm 1. Departures: the estimate is GIBU over all rounds from the
-last one
-    on, a few updates a round (more would fit the noise), instead of an average of rounds; and the channel is
-    defended (`Defence`), since whoever reports false places shapes everybody's channel (Section 3.8).
+    last one on, so many updates a round as its reports allow (`updates_for`; more would fit the noise),
+    instead of an average of rounds; and the channel is defended (`Defence`), since whoever reports false
+    places shapes everybody's channel (Section 3.8).
 
 Privacy: each report keeps 2 beta per unit of distance, whatever the rounds before learnt or were told. The
-defence
-    is about elasticity alone: how well an isolated place hides among others.
+    defence is about elasticity alone: how well an isolated place hides among others. The number of updates is
+    worked out from counts that everybody may see.
 """
 
 from __future__ import annotations
 
+import math
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +30,25 @@ from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import ElasticChannel, blahut_arimoto
 from reticent.mechanisms.location.blahut_arimoto import capped
 from reticent.spaces.finite import Space
-from reticent.spaces.kernels import Kernel
+from reticent.spaces.kernels import Kernel, kernel
 
 TURNS = 8  # of Blahut-Arimoto in a round, as the documents for Paris
-UPDATES = 20  # of GIBU in a round
+_UPDATES, _REPORTS, _GROWTH = 250.0, 10_000.0, 0.75  # see `updates_for`
+MOST_UPDATES = 400
+
+
+def updates_for(reports: int, beta: float, spread: float) -> int:
+    """How many updates of GIBU the estimate of a round takes: 250 (reports / 10,000)^(3/4) / (beta spread)^2.
+
+    Few updates leave the estimate too smooth, many fit the noise. More reports carry more of them; and the
+    more the noise blurs, whose length is 1/beta beside the spread of the people, the more are needed to see
+    as sharply. Between 1 and 400.
+
+    Reference: Reticent, docs/references.md [Updates]: chosen on Paris and San Francisco.
+    """
+    blur = max(beta * spread, 1e-6)
+    wanted = _UPDATES * (reports / _REPORTS) ** _GROWTH / blur**2
+    return int(min(max(1, round(wanted)), MOST_UPDATES))
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,8 @@ class Privic:
     Attributes:
         space: the places.
         beta: the loss parameter of every round's channel.
+        turns: of Blahut-Arimoto in a round.
+        updates: of GIBU in a round; None for as many as `updates_for` says.
         estimate: where people are, as far as the rounds tell; even at first.
         rounds: the channels and counts so far.
         alarms: rounds after which the estimate jumped.
@@ -78,20 +97,39 @@ class Privic:
     beta: float
     defence: Defence = field(default_factory=Defence)
     turns: int = TURNS
-    updates: int = UPDATES
+    updates: int | None = None
     rounds: list[tuple[ElasticChannel, Any]] = field(default_factory=list)
     alarms: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.beta = real("beta", self.beta, low=0.0)
-        self.turns, self.updates = whole("turns", self.turns, low=0), whole("updates", self.updates, low=1)
+        self.turns = whole("turns", self.turns, low=0)
+        if self.updates is not None:
+            self.updates = whole("updates", self.updates, low=1)
         self.estimate: Floats = self._even
         self.prior: Floats = self._even  # of the channel: the estimate, defended
         self._sums: Kernel | None = None  # of all channels, once it is made
+        self._squares: Kernel | None = None  # of squared distances
 
     @property
     def _even(self) -> Floats:
         return np.asarray(self.space.open / self.space.open.sum())
+
+    @property
+    def spread(self) -> float:
+        """How far people are from their middle, by the estimate: the root of the mean square.
+
+        Half of the mean squared distance between two of them, which needs no middle.
+        """
+        if self._squares is None:
+            self._squares = kernel(self.space, np.square)
+        return math.sqrt(max(float(self.estimate @ self._squares(self.estimate)) / 2.0, 0.0))
+
+    def copy(self) -> Privic:
+        """The same state, of which one may learn something else."""
+        found = copy(self)
+        found.rounds, found.alarms = list(self.rounds), list(self.alarms)
+        return found
 
     def channel(self) -> ElasticChannel:
         """The channel of the next round."""
@@ -109,11 +147,13 @@ class Privic:
 
     def learn(self, channel: ElasticChannel, counts: Any) -> None:
         """End a round: its channel, and how often each place was reported. An empty round changes nothing."""
-        rounds = [*self.rounds, (channel, checked_counts("counts", counts, self.space.size, least=0))]
+        given = checked_counts("counts", counts, self.space.size, least=0)
+        rounds = [*self.rounds, (channel, given)]
         before = self.estimate
         start = np.maximum(before, 1e-12)  # the update never leaves a zero
+        updates = self.updates or updates_for(int(given.sum()), self.beta, self.spread)
         found = estimated(
-            rounds, start=start, tolerance=0.0, max_iterations=self.updates, accelerated=False
+            rounds, start=start, tolerance=0.0, max_iterations=updates, accelerated=False
         ).distribution
         self.rounds = rounds
         if not np.any(counts):

@@ -3,14 +3,16 @@
 A round is a text, JSON with sorted fields and no spaces, signed like a survey. The marginal c of its channel
 is whole numbers that sum to 2^31, compressed. What the text claims (the cell's size, the level per kilometre)
 a device works out again from the box and beta and compares; distances are Euclidean between the centres of
-cells, and there is no field that could say otherwise. Any such c keeps the level (see
-`mechanisms.location.elastic`), so the check is structural; on small grids the worst pair of cells is looked
-at as well.
+cells, and there is no field that could say otherwise. `geometry` names the map from the globe to the cells
+(`spaces.globe`); a round without it was signed for kilometres per degree, a map with a tear opposite the box,
+and is refused. Any such c keeps the level (see `mechanisms.location.elastic`), so the check is structural; on
+small grids the worst pair of cells is looked at as well.
 
 Privacy: one report keeps 2 beta per kilometre between the centres of any two cells, against everybody, the
     service included. A person who answers several rounds spends the sum. Two near points across a border
-    differ by up to 2 beta times a cell, more where cells are closed (`Grid.jump`); with a border of its
-    choice in each round a service could find a point by bisection, so devices refuse rounds of large jumps.
+    differ by up to 2 beta times a cell, more where cells are closed (`Grid.jump`, a bound over the whole
+    globe); with a border of its choice in each round a service could find a point by bisection, so devices
+    refuse rounds of large jumps.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import base64
 import binascii
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,12 +38,12 @@ from reticent.privacy.budget import cost_units
 from reticent.spaces import Box, Grid
 
 FORMAT = 1
+GEOMETRY = "orthographic"
 ID_BYTES = 8
 TOTAL = 1 << 31  # of the marginal
 MOST_CELLS = 1 << 20
 MOST_ROUNDS = 1 << 16
 MOST_WORK = 1 << 31  # cells times the exponent from corner to corner: half a gigabyte of weights
-MOST_STRETCH = 1.1  # of a box: kilometres of its middle, up to a tenth less on the ground
 CHECKED_EXACTLY = 200  # cells up to which every pair is looked at
 _LONGEST = 1 << 23
 _FIELD, _HEAD = "round", b"reticent-places/v1\n"
@@ -52,6 +54,7 @@ _FIELDS = (
     "purpose",
     "number",
     "rounds",
+    "geometry",
     "box",
     "rows",
     "columns",
@@ -97,8 +100,6 @@ class PlaceRound:
             raise ParameterError("grid must cut its box into equal cells, in km")
         if not 1 < grid.size <= MOST_CELLS:
             raise ParameterError(f"grid must have 2 to {MOST_CELLS} cells, got {grid.size}")
-        if (stretch := grid.box.stretch) > MOST_STRETCH:
-            raise ParameterError(f"box must stretch kilometres by at most {MOST_STRETCH:g}, got {stretch:g}")
         if len(self.marginal) != grid.size:
             raise ParameterError(f"marginal must have {grid.size} numbers, got {len(self.marginal)}")
         depth = self.beta * grid.diameter
@@ -139,13 +140,20 @@ class PlaceRound:
 
     @property
     def guarantee(self) -> MetricDP:
-        """What one report keeps."""
-        return self.channel.guarantee
+        """What one report keeps between any two points of the globe: cells take them farther apart."""
+        return replace(self.channel.guarantee, slack=self.grid.jump)
 
     @cached_property
     def units(self) -> int:
         """What one report costs a device's ledger, in units of 1e-12 per km, rounded up."""
         return cost_units(self.channel.level)
+
+    @cached_property
+    def most_units(self) -> int:
+        """What a report of any round on this grid with this beta costs at most, whatever c is."""
+        masses = self.grid.open.astype(np.float64)
+        masses[np.argmax(masses)] += TOTAL - masses.sum()
+        return cost_units(ElasticChannel(self.grid, masses, self.beta).level)
 
     @cached_property
     def packed(self) -> str:
@@ -166,6 +174,7 @@ class PlaceRound:
                 "purpose": self.purpose,
                 "number": self.number,
                 "rounds": self.rounds,
+                "geometry": GEOMETRY,
                 "box": [box.south, box.north, box.west, box.east],
                 "rows": self.grid.rows,
                 "columns": self.grid.columns,
@@ -185,9 +194,14 @@ class PlaceRound:
             ParameterError: with the field, the rule and the value.
             GuaranteeError: it claims more than it keeps.
         """
-        given = texts.read(text, _FIELDS, what=_FIELD, most=_LONGEST)
+        given = texts.read(text, _FIELDS, optional=("geometry",), what=_FIELD, most=_LONGEST)
         if given["format"] != FORMAT:
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
+        if (geometry := given.get("geometry", "kilometres per degree")) != GEOMETRY:
+            raise ParameterError(
+                f"geometry must be {GEOMETRY}, got {geometry!r:.60}: near points could be cells far apart, "
+                "so the round is not answered; begin a new campaign"
+            )
         rows, columns = (whole(name, given[name], low=1, high=MOST_CELLS) for name in ("rows", "columns"))
         if rows * columns > MOST_CELLS:
             raise ParameterError(f"rows x columns must be at most {MOST_CELLS}, got {rows * columns}")
@@ -271,8 +285,8 @@ def _unpacked(given: Any, cells: int) -> tuple[int, ...]:
         packed = base64.b64decode(given.encode("ascii"), validate=True)
         unpacking = zlib.decompressobj()
         content = unpacking.decompress(packed, 4 * cells + 1)  # no more than it should be
-    except (binascii.Error, zlib.error, UnicodeEncodeError):
-        raise ParameterError("marginal must be compressed whole numbers in base64") from None
+    except (binascii.Error, zlib.error, UnicodeEncodeError) as error:
+        raise ParameterError("marginal must be compressed whole numbers in base64") from error
     if len(content) != 4 * cells or not unpacking.eof or unpacking.unused_data:
         raise ParameterError(f"marginal must hold {cells} numbers")
     return tuple(np.frombuffer(content, dtype=">u4").astype(np.int64).tolist())

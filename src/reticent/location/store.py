@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.collect.counted import Counted
+from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.ledger.transactions import opened, writing
 from reticent.location import payload
@@ -35,13 +37,12 @@ class ReportStore:
 
     Args:
         path: of the database; made if there is none.
-        master: the operator's enrolment key.
+        operator: who knows the devices.
     """
 
-    def __init__(self, path: str | os.PathLike[str], master: bytes) -> None:
-        self._master = master
+    def __init__(self, path: str | os.PathLike[str], operator: Operator) -> None:
+        self._operator = operator
         place = Path(path)
-        place.touch(mode=0o600)
         self._base = opened(place)
         self._base.executescript(_SCHEMA)
         # One thread at a time on the one connection: a read would see what another has not committed yet,
@@ -94,8 +95,12 @@ class ReportStore:
         if not published:
             return [Outcome.ROUND] * len(reports)
         asked = published[-1]
-        read = [payload.read(asked, report, self._master) for report in reports]
+        master, revoked = self._operator.master, self._operator.revocations.look()
+        read = [payload.read(asked, report, master, revoked) for report in reports]
         with self._guard, writing(self._base):
+            last = self._base.execute("SELECT MAX(number) FROM rounds").fetchone()[0]
+            if last != asked.number:  # it ended meanwhile: its count is known
+                read = [(Outcome.ROUND if one[0] is Outcome.COUNTED else one[0], *one[1:]) for one in read]
             outcomes = [
                 self._counted(asked.number, reporter, cell) if outcome is Outcome.COUNTED else outcome
                 for outcome, reporter, cell in read
@@ -127,6 +132,26 @@ class ReportStore:
         for cell, count in rows:
             found[cell] = count
         return found
+
+    def reports(self, number: int) -> int:
+        """How many reports were counted in a round."""
+        with self._guard:
+            sql = "SELECT COUNT(*) FROM reports WHERE round = ?"
+            return int(self._base.execute(sql, (number,)).fetchone()[0])
+
+    def counted(self, reporter: bytes) -> Counted:
+        """The rounds in which an enrolment was counted."""
+        with self._guard:
+            published = self.rounds()
+            held = [
+                one.number
+                for one in published
+                if self._base.execute(
+                    "SELECT 1 FROM reports WHERE round = ? AND reporter = ?", (one.number, reporter)
+                ).fetchone()
+            ]
+        name, closed = (published[-1].name, published[-1].number) if published else ("", 0)
+        return Counted(f"campaign:{name}", reporter, tuple(held), closed)
 
     def refusals(self) -> dict[str, int]:
         """Reports that were not counted, by reason."""

@@ -78,14 +78,14 @@ def as_objects(values: Any, *, plain: str) -> NDArray[Any]:
             pass
     try:
         return np.asarray(values, dtype=object)
-    except Exception:
+    except Exception:  # odd objects among the values
         return _one_by_one(values)
 
 
 def _one_by_one(values: Any) -> NDArray[Any]:
     """A vector of objects that numpy will not take, such as ones whose conversion raises."""
     if not isinstance(values, (list, tuple)) or any(_is_row(item) for item in values):
-        raise ParameterError("values must be a rectangular array") from None
+        raise ParameterError("values must be a rectangular array") from None  # numpy quotes values
     array = np.empty(len(values), dtype=object)
     for place, item in enumerate(values):
         array[place] = item
@@ -96,16 +96,18 @@ def _is_row(item: Any) -> bool:
     return isinstance(item, (list, tuple)) or (isinstance(item, np.ndarray) and item.ndim > 0)
 
 
+_NOTHING = object()
+
+
 def is_masked_array(given: Any) -> bool:
     """Whether entries may be masked. There are none before `numpy.ma` is loaded, which takes long."""
-    ma = sys.modules.get("numpy.ma")
-    return ma is not None and isinstance(given, ma.MaskedArray)
+    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # not there while it is being loaded
+    return kind is not None and isinstance(given, kind)
 
 
 def is_masked(item: Any) -> bool:
     """Whether this is a masked entry."""
-    ma = sys.modules.get("numpy.ma")
-    return ma is not None and item is ma.masked
+    return item is getattr(sys.modules.get("numpy.ma"), "masked", _NOTHING)
 
 
 def _has_masked(values: Any) -> bool:

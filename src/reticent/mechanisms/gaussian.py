@@ -109,7 +109,7 @@ def _as_integers(values: ArrayLike) -> Integers:
         return values.astype(np.int64)
     try:
         items = np.asarray(values, dtype=object)
-    except ValueError:
+    except ValueError:  # numpy's words are about private values
         raise ParameterError("values must be a rectangular array") from None
     return np.array([_as_integer(item) for item in items.ravel()], dtype=np.int64).reshape(items.shape)
 

@@ -52,6 +52,18 @@ def _decimal(exact: Fraction) -> Decimal:
     return _context().divide(Decimal(exact.numerator), Decimal(exact.denominator))
 
 
+def _digits(rate: Fraction, rare: float) -> int:
+    """How many digits leave a part above them that is rare."""
+    return max(0, math.ceil(math.log2(rare / rate)))
+
+
+def _exact_above(rate: Fraction) -> Fraction:
+    """The next rate from `rate` down at which the threshold of the part above the digits is whole."""
+    context, step = _context(), 1 << _digits(rate, RARE)
+    above = math.ceil(context.multiply(context.exp(_decimal(-rate * step)), 1 << WORD_BITS))
+    return -Fraction(context.ln(context.divide(above, 1 << WORD_BITS))) / step
+
+
 @dataclass(frozen=True)
 class GeometricDigits:
     """A geometric variable as thresholds out of 2^bits: one per digit, one for the part above.
@@ -71,7 +83,7 @@ class GeometricDigits:
     @classmethod
     def made(cls, rate: Fraction, *, bits: int = WORD_BITS, rare: float = RARE) -> GeometricDigits:
         """Round the digits' probabilities to thresholds; none becomes 0 or 1."""
-        digits = max(0, math.ceil(math.log2(rare / rate)))
+        digits = _digits(rate, rare)
         context, total = _context(), 1 << bits
 
         def count(probability: Decimal) -> int:
@@ -142,15 +154,20 @@ class TwoSidedGeometric:
         self.check()
 
     def _paid_for(self) -> GeometricDigits:
-        """Lower the rate until the rounding of the thresholds is paid for."""
+        """Lower the rate until the rounding of the thresholds is paid for.
+
+        Rates are taken at which the part above the digits is exact: alone it could be off by 1e-11, and by
+        more with every rate that leaves its threshold in place. All digits together are off by less than
+        1e-15, a slack that always pays, so doubling it ends.
+        """
         slack = Fraction(0)
-        for _ in range(8):
-            digits = GeometricDigits.made((Fraction(self.epsilon) - slack) / self.sensitivity)
+        while True:
+            rate = _exact_above((Fraction(self.epsilon) - slack) / self.sensitivity)
+            digits = GeometricDigits.made(rate)
             excess = Fraction(digits.loss(self.sensitivity)) - Fraction(self.epsilon)
             if excess <= 0:
-                break
-            slack += excess * 2
-        return digits
+                return digits
+            slack = 2 * (slack + excess)
 
     def check(self) -> None:
         """Raise `GuaranteeError` unless the thresholds in use keep epsilon."""

@@ -207,7 +207,8 @@ class VectorLaplace:
         epsilon_per_unit: the level, per unit of Euclidean distance.
         dimensions: n.
         distance_unit: the name of the unit, as in "km".
-        radius: if given, points are first moved to the nearest point of the ball around 0.
+        radius: if given, points are first moved to the nearest point of the cube around 0 of this half side,
+            and then to that of the ball: neither takes two points apart.
 
     Reference: Biswas 2023, Proposition 5.1 and Eq. D.6: radius Gamma(n) / epsilon, direction uniform.
     Departure: the same law is drawn as sqrt(2 T) g / epsilon, T of law Gamma((n+1)/2), g standard normal:

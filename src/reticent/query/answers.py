@@ -67,6 +67,7 @@ class Price:
         remaining: units left in the account before paying.
         error: predicted half width of the interval; None where it depends on a private
             number of rows that nobody guessed.
+        free_error: half width of the recorded answer, which `known` gives for free; None if nothing is.
     """
 
     query: Query
@@ -77,6 +78,7 @@ class Price:
     delta: float
     error: float | None
     case: Case
+    free_error: float | None = None
 
     @property
     def affordable(self) -> bool:
@@ -100,6 +102,7 @@ class Price:
             "remaining": str(self.remaining),
             "delta": self.delta,
             "error": self.error,
+            "free_error": self.free_error,
             "affordable": self.affordable,
         }
 
@@ -115,6 +118,7 @@ class Price:
             delta=given["delta"],
             error=given["error"],
             case=Case(given["case"]),
+            free_error=given.get("free_error"),
         )
 
 

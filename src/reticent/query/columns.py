@@ -2,7 +2,8 @@
 
 Every value becomes a code between `first` and `last` before anything is computed from it: numbers are clamped
 and counted in steps, categories are numbered in their declared order, and what is missing or cannot be read
-becomes the declared value. So a query is integer arithmetic on a closed range, whatever the data holds.
+becomes the declared value. So a query is integer arithmetic on a closed range, whatever the data holds. What
+a cell says does not depend on how its column is stored (`reticent.cells`).
 
 Bounds, categories and steps are the owner's public knowledge. They are never inferred from the data.
 """
@@ -13,8 +14,10 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
+from reticent import cells
 from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError
 
@@ -140,13 +143,29 @@ class Column:
         for one in values:
             if not isinstance(one, str) or not 0 < len(one) <= _LONGEST_NAME or not one.isprintable():
                 raise ParameterError(f"{self._at('values')} must be printable texts, got {one!r}")
-        if len(set(values)) != len(values):
-            raise ParameterError(f"{self._at('values')} must be different from each other")
+        self._check_meanings(values)
         self._set("values", values)
         if self.missing is None:
             self._set("missing", values[-1])
         elif self.missing not in values:
             raise ParameterError(f"{self._at('missing')} must be one of its values, got {self.missing!r}")
+
+    def _check_meanings(self, values: tuple[str, ...]) -> None:
+        """Refuse two that no cell could tell apart, since a column may be stored as text or as numbers."""
+        said: dict[float | str | None, str] = {}
+        for one in values:
+            meaning = cells.meaning(one)
+            if meaning is None:
+                raise ParameterError(
+                    f"{self._at('values')} must not be NaN, which is a missing value, got {one!r}"
+                )
+            if meaning in said:
+                raise ParameterError(f"{self._at('values')} must be different from each other, as numbers "
+                                     f"too, got {said[meaning]!r} and {one!r}")  # fmt: skip
+            if isinstance(meaning, str) and meaning != one and not cells.is_exact(one):
+                raise ParameterError(f"{self._at('values')} must be days, minutes or numbers of days where "
+                                     f"they are times, got {one!r}")  # fmt: skip
+            said[meaning] = one
 
     @property
     def unit(self) -> Fraction:
@@ -186,7 +205,8 @@ class Column:
             return self.values[code]
         if self.kind is Kind.BOOLEAN:
             return bool(code)
-        return float(code * self.unit)
+        unit = self.unit
+        return code * unit.numerator / unit.denominator  # rounded once
 
     def declaration(self) -> dict[str, Any]:
         """Everything that decides the codes, for the canonical text of a question."""
@@ -208,6 +228,7 @@ def _step(low: float, high: float) -> float:
     return math.ldexp(1.0, max(width - _STEPS_LOG2, farthest - 31))
 
 
+@lru_cache(maxsize=1024)  # every label of every cell asks for the same step
 def _exact(number: float) -> Fraction:
     """The number that the owner typed: 0.01 is a hundredth, not the nearest double."""
     return Fraction(repr(float(number)))

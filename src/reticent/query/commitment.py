@@ -7,16 +7,16 @@ declaration is the registered one; without the nonce, nobody can try what it say
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from reticent.errors import ParameterError
+from reticent.files import appearing, made
 from reticent.ledger.chain_contract import checked_address
 from reticent.ledger.chain_file import ChainFile
-from reticent.query.opening import folder
+from reticent.query.home import COMMITMENT, folder
 
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
@@ -42,19 +42,16 @@ class Commitment:
             checked_address("owner", found.owner)
             if not isinstance(found.chain_id, int) or not _NONCE.fullmatch(found.nonce):
                 raise ParameterError("chain_id or nonce")
-        except (TypeError, ValueError, RecursionError):
-            raise ParameterError(f"{path} does not say where the data set is registered") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ParameterError(f"{path} does not say where the data set is registered") from error
         return found
 
     def write(self, declaration: Path) -> Path:
         """Keep it, durably and for its owner alone, before anything is sent."""
         path = place(declaration)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(self), indent=1) + "\n")
-            file.flush()
-            os.fsync(descriptor)
+        made(path.parent)
+        with appearing(path, mode=0o600) as file:
+            file.write((json.dumps(asdict(self), indent=1) + "\n").encode())
         return path
 
     def of(self, declaration: Path) -> bytes:
@@ -68,4 +65,4 @@ class Commitment:
 
 def place(declaration: Path) -> Path:
     """Where it lies."""
-    return folder(declaration) / "commitment.json"
+    return folder(declaration) / COMMITMENT

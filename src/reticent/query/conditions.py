@@ -277,7 +277,7 @@ def _column(column: str, data: DataSet, name: str) -> Column:
     try:
         return data.column(column)
     except ParameterError as err:
-        raise ParameterError(f"{name}.{err}") from None
+        raise ParameterError(f"{name}.{err}") from err
 
 
 def _compared(column: Column, op: str, constant: Scalar, name: str) -> Ranges:

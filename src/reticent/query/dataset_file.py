@@ -31,10 +31,12 @@ from reticent.errors import ParameterError, ParameterTypeError, ReticentError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.columns import Column, Kind
 from reticent.query.datasets import DataSet, Policy
-from reticent.query.source import FORMS
+from reticent.query.source import FORMS, check_address
+from reticent.row_files import located
 
 LARGEST_FILE = 1 << 20
 _DEEPEST = 8  # levels of mappings and lists
+_MOST_REPEATED = 50_000  # names and values in a file with aliases, as often as they are repeated
 _FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "policy", "columns")
 _COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,3})?")
@@ -53,10 +55,10 @@ def read(path: Path) -> DataSet:
         with Path(path).open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
         return parse(content.decode())
-    except UnicodeDecodeError:
-        raise ParameterError(f"dataset {path.name}: must be text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"dataset {path.name}: must be text in UTF-8") from error
     except (ParameterError, ParameterTypeError) as error:
-        raise type(error)(f"dataset {path.name}: {error}") from None
+        raise type(error)(f"dataset {path.name}: {error}") from error
 
 
 def parse(text: str) -> DataSet:
@@ -109,15 +111,14 @@ def template(path: Path, source: str | None = None) -> str:
     form = _SUFFIXES.get(path.suffix.lower())
     if form is None:
         raise ParameterError(f"source must end in {', '.join(_SUFFIXES)}, got {path.name!r}")
-    if not path.is_file():
-        raise ParameterError(f"source must be a file, there is none at {path}")
+    held = located(f"source.{form}", path.name, path.parent)
 
     def shown(given: str) -> str:
         return str(yaml.safe_dump(given, allow_unicode=True, width=10_000)).removesuffix("...\n").strip()
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:80] or "data"
     lines = [_HEAD.format(name=shown(name), source=shown(source or path.name))]
-    for column, kind in _header(path, form).items():
+    for column, kind in _header(held, form).items():
         lines += [f"  {shown(column)}:", *_blanks(kind)]
     return "\n".join(lines) + "\n"
 
@@ -183,14 +184,20 @@ def load(text: str) -> Any:
         raise ParameterError(f"the file must be at most {LARGEST_FILE:,} bytes")
 
     class Loader(yaml.BaseLoader):  # type: ignore[misc]  # knows no types: every scalar stays text, every tag is ignored
-        depth = 0
+        depth = nodes = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
             if self.depth > _DEEPEST:  # more takes its time, and the interpreter's limit may have been lifted
                 raise RecursionError
+            is_alias, before = self.check_event(yaml.AliasEvent), self.nodes
             found = super().compose_node(parent, index)
             self.depth -= 1
+            self.nodes += getattr(found, "nodes", 1) if is_alias else 1
+            found.nodes = self.nodes - before
+            if is_alias and self.nodes > _MOST_REPEATED:  # a few lines could stand for millions
+                problem = f"aliases must not repeat more than {_MOST_REPEATED:,} names and values"
+                raise yaml.composer.ComposerError(None, None, problem, found.start_mark)
             return found
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -210,14 +217,14 @@ def load(text: str) -> Any:
 
     try:
         return yaml.load(text, Loader=Loader)  # noqa: S506 - a loader that makes texts only
-    except yaml.MarkedYAMLError as error:
+    except yaml.MarkedYAMLError as error:  # it quotes the file, which may hold a password
         mark = error.problem_mark
         place = "" if mark is None else f"line {mark.line + 1}: "
         raise ParameterError(f"{place}{error.problem}") from None
-    except yaml.YAMLError:
-        raise ParameterError("the file must be YAML in printable characters") from None
-    except RecursionError:
-        raise ParameterError("the file must not be nested so deeply") from None
+    except yaml.YAMLError as error:
+        raise ParameterError("the file must be YAML in printable characters") from error
+    except RecursionError as error:
+        raise ParameterError("the file must not be nested so deeply") from error
 
 
 def mapping(field: str, given: Any, known: Sequence[str] | None) -> dict[str, Any]:
@@ -271,7 +278,7 @@ def _budget(given: Any) -> Budget:
     try:
         return Budget(**numbers)
     except ReticentError as error:
-        raise ParameterError(f"budget.{error}") from None
+        raise ParameterError(f"budget.{error}") from error
 
 
 def _unit(given: Any) -> tuple[str | None, int]:
@@ -316,8 +323,13 @@ def source_of(given: Any) -> Mapping[str, Any]:
             raise ParameterTypeError(f"source.{name} must be a text")
     if "table" in allowed[forms[0]] and "table" not in fields:
         raise ParameterError(f"source.table must be filled in for {forms[0]}")
-    if len(fields.get("delimiter", ",")) != 1 or fields.get("delimiter") in ('"', "\n", "\r"):
-        raise ParameterError(f"source.delimiter must be one character, got {_shown(fields['delimiter'])}")
+    if "url" in fields:
+        check_address(fields["url"])
+    delimiter = fields.get("delimiter", ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r':
+        raise ParameterError(
+            f"source.delimiter must be one ASCII character, got {_shown(fields['delimiter'])}"
+        )
     return MappingProxyType(fields)
 
 

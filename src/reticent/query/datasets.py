@@ -38,7 +38,7 @@ class DataSet:
     """What the owner declares.
 
     Args:
-        name: also the name of its account in the ledger.
+        name: also that of its account in the ledger, if it has one of its own.
         version: starts by the owner's act only; part of every question's key.
         columns: everything that may be asked about.
         budget: what may be spent for ever, over all versions.
@@ -47,6 +47,9 @@ class DataSet:
         person: the column that says whose row it is; None protects single rows.
         contribution: the most rows of one person that count; 1 when rows are protected.
         policy: what a coarser request gets.
+        identity: what tells these people from all others, made when a declaration is first opened (`home`);
+            part of the account's terms. Empty for data sets that no file declares.
+        shares: the account that pays, if it is called after another declaration of the same source.
     """
 
     name: str
@@ -59,6 +62,8 @@ class DataSet:
     contribution: int = 1
     policy: Policy = Policy.SHARE
     source: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    identity: str = ""
+    shares: str = ""
 
     def __post_init__(self) -> None:
         for part in ("name", "version"):
@@ -100,7 +105,12 @@ class DataSet:
     def subject(self) -> str:
         """Whose data the account protects, in words."""
         bound = "" if self.person is None else f" with at most {self.contribution} rows"
-        return f"one {self.unit} of {self.name}{bound}"
+        return f"one {self.unit} of {self.account}{bound}"
+
+    @property
+    def account(self) -> str:
+        """The name of the account that pays for every answer."""
+        return self.shares or self.name
 
     @cached_property
     def named(self) -> Mapping[str, Column]:
@@ -111,13 +121,14 @@ class DataSet:
         """The column of that name, or an error that lists what there is."""
         try:
             return self.named[name]
-        except KeyError:
+        except KeyError as error:
             known = ", ".join(list(self.named)[:20])
-            raise ParameterError(f"column must be one of {known}, got {name!r:.60}") from None
+            raise ParameterError(f"column must be one of {known}, got {name!r:.60}") from error
 
     @cached_property
     def terms(self) -> Terms:
         """The account that pays for every answer about this data set, whatever the version."""
         cap = self.budget.mu2_cap
         minimum = max(1, cap // _PURCHASES)
-        return Terms(self.name, Unit.MU2, self.relation, self.subject, cap, minimum)
+        subject = f"{self.subject} [{self.identity}]" if self.identity else self.subject
+        return Terms(self.account, Unit.MU2, self.relation, subject, cap, minimum)

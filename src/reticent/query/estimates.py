@@ -59,7 +59,7 @@ def _sigma(sensitivity: int, information: int) -> float:
 
 
 def estimates(
-    query: Query, plan: Plan, vector: Sequence[Fraction | int], information: int, confidence: float
+    query: Query, plan: Plan, vector: Sequence[float], information: int, confidence: float
 ) -> list[Cell]:
     """What the query asked for, from the vector recorded with `information` units of mu^2.
 
@@ -69,10 +69,13 @@ def estimates(
     if query.kind == "quantile":
         return _quantiles(query, plan, [float(one) for one in vector], sigma, confidence)
     size = plan.coordinates
-    found = [
-        _cell_estimate(query, plan, [float(one) for one in vector[i : i + size]], sigma, confidence)
-        for i in range(0, len(vector), size)
-    ]
+    if plan.question.measured in (Measured.COUNT, Measured.SUM):
+        found = _sums(query, plan, vector, sigma, confidence)
+    else:
+        found = [
+            _cell_estimate(plan, [float(one) for one in vector[i : i + size]], sigma, confidence)
+            for i in range(0, len(vector), size)
+        ]
     return [Cell(labels, found[cell]) for labels, cell in ordered_cells(query, plan)]
 
 
@@ -106,25 +109,32 @@ def _plain(number: float | str | bool) -> str:
     return f"{number:.12g}" if isinstance(number, float) else str(number)
 
 
+@lru_cache(maxsize=1024)
 def half_width_factor(confidence: float) -> float:
     """Standard errors between an estimate and either end of its interval."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-def _cell_estimate(
-    query: Query, plan: Plan, values: list[float], sigma: float, confidence: float
-) -> Estimate:
+def _sums(
+    query: Query, plan: Plan, vector: Sequence[float], sigma: float, confidence: float
+) -> list[Estimate]:
+    """Counts and sums, or shares and means over a public number of rows: there may be 65,536 of them."""
+    question, scale = plan.question, math.ldexp(1.0, -plan.shift)
+    unit, factor = step_of(question), half_width_factor(confidence)
+    centre = float(plan.offset * (question.data.rows or 0))
+    if query.kind in ("mean", "proportion"):
+        assert question.data.rows is not None
+        scale, centre = scale / question.data.rows, float(plan.offset)
+    ends = _range(query, plan, unit)
+    spread = sigma * scale * unit
+    return [_linear((centre + float(one) * scale) * unit, spread, factor, *ends) for one in vector]
+
+
+def _cell_estimate(plan: Plan, values: list[float], sigma: float, confidence: float) -> Estimate:
     question, scale = plan.question, math.ldexp(1.0, -plan.shift)
     measured, data = question.measured, question.data
     factor = half_width_factor(confidence)
     unit = step_of(question)
-    if measured in (Measured.COUNT, Measured.SUM):
-        centre = float(plan.offset * (data.rows or 0))
-        if query.kind in ("mean", "proportion"):
-            assert data.rows is not None
-            scale, centre = scale / data.rows, float(plan.offset)
-        value = (centre + values[0] * scale) * unit
-        return _linear(value, sigma * scale * unit, factor, *_range(query, plan, unit))
     low, high = bounds(plan.question)
     h = float(high - low)
     if measured in (Measured.MEAN, Measured.SHARE):

@@ -31,7 +31,8 @@ def _protected(data: DataSet) -> str:
         most = "1 row" if data.contribution == 1 else f"{data.contribution} rows"
         who = (
             f"each person, told apart by {data.person}, with at most {most}; if there are more, the choice "
-            "depends on these rows alone. Rows without a person count together as one person"
+            "depends on these rows alone. Rows do not count where that says nobody: nothing, a moment, or a "
+            "number that is not whole or is 9007199254740992 or more: put a letter before such"
         )
     how = "exchanged for any other" if data.relation is Neighbours.REPLACE_ONE else "taken out or added"
     return f"Protected: {who}. The answers look almost the same with one {data.unit} {how}."

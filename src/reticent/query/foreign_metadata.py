@@ -1,20 +1,22 @@
-"""Declarations written for other tools: SmartNoise SQL's metadata, and CSV on the Web with its CSVW-EO terms.
+"""Declarations written for other tools: SmartNoise SQL, Lomas, and CSV on the Web with its CSVW-EO terms.
 
-Neither says what may be spent, and SmartNoise does not list categories. What a file does not say is asked of
-the caller, by name; nothing is guessed and no row is read. An attribute that is not known here is refused,
-since it may weaken the promise. Those that switch off clamping or the bound on a person's rows are read over:
-Reticent always does both.
+None says what may be spent, and SmartNoise does not list categories. What a file does not say is asked of
+the caller, by name; nothing is guessed and no row is read. Whom the file protects is taken over as it stands,
+or the file is refused: an attribute that is not known where it stands may say that, so none is passed over,
+and "each row is somebody else" is said by the file or by the caller, never by default. Attributes that switch
+off clamping or the bound on a person's rows are read over: Reticent always does both.
 
-The words are those of the SmartNoise SQL manual ("Metadata"), of W3C's "Metadata Vocabulary for Tabular Data"
-and of the repository dscc-admin-ch/csvw-eo, which is young: its terms may still change.
+The words are those of the SmartNoise SQL manual ("Metadata"), of the models of dscc-admin-ch/lomas, and those
+in `csvw_terms`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,12 +24,23 @@ from typing import Any
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.columns import Column, Kind
+from reticent.query.csvw_terms import Names, normal
 from reticent.query.dataset_file import LARGEST_FILE, load
 from reticent.query.datasets import DataSet, Policy
 
-_TABLE_FLAGS = ("sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu")
-_COLUMN_FLAGS = ("name", "nullable", "cardinality", "sensitivity")
-_SMARTNOISE_KINDS = {
+_SWITCHES = ("sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu")
+_SMARTNOISE_TABLE = ("max_ids", "row_privacy", "rows", *_SWITCHES)
+_SMARTNOISE_COLUMN = (
+    *("type", "private_id", "lower", "upper", "missing_value"),
+    *("name", "nullable", "cardinality", "sensitivity"),
+)
+_LOMAS_TABLE = ("max_ids", "row_privacy", "rows", "censor_dims", "columns")
+_LOMAS_COLUMN = (
+    *("type", "private_id", "lower", "upper", "categories"),
+    *("nullable", "nullable_proportion", "cardinality", "precision", "int_with_nulls"),
+    *("max_partition_length", "max_influenced_partitions", "max_partition_contributions"),
+)
+_TREE_KINDS = {
     "int": Kind.INTEGER,
     "float": Kind.NUMBER,
     "string": Kind.CATEGORY,
@@ -44,6 +57,7 @@ _CSVW_KINDS = {
 }
 _LOWER = ("minimum", "minInclusive", "minExclusive")
 _UPPER = ("maximum", "maxInclusive", "maxExclusive")
+_SAY_ROW = "; if each row is somebody else, say so with --unit row"
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,7 @@ class Additions:
         categories: of the columns whose categories the file does not list.
         leave_out: columns that nobody may ask about.
         table: which of several tables.
+        unit: "row" if each row is somebody else, where the file does not say whom it protects.
     """
 
     budget: Budget
@@ -65,6 +80,7 @@ class Additions:
     categories: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
     leave_out: Sequence[str] = ()
     table: str | None = None
+    unit: str | None = None
     version: str = "1"
     policy: Policy = Policy.SHARE
 
@@ -82,13 +98,13 @@ class _Found:
     missing: float | str | bool | None = None
 
 
-def read_smartnoise(path: Path, additions: Additions) -> DataSet:
-    """A data set from a metadata file of SmartNoise SQL.
+def read_yaml(path: Path, additions: Additions) -> DataSet:
+    """A data set from a metadata file of SmartNoise SQL or of Lomas.
 
     Raises:
         ParameterError: something is missing, not known or contradicts itself, in one line.
     """
-    return _named(path, lambda: _smartnoise(load(_text(path)), additions))
+    return _named(path, lambda: _tree(load(_text(path)), path.stem, additions))
 
 
 def read_csvw(path: Path, additions: Additions) -> DataSet:
@@ -100,64 +116,130 @@ def read_csvw(path: Path, additions: Additions) -> DataSet:
     return _named(path, lambda: _csvw(_json(_text(path)), additions))
 
 
-# SmartNoise
+# SmartNoise and Lomas
 
 
-def _smartnoise(given: Any, additions: Additions) -> DataSet:
-    name, table = _chosen(dict(_tables(given, "", 3)), additions.table)
+def _tree(given: Any, stem: str, additions: Additions) -> DataSet:
+    if isinstance(given, Mapping) and _is_table(given.get("columns")):
+        return _lomas(given, stem, additions)
+    if isinstance(given, Mapping) and isinstance(given.get("datasets"), list):
+        raise ParameterError("datasets must not be listed: this is the collection of a Lomas service, "
+                             "take the metadata of one of its data sets")  # fmt: skip
+    found = list(_tables(given, "", 3))
+    tables = {_bare(place.rpartition(".")[2]): table for place, table in found}
+    if len(tables) != len(found):
+        raise ParameterError(f"tables must have different names, got {', '.join(one for one, _ in found)}")
+    name, table = _chosen(tables, additions.table)
     fields = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    for key in fields:
-        if key not in ("max_ids", "row_privacy", "rows", *_TABLE_FLAGS):
-            raise ParameterError(f"{name}.{key} must be known to Reticent, it is not")
-    columns = {_bare(key): value for key, value in table.items() if isinstance(value, Mapping)}
-    ids = [column for column, its in columns.items() if _flag(f"{column}.private_id", its.get("private_id"))]
-    by_row = _flag("row_privacy", fields.get("row_privacy"))
-    most = _whole("max_ids", fields.get("max_ids", 1))
-    if by_row and most != 1:
-        raise ParameterError(f"max_ids must be 1 with row_privacy, got {most}")
-    if not by_row and len(ids) != 1:
-        raise ParameterError(
-            f"private_id must be true for one column, or row_privacy be true, got {len(ids)}"
-        )
-    found = [_smartnoise_column(column, its) for column, its in columns.items() if column not in ids]
-    rows = fields.get("rows")
-    return _data_set(
-        name,
-        found,
-        None if by_row else ids[0],
-        most,
-        None if rows is None else _whole("rows", rows),
-        additions,
+    columns = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    return _described(name, fields, columns, _SMARTNOISE_TABLE, _SMARTNOISE_COLUMN, additions)
+
+
+def _lomas(given: Mapping[str, Any], stem: str, additions: Additions) -> DataSet:
+    """One table, without a name."""
+    name, table = _chosen({stem: given}, additions.table)
+    return _described(name, table, table["columns"], _LOMAS_TABLE, _LOMAS_COLUMN, additions)
+
+
+def _tables(given: Any, place: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables below database and schema, by the names above them. Nothing else stands beside them."""
+    if _is_table(given):
+        yield place, given
+        return
+    if not isinstance(given, Mapping) or not given or not depth:
+        raise ParameterError(f"{place or 'the file'} must describe a table with typed columns")
+    for key, inner in given.items():
+        inside = f"{place}.{key}" if place else key
+        if isinstance(inner, Mapping):
+            yield from _tables(inner, inside, depth - 1)
+        elif place or key != "engine":
+            raise ParameterError(f"{inside} {_misplaced(key, (), {'table': _SMARTNOISE_TABLE})}")
+
+
+def _is_table(given: Any) -> bool:
+    """Whether it holds a column, which has a type."""
+    return isinstance(given, Mapping) and any(
+        isinstance(inner, Mapping) and isinstance(inner.get("type"), str) for inner in given.values()
     )
 
 
-def _tables(given: Any, name: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tables below database and schema: mappings that hold a column, which has a type."""
-    if not isinstance(given, Mapping):
-        return
-    if any(isinstance(inner, Mapping) and isinstance(inner.get("type"), str) for inner in given.values()):
-        yield _bare(name), given
-    elif depth:
-        for key, inner in given.items():
-            yield from _tables(inner, key, depth - 1)
+def _described(
+    name: str,
+    fields: Mapping[str, Any],
+    listed: Mapping[str, Any],
+    table_words: Collection[str],
+    column_words: Collection[str],
+    additions: Additions,
+) -> DataSet:
+    """A data set from the fields of a table and its columns, each of which must be known."""
+    for key in fields:
+        if key not in table_words:
+            raise ParameterError(f"{name}.{key} {_misplaced(key, table_words, {'column': column_words})}")
+    columns = dict[str, Mapping[str, Any]]()
+    for key, its in listed.items():
+        if not isinstance(its, Mapping) or not isinstance(its.get("type"), str):
+            raise ParameterError(f"{name}.{key}.type must be given: every column has one")
+        if _bare(key) in columns:
+            raise ParameterError(f"{name}.{key} must be described once")
+        columns[_bare(key)] = its
+        for word in its:
+            if word not in column_words:
+                raise ParameterError(f"{key}.{word} {_misplaced(word, column_words, {'table': table_words})}")
+    ids = [column for column, its in columns.items() if _flag(f"{column}.private_id", its.get("private_id"))]
+    person = _tree_person(ids, _flag("row_privacy", fields.get("row_privacy")), additions)
+    most = _whole("max_ids", fields.get("max_ids", 1))
+    if person is None:
+        _check_bounds("max_ids", most)
+        for column, its in columns.items():
+            for word in ("max_influenced_partitions", "max_partition_contributions"):
+                _check_bounds(f"{column}.{word}", its.get(word))
+    found = [_tree_column(column, its) for column, its in columns.items() if column not in ids]
+    rows = fields.get("rows")
+    return _data_set(name, found, person, most, None if rows is None else _whole("rows", rows), additions)
 
 
-def _smartnoise_column(name: str, given: Mapping[str, Any]) -> _Found:
-    known = ("type", "private_id", "lower", "upper", "missing_value", *_COLUMN_FLAGS)
-    for key in given:
-        if key not in known:
-            raise ParameterError(f"{name}.{key} must be one of {', '.join(known)}")
-    held = str(given.get("type"))
-    kind = _SMARTNOISE_KINDS.get(held)
+def _tree_person(ids: list[str], by_row: bool | None, additions: Additions) -> str | None:
+    """The column that says whose row it is; None where the file, or else the caller, says that rows are."""
+    if by_row and ids:
+        raise ParameterError(f"private_id must not be true with row_privacy, got {', '.join(ids[:5])}")
+    if by_row:
+        return None
+    if len(ids) > 1:
+        raise ParameterError(f"private_id must be true for one column, got {', '.join(ids[:5])}")
+    if not ids and (by_row is False or additions.unit is None):
+        raise ParameterError("private_id must be true for one column, or row_privacy be true"
+                             + (_SAY_ROW if by_row is None else ""))  # fmt: skip
+    return _checked_person(ids[0] if ids else None, additions)
+
+
+def _tree_column(name: str, given: Mapping[str, Any]) -> _Found:
+    held, values = given["type"], given.get("categories") or []
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise ParameterTypeError(f"{name}.categories must be a list, got {values!r:.60}")
+    kind = Kind.CATEGORY if values else _TREE_KINDS.get(held)
+    numbers = kind in (Kind.NUMBER, Kind.INTEGER)
+    low, high = (
+        _number(f"{name}.{part}", given.get(part)) if numbers else None for part in ("lower", "upper")
+    )
     missing = given.get("missing_value")
     return _Found(
         name,
         held,
         kind,
-        _number(f"{name}.lower", given.get("lower")),
-        _number(f"{name}.upper", given.get("upper")),
-        missing=None if missing is None else _missing(f"{name}.missing_value", missing, kind),
+        low,
+        high,
+        tuple(values),
+        None if missing is None else _missing(f"{name}.missing_value", missing, kind),
     )
+
+
+def _misplaced(word: str, known: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> str:
+    """Why a word cannot be taken where it stands."""
+    home = next((place for place, words in elsewhere.items() if word in words), None)
+    if home is not None:
+        return f"must stand in a {home}: what it says would be lost here"
+    near = get_close_matches(word, known, 1)
+    return "must be known to Reticent, it is not" + (f"; {near[0]} is" if near else "")
 
 
 # CSV on the Web
@@ -166,53 +248,102 @@ def _smartnoise_column(name: str, given: Mapping[str, Any]) -> _Found:
 def _csvw(given: Any, additions: Additions) -> DataSet:
     if not isinstance(given, Mapping):
         raise ParameterTypeError(f"the file must hold an object, got {type(given).__name__}")
-    listed = given.get("tables", [given])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
-        raise ParameterTypeError("tables must be a list of objects")
-    tables = {
-        str(_term(one, "url") or _term(one, "name") or f"table-{i}"): one for i, one in enumerate(listed)
-    }
+    names = Names(given.get("@context"))
+    rest = {name: value for name, value in given.items() if name != "@context"}
+    group: dict[str, Any] = {}
+    if any(names.plain(name) == "tables" for name in rest):
+        group = normal("table group", rest, names)
+        listed = group["tables"]
+    else:
+        listed = [normal("table", rest, names)]
+    tables = {str(one.get("url") or one.get("name") or f"table-{i}"): one for i, one in enumerate(listed)}
+    if len(tables) != len(listed):
+        raise ParameterError("tables must have different urls")
     name, table = _chosen(tables, additions.table)
-    schema = table.get("tableSchema")
+    schema = table.get("tableSchema", group.get("tableSchema"))
     columns = schema.get("columns") if isinstance(schema, Mapping) else None
-    if not isinstance(columns, list) or not all(isinstance(one, Mapping) for one in columns):
+    if not columns:
         raise ParameterError("tableSchema.columns must be a list of columns")
-    titled = {_title(one, number): one for number, one in enumerate(columns) if not one.get("virtual")}
-    ids = [column for column, its in titled.items() if _flag(f"{column}.privacyId", _term(its, "privacyId"))]
-    person = _term(table, "privacyUnit") or (ids[0] if ids else None)
-    if len(ids) > 1 or (ids and ids[0] != person):
-        raise ParameterError("privacyId must be true for the column of privacyUnit alone")
-    most = _term(table, "maxContributions")
+    inherited = next((one["datatype"] for one in (schema, table, group) if "datatype" in one), "string")
+    titled = dict[str, Mapping[str, Any]]()
+    for number, one in enumerate(columns):
+        title = _title(one, number)
+        if title in titled:
+            raise ParameterError(f"tableSchema.columns[{number}] must have a name of its own")
+        titled[title] = {"datatype": inherited} | one
+    person = _csvw_person(table, titled, additions)
+    most = table.get("maxContributions")
     if person is not None and most is None:
         raise ParameterError("maxContributions must be given for a privacyUnit")
-    if person is None and most not in (None, 1):
-        raise ParameterError(f"maxContributions must be 1 without a privacyUnit, got {most!r:.60}")
-    rows = _term(table, "publicLength")
+    if person is None:
+        _check_contributions("", {**table, "tableSchema": schema})
+    rows = table.get("publicLength")
     if not additions.source and table.get("url") is not None:
         additions = replace(additions, source=MappingProxyType({"csv": str(table["url"])}))
-    found = [_csvw_column(column, its) for column, its in titled.items() if column != person]
+    found = [
+        _csvw_column(column, its)
+        for column, its in titled.items()
+        if column != person and not _flag(f"{column}.virtual", its.get("virtual"))
+    ]
     return _data_set(
         Path(name).stem,
         found,
-        None if person is None else str(person),
+        person,
         1 if most is None else _whole("maxContributions", most),
         None if rows is None else _whole("publicLength", rows),
         additions,
     )
 
 
+def _csvw_person(
+    table: Mapping[str, Any], titled: Mapping[str, Mapping[str, Any]], additions: Additions
+) -> str | None:
+    """The title of the column that says whose row it is; None where the caller says that rows are."""
+    ids = [column for column, its in titled.items() if _flag(f"{column}.privacyId", its.get("privacyId"))]
+    unit = table.get("privacyUnit")
+    person = ids[0] if ids else None
+    if unit is not None:
+        called = [title for title, its in titled.items() if unit in (title, its.get("name"))]
+        if len(called) != 1:
+            raise ParameterError(f"privacyUnit must name one column, got {unit!r:.60}")
+        person = called[0]
+    if len(ids) > 1 or (ids and ids[0] != person):
+        raise ParameterError("privacyId must be true for the column of privacyUnit alone")
+    if person is not None and _flag(f"{person}.virtual", titled[person].get("virtual")):
+        raise ParameterError(f"{person}.virtual must not be true for the column of privacyUnit")
+    if person is None and additions.unit is None:
+        raise ParameterError(f"privacyUnit must name a column, or privacyId be true for one{_SAY_ROW}")
+    return _checked_person(person, additions)
+
+
+def _check_contributions(at: str, given: Any) -> None:
+    """Refuse a bound that says that somebody has several rows, at any level."""
+    if isinstance(given, list):
+        for number, one in enumerate(given):
+            _check_contributions(f"{at}[{number}]", one)
+    elif isinstance(given, Mapping):
+        for word, value in given.items():
+            place = f"{at}.{word}" if at else word
+            if word in ("maxContributions", "maxGroupsPerUnit"):
+                _check_bounds(place, value)
+            elif word not in ("datatype", "predicate", "keyValues", "titles"):
+                _check_contributions(place, value)
+
+
 def _csvw_column(name: str, given: Mapping[str, Any]) -> _Found:
-    datatype = given.get("datatype", "string")
+    datatype = given["datatype"]
     inner = datatype if isinstance(datatype, Mapping) else {}
-    held = str(inner.get("base", "string") if inner else datatype).removeprefix("xsd:")
+    held = str(inner.get("base", "string") if inner else datatype)
+    held = re.sub(r"^(xsd:|https?://www\.w3\.org/2001/XMLSchema#)", "", held)
     low, high = (
         next((one for key in keys for one in (inner.get(key), given.get(key)) if one is not None), None)
         for keys in (_LOWER, _UPPER)
     )
-    values = _term(given, "keyValues")
+    values = given.get("keyValues")
     if values is None:
-        partitions = _term(given, "partitions") or []
-        values = [_partition_value(one) for one in partitions]
+        values = [(one.get("predicate") or {}).get("partitionValue") for one in given.get("partitions", [])]
+    if not isinstance(values, list):
+        raise ParameterTypeError(f"{name}.keyValues must be a list, got {values!r:.60}")
     values = [one for one in values if one is not None]
     kind = _CSVW_KINDS.get(held)
     if values and (low is None or high is None) and kind is not Kind.BOOLEAN:
@@ -221,12 +352,6 @@ def _csvw_column(name: str, given: Mapping[str, Any]) -> _Found:
         low = high = None
     low, high = _number(f"{name}.minimum", low), _number(f"{name}.maximum", high)
     return _Found(name, held, kind, low, high, tuple(_word(one) for one in values))
-
-
-def _partition_value(given: Any) -> Any:
-    """The value of a partition by value; a partition by bounds has none."""
-    predicate = _term(given, "predicate") if isinstance(given, Mapping) else None
-    return _term(predicate, "partitionValue") if isinstance(predicate, Mapping) else None
 
 
 def _title(column: Mapping[str, Any], number: int) -> str:
@@ -242,15 +367,21 @@ def _title(column: Mapping[str, Any], number: int) -> str:
     return called
 
 
-def _term(given: Mapping[str, Any], term: str) -> Any:
-    """The value of a term, with CSVW-EO's prefix or without."""
-    for name in (term, f"csvw-eo:{term}", f"csvw-safe:{term}"):
-        if given.get(name) is not None:
-            return given[name]
-    return None
-
-
 # Both
+
+
+def _checked_person(person: str | None, additions: Additions) -> str | None:
+    if additions.unit not in (None, "row"):
+        raise ParameterError(f"unit must be row, or left out, got {additions.unit!r:.60}")
+    if person is not None and additions.unit is not None:
+        raise ParameterError(f"unit must be left out: the file protects persons, told apart by {person}")
+    return person
+
+
+def _check_bounds(place: str, given: Any) -> None:
+    """Where rows are protected, nobody has several."""
+    if given is not None and _whole(place, given) != 1:
+        raise ParameterError(f"{place} must be 1 where each row is somebody else, got {given}")
 
 
 def _data_set(
@@ -312,7 +443,7 @@ def _named(path: Path, call: Any) -> DataSet:
         found: DataSet = call()
         return found
     except (ParameterError, ParameterTypeError) as error:
-        raise type(error)(f"metadata {path.name}: {error}") from None
+        raise type(error)(f"metadata {path.name}: {error}") from error
 
 
 def _text(path: Path) -> str:
@@ -322,8 +453,8 @@ def _text(path: Path) -> str:
         raise ParameterError(f"the file must be at most {LARGEST_FILE:,} bytes")
     try:
         return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ParameterError("the file must be text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise ParameterError("the file must be text in UTF-8") from error
 
 
 def _json(text: str) -> Any:
@@ -336,16 +467,17 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
-        raise ParameterError(f"line {error.lineno}: {error.msg}") from None
+        raise ParameterError(f"line {error.lineno}: {error.msg}") from error
     except (RecursionError, ValueError) as error:
         if isinstance(error, ParameterError):
             raise
-        raise ParameterError("the file must be JSON that is not nested so deeply") from None
+        raise ParameterError("the file must be JSON that is not nested so deeply") from error
 
 
-def _flag(name: str, given: Any) -> bool:
-    if given in (None, ""):
-        return False
+def _flag(name: str, given: Any) -> bool | None:
+    """A truth value; None if it is not given."""
+    if given is None:
+        return None
     if str(given).lower() not in ("true", "false"):
         raise ParameterError(f"{name} must be true or false, got {given!r:.60}")
     return str(given).lower() == "true"
@@ -362,8 +494,8 @@ def _number(name: str, given: Any) -> float | None:
         return None
     try:
         return float(given)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterTypeError(f"{name} must be a number, got {given!r:.60}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterTypeError(f"{name} must be a number, got {given!r:.60}") from error
 
 
 def _missing(name: str, given: Any, kind: Kind | None) -> float | str | bool | None:

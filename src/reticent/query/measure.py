@@ -21,7 +21,6 @@ Not here: what the numbers mean to a person (`estimates`), what they cost (`pric
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -31,24 +30,17 @@ import numpy as np
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.privacy import Neighbours
 from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query import bins
 from reticent.query.conditions import condition_sql
-from reticent.query.questions import Grouping, Measured, Question
+from reticent.query.questions import Measured, Question
 from reticent.randomness import Stream
 
 GRID_BITS = 24  # the sensitivity is at least 2^24 grid units (MATH.md 7.4)
 LARGEST = (1 << 62) - 1  # of one recorded value
 
 
-class Rows(Protocol):
+class Rows(bins.Relation, Protocol):
     """Prepared rows: integer columns between their declared bounds, and exact sums of them."""
-
-    @property
-    def relation(self) -> str:
-        """What stands after FROM."""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The integer column of each declared one."""
 
     def tally(self, sql: str) -> list[tuple[int, ...]]:
         """The rows of one statement, as whole numbers."""
@@ -86,6 +78,18 @@ class Plan:
     def coordinates(self) -> int:
         """Values of one cell."""
         return self.question.measured.values
+
+    @property
+    def counts(self) -> tuple[int, float] | None:
+        """Which coordinate of a cell counts its rows, and how many rows a grid unit is; None if none does."""
+        if self.question.measured is Measured.COUNT:
+            return 0, math.ldexp(1.0, -self.shift)
+        return (self.coordinates - 1, 1 / self.weight) if self.weight else None
+
+    @property
+    def values(self) -> int:
+        """Values of the vector."""
+        return self.question.cells * self.coordinates
 
     def vector(self, rows: Rows) -> list[int]:
         """The exact vector on the grid, cell after cell."""
@@ -226,8 +230,9 @@ def statement(question: Question, rows: Rows) -> str:
     x = _summand(question, rows)
     squared = question.measured in (Measured.SQUARES, Measured.VARIANCE)
     if question.by:
-        cell = f"CASE WHEN {where} THEN {_cell_sql(question.by, rows)} ELSE -1 END"
-        inner = f"SELECT {cell} AS cell, {x or '0'} AS x FROM {rows.relation}"  # noqa: S608
+        relation, number = bins.numbered(question.by, question.data, rows)
+        cell = f"CASE WHEN {where} THEN {number} ELSE -1 END"
+        inner = f"SELECT {cell} AS cell, {x or '0'} AS x FROM {relation}"  # noqa: S608
         square = "SUM(x * x)" if squared else "0"
         first = "SUM(x)" if x else "0"
         return f"SELECT cell, COUNT(*), {first}, {square} FROM ({inner}) AS cells GROUP BY cell"  # noqa: S608
@@ -254,17 +259,3 @@ def _summand(question: Question, rows: Rows) -> str | None:
     name = rows.names[question.column]
     squared = question.measured in (Measured.SQUARES, Measured.VARIANCE)
     return f"CAST({name} AS BIGINT)" if squared else name
-
-
-def _cell_sql(by: tuple[Grouping, ...], rows: Rows) -> str:
-    """The number of a row's cell: the groupings as digits, the last one fastest."""
-    number = ""
-    for grouping in by:
-        name = rows.names[grouping.column]
-        if grouping.cuts is None:
-            digit = f"CAST({name} AS BIGINT)"
-        else:
-            steps = " ".join(f"WHEN {name} < {cut} THEN {i}" for i, cut in enumerate(grouping.cuts))
-            digit = f"CASE {steps} ELSE {len(grouping.cuts)} END"
-        number = f"({number}) * {grouping.cells} + {digit}" if number else digit
-    return number

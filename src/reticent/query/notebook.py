@@ -1,4 +1,4 @@
-"""The engine's own memory beside the ledger: texts of questions, draws of coarser answers, first attempts.
+"""The engine's own memory beside the ledger: texts of questions, and draws of coarser answers.
 
 Nothing in it is needed to verify the ledger, and nothing in it is more than what was released, or
 post-processing of it. Losing it loses the names of earlier questions and, under the policy `degrade`, the
@@ -13,16 +13,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reticent.errors import IdempotencyConflict, LedgerError, ParameterTypeError
+from reticent.errors import LedgerError
 from reticent.ledger.transactions import opened
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS draw (
     key TEXT NOT NULL, information INTEGER NOT NULL, grid_values TEXT NOT NULL, PRIMARY KEY (key, information)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS attempt (
-    idempotency TEXT PRIMARY KEY, request TEXT NOT NULL, information INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -35,8 +32,9 @@ class Notebook:
         try:
             self._connection = opened(path)
             self._connection.executescript(_TABLES)
-        except sqlite3.Error as error:
-            raise LedgerError(f"the notebook cannot be opened ({type(error).__name__}): {path}") from error
+        except (sqlite3.Error, OSError) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise LedgerError(f"the notebook cannot be opened ({why}): {path}") from error
 
     def remember(self, key: str, asked: str) -> None:
         """Keep how a question was first asked."""
@@ -47,27 +45,6 @@ class Notebook:
         """Every question that was ever charged, by key."""
         with self._guard:
             return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
-
-    def first_wanted(self, idempotency: str, request: str, information: int) -> int:
-        """The information that a request asked for when it first came under this idempotency key.
-
-        What an error needs may change as answers are recorded; what a retry asks of the ledger must not.
-
-        Raises:
-            IdempotencyConflict: another request came under the key.
-        """
-        if not isinstance(idempotency, str):
-            raise ParameterTypeError(f"idempotency must be a text, got {type(idempotency).__name__}")
-        with self._guard:
-            self._connection.execute(
-                "INSERT OR IGNORE INTO attempt VALUES (?, ?, ?)", (idempotency, request, information)
-            )
-            held: tuple[str, int] = self._connection.execute(
-                "SELECT request, information FROM attempt WHERE idempotency = ?", (idempotency,)
-            ).fetchone()
-        if held[0] != request:
-            raise IdempotencyConflict(f"idempotency key {idempotency!r:.60} was used for another request")
-        return held[1]
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:

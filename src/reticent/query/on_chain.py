@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from reticent.chain.fees import Ceiling
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.outbox import Outbox
@@ -25,6 +26,7 @@ def connected(
     key: Key | None = None,
     owner: str | None = None,
     outbox: Outbox | None = None,
+    ceiling: Ceiling | None = None,
     guess: bool = True,
 ) -> EthereumLedger:
     """The ledger on a chain that holds a data set; without a key, for whoever only looks.
@@ -34,7 +36,8 @@ def connected(
     try:
         artifact().check(node, file.contract)
         namespace = registrant(declaration, data, file, node, owner, guess=guess)
-        return opened_ledger(file, node, key if key is not None else passing_key(), namespace, outbox)
+        signer = key if key is not None else passing_key()
+        return opened_ledger(file, node, signer, namespace, outbox, ceiling=ceiling)
     except BaseException:
         node.close()
         raise
@@ -47,6 +50,7 @@ def opened_ledger(
     namespace: str,
     outbox: Outbox | None = None,
     lock: Path | None = None,
+    ceiling: Ceiling | None = None,
 ) -> EthereumLedger:
     """The ledger of a chain file, with the accounts that `namespace` registered."""
     return EthereumLedger(
@@ -58,6 +62,7 @@ def opened_ledger(
         first_block=file.block,
         outbox=outbox,
         lock=lock,
+        ceiling=ceiling,
     )
 
 
@@ -65,6 +70,9 @@ def registrant(
     declaration: Path, data: DataSet, file: ChainFile, node: Node, owner: str | None, *, guess: bool = True
 ) -> str:
     """Who registered a data set: as told, as kept beside the declaration, or the only one of that name.
+
+    Only who looks may guess: anybody can register a name, and whoever asks would pay a stranger's account and
+    believe a stranger's oracle.
 
     Raises:
         UnknownAccount: nobody did.
@@ -76,7 +84,10 @@ def registrant(
     if held is not None and held.is_at(file):
         return held.owner
     if not guess:
-        raise ParameterError(f"say with --owner ADDRESS who registered {data.name}: it is not guessed here")
+        raise ParameterError(
+            f"say with --owner ADDRESS who registered {data.name}: anybody can register a name, so it is not "
+            "guessed here"
+        )
     found = []
     for logs in node.logs(file.contract, file.block, node.number(), [artifact().topic("Registered")]):
         for log in logs:

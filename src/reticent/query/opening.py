@@ -1,8 +1,8 @@
 """`reticent.open`: from the owner's file to a data set that can be asked.
 
-Beside `census.yaml` lies a folder `census.reticent` with everything that Reticent keeps: the ledger, the
-notebook, and the snapshot of each version, if the owner made one. Or from the address of a service
-(`reticent serve`) to one of its data sets: see `remote`.
+Beside `census.yaml` lies a folder `census.reticent` with everything that Reticent keeps: where the one ledger
+is (`home`) and by default the ledger itself, the notebook, and the snapshot of each version, if the owner
+made one. Or from the address of a service (`reticent serve`) to one of its data sets: see `remote`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from reticent.errors import ParameterError, ParameterTypeError
+from reticent.errors import LedgerError, ParameterError, ParameterTypeError
+from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
+from reticent.query import home as homes
 from reticent.query.datasets import DataSet
+from reticent.query.home import folder as folder
 from reticent.query.notebook import Notebook
 from reticent.query.session import Session
 
@@ -23,11 +26,6 @@ if TYPE_CHECKING:
     from reticent.query.remote import RemoteSession
 
 _SCHEMES = ("http://", "https://")
-
-
-def folder(path: Path) -> Path:
-    """Where Reticent keeps what belongs to a declaration."""
-    return path.with_name(f"{path.stem}.reticent")
 
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
@@ -46,7 +44,7 @@ def open(  # noqa: A001
 
 @overload
 def open(  # noqa: A001
-    declaration: str, *, key: str, dataset: str | None = None
+    declaration: str, *, key: str, dataset: str | None = None, insecure: bool = False
 ) -> RemoteSession: ...
 
 
@@ -57,17 +55,20 @@ def open(  # noqa: A001
     frame: Any = None,
     key: str | None = None,
     dataset: str | None = None,
+    insecure: bool = False,
 ) -> Session | RemoteSession:
     """Open a data set to ask it.
 
     Args:
         declaration: the owner's YAML file; or the address of a service, alone (http://host:8000) or with
             the name of a data set (http://host:8000/census).
-        ledger: a ledger, its path, or its postgresql:// address; by default a file beside the declaration.
-            With one that an oracle records in, the source is never touched: the oracle holds the data.
+        ledger: where the ledger is to be, by its path or postgresql:// address, when the declaration is first
+            opened; a file beside it by default. It has one for ever: another one is refused by name. With a
+            ledger that an oracle records in, the source is never touched: the oracle holds the data.
         frame: the rows, as a pandas data frame or an Arrow table, instead of the declared source.
         key: the API key, for a service.
         dataset: which data set of a service, if the address does not say it; not needed if it has one.
+        insecure: send the key over plain http to another machine, where whoever listens gets it.
 
     Returns:
         A session, or one that asks a service and answers the same; close it, or use it in a `with` block.
@@ -83,24 +84,73 @@ def open(  # noqa: A001
             raise ParameterError("ledger and frame are for a declaration here, not for a service")
         from reticent.query.remote import RemoteSession
 
-        return RemoteSession(declaration, key, dataset)
-    if key is not None or dataset is not None:
-        raise ParameterError("key and dataset are for the address of a service")
-    path = Path(declaration)
+        return RemoteSession(declaration, key, dataset, insecure=insecure)
+    if key is not None or dataset is not None or insecure:
+        raise ParameterError("key, dataset and insecure are for the address of a service")
+    path = Path(declaration).resolve()
     data = dataset_file.read(path)
     kept = folder(path)
-    kept.mkdir(mode=0o700, exist_ok=True)
-    if not isinstance(ledger, Ledger):
-        ledger = SqlLedger(kept / "ledger.sqlite" if ledger is None else ledger)
     with ExitStack() as held:
-        held.callback(ledger.close)
         rows = None
-        if not ledger.measured_by_oracle:
+        if isinstance(ledger, Ledger) and ledger.measured_by_oracle:
+            held.callback(ledger.close)
+            if frame is not None:
+                raise ParameterError("frame must be left out with this ledger: an oracle holds the data")
+            secluded(kept)
+        else:
+            data, ledger = at_home(path, data, ledger)
+            held.callback(ledger.close)
             rows = partial(source.connect, data, path.parent, snapshot_path(path, data), frame)
-        elif frame is not None:
-            raise ParameterError("frame must be left out with this ledger: an oracle holds the data")
         notebook = Notebook(kept / "notebook.sqlite")
         held.callback(notebook.close)
         session = Session(data, rows, ledger, notebook)
         held.pop_all()
         return session
+
+
+def at_home(
+    path: Path, data: DataSet, wanted: Ledger | str | os.PathLike[str] | None
+) -> tuple[DataSet, SqlLedger]:
+    """The one ledger of a declaration, and the declaration with its account open there.
+
+    Args:
+        path: of the declaration.
+        data: what it says.
+        wanted: where the opener wants it: where it is already, or nowhere in particular.
+
+    Raises:
+        LedgerError: it is elsewhere.
+    """
+    if isinstance(wanted, Ledger) and not isinstance(wanted, SqlLedger):
+        raise LedgerError(
+            f"ledger must be a path, a postgresql:// address or an SqlLedger, got {type(wanted).__name__}: "
+            "what is spent must outlive this process"
+        )
+    where = wanted.where if isinstance(wanted, SqlLedger) else wanted
+    with homes.settled(path, data, where) as home:
+        place = home.paying
+        if home.is_on_chain or place.startswith("ethereum:"):
+            raise LedgerError(
+                f"{path.name} pays from the contract {place.removeprefix('ethereum:')}: ask it with --chain"
+            )
+        if where is not None and homes.placed(where) != place:
+            raise LedgerError(
+                f"{path.name} pays from {place}, and from no other ledger; got {homes.placed(where)}. To "
+                f"move it there with all that is spent: reticent dataset move {path.name} --ledger LEDGER"
+            )
+        if isinstance(wanted, SqlLedger):
+            homes.check_witnessed(wanted, path)
+        ledger = (
+            wanted
+            if isinstance(wanted, SqlLedger)
+            else homes.open_ledger(where if where is not None else home.paying_address, path)
+        )
+        try:
+            if home.moving:
+                home, _ = homes.moved_to(home, data, ledger)
+            homes.left_behind(home, path, data, ledger)
+            return homes.opened(home, data, ledger), ledger
+        except BaseException:
+            if ledger is not wanted:
+                ledger.close()
+            raise

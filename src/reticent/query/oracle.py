@@ -43,8 +43,11 @@ from reticent.errors import (
     TransactionRefused,
     WrongChain,
 )
+from reticent.files import made
 from reticent.ledger import Amount, Grant, Ledger, SqlLedger, Unit
 from reticent.ledger.base import Order
+from reticent.ledger.opening import opened as open_ledger
+from reticent.query import home as homes
 from reticent.query.datasets import DataSet, Policy
 from reticent.query.measure import Plan, Rows, plan
 from reticent.query.questions import parse
@@ -124,7 +127,7 @@ class Oracle:
             raise ParameterError(
                 f"policy must be share on a chain, where all see the best answer, got {data.policy}"
             )
-        if chain.balance(data.name).terms != data.terms:
+        if chain.balance(data.account).terms != data.terms:
             raise LedgerError(f"account {data.name} is on the chain with other terms than are declared here")
         own.open(data.terms)
         self.data = data
@@ -193,7 +196,7 @@ class Oracle:
         return outcomes
 
     def _waiting(self) -> list[Waiting]:
-        name = self.data.name
+        name = self.data.account
         try:
             waiting = self._chain.waiting(name)
             appointed = self._chain.status(name).oracle if waiting else self._chain.address
@@ -260,17 +263,16 @@ class Oracle:
             prepared = plan(parse(waiting.question, self.data))
         except Exception as error:  # whatever it is, a text must not stop the oracle
             reason = str(error) if isinstance(error, ParameterError) else "its text cannot be read"
-            raise _Refused(reason) from None
+            raise _Refused(reason) from error
         question = prepared.question
         stated = (waiting.name, waiting.grid, waiting.dimension)
-        wanted = (question.key, prepared.shift, question.cells * prepared.coordinates)
+        wanted = (question.key, prepared.shift, prepared.values)
         for what, one, other in zip(("key", "grid", "dimension"), stated, wanted, strict=True):
             if one != other:
                 raise _Refused(f"{what} must be {other} for this question, got {shown(one)}")
-        if waiting.information < self.data.terms.minimum:
-            raise _Refused(
-                f"information must be at least {self.data.terms.minimum}, got {waiting.information}"
-            )
+        least = self.data.terms.minimum * waiting.dimension
+        if waiting.information < least:
+            raise _Refused(f"information must be at least {least}, got {waiting.information}")
         return prepared
 
     def _values(self, asked: list[tuple[Waiting, Plan]]) -> list[list[int] | Outcome]:
@@ -305,7 +307,7 @@ class Oracle:
 
     def _order(self, waiting: Waiting) -> Order:
         amount = Amount(waiting.information, Unit.MU2, self.data.relation)
-        return Order(self.data.name, _identity(self._chain, waiting), amount)
+        return Order(self.data.account, _identity(self._chain, waiting), amount)
 
     def _keep(self, draws: list[tuple[int, list[int]]]) -> None:
         """Record draws in the own ledger. Threads that meet there share a commit."""
@@ -322,7 +324,7 @@ class Oracle:
 
     def _kept(self, waiting: Waiting) -> list[int] | Outcome:
         """The draw as it is kept, and will be found again."""
-        drawn = self._own.reading(self.data.name, _identity(self._chain, waiting))
+        drawn = self._own.reading(self.data.account, _identity(self._chain, waiting))
         if drawn.information != waiting.information:
             return self._refusal(waiting, "something else is in the oracle's own ledger under its name")
         return [total // drawn.information for total in drawn.sums]  # of one record: nothing is rounded
@@ -365,21 +367,47 @@ def open_oracle(
     from reticent.chain.outbox import Outbox
     from reticent.query import dataset_file, opening, source
 
-    path = Path(declaration)
+    path = Path(declaration).resolve()
     data = dataset_file.read(path)
     place = Path(folder) if folder is not None else opening.folder(path) / "oracle"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made(place)
     with contextlib.ExitStack() as opened:
         opened.enter_context(_alone(place))
         outbox = opened.enter_context(contextlib.closing(Outbox(place / "outbox.sqlite")))
         rows = partial(source.connect, data, path.parent, opening.snapshot_path(path, data), frame)
         with contextlib.ExitStack() as closing:
             chain = closing.enter_context(connect(outbox))
-            own = closing.enter_context(SqlLedger(place / "own.sqlite"))
+            own = closing.enter_context(open_ledger(place / "own.sqlite"))
+            data = _at_home(path, data, chain, own, place)
             oracle = Oracle(data, rows, chain, own, say=say)
             closing.pop_all()
         oracle._held = opened.pop_all()
         return oracle
+
+
+def _at_home(path: Path, data: DataSet, chain: EthereumLedger, own: SqlLedger, place: Path) -> DataSet:
+    """The declaration as it is registered; what was spent of it elsewhere is charged to the own ledger.
+
+    Raises:
+        LedgerError: its account is in another ledger, and not on this chain.
+    """
+    here = homes.on_chain(chain.chain_id, chain.contract)
+    with homes.settled(path, data, here) as home:
+        if home.moving == here:
+            raise LedgerError(
+                f"{path.name} is on its way to the contract {chain.contract}: `reticent chain register`, run "
+                "again, ends that"
+            )
+        if home.ledger != here:
+            raise LedgerError(
+                f"{path.name} pays from {home.paying}, not from the contract {chain.contract}: "
+                "`reticent chain register` moves it there"
+            )
+        home = homes.measured_in(home, place)
+        registered = homes.as_registered(home.of(data), chain.balance(home.account).terms)
+        own.open(registered.terms)
+        homes.left_behind(home, path, registered, own, into=registered.terms)
+        return registered
 
 
 @contextlib.contextmanager
@@ -390,8 +418,8 @@ def _alone(folder: Path) -> Iterator[None]:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LedgerError(f"another oracle runs in {folder}: one data set has one oracle") from None
+            except BlockingIOError as error:
+                raise LedgerError(f"another oracle runs in {folder}: one data set has one oracle") from error
         yield
     finally:
         os.close(file)

@@ -1,8 +1,10 @@
 """How much information an answer needs: from the error that somebody can live with, or from (epsilon, delta).
 
-Only public numbers go in: the declaration, the public number of rows, counts that were bought before, and
-the analyst's own guess (MATH.md 7.6). What an answer then costs is the ledger's rule: the part that is not
-bought yet.
+Only public numbers go in, and none that changes: the declaration, with the public number of rows, and the
+analyst's own guess. So a price is the same whoever asks for it and whenever, and what was once bought at an
+error is free at that error for ever. Counts that were bought are public too, but noisy: a price resting on
+one would move as more is recorded, without bound where it comes out near zero. What an answer costs is the
+ledger's rule: the part that is not bought yet.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Accuracy:
         delta: by default that of the data set's budget.
         information: mu^2.
         confidence: of every interval.
-        rows: a guess of how many rows a group has, where their number is private and nothing is bought yet.
+        rows: a guess of how many rows a group has, where their number is private.
     """
 
     error: float | None = None
@@ -69,13 +71,10 @@ class Accuracy:
             query: what is shown.
             plan: what is measured.
             budget: whose delta is the default.
-            rows: how many rows a group is taken to have, see `assumed_rows`.
+            rows: how many rows a group is taken to have, see `assumed_rows`; not None with an error.
         """
         if self.error is not None:
-            if rows is None:
-                raise ParameterError(
-                    "rows must be given with error: how many rows match is private, so guess it"
-                )
+            assert rows is not None
             reference = predicted_error(query, plan, _REFERENCE, self.confidence, rows)
             return units_for_error(self.error, reference, _REFERENCE)
         if self.information is not None:
@@ -103,15 +102,13 @@ def _within(name: str, given: float, units: int) -> int:
     return units
 
 
-def assumed_rows(query: Query, plan: Plan, guess: int | None, known: float | None) -> float | None:
-    """How many rows a group is taken to have: as bought, as guessed, or an even part of a public number.
+def assumed_rows(query: Query, plan: Plan, guess: int | None) -> float | None:
+    """How many rows a group is taken to have: as guessed, or an even part of a public number; else None.
 
     The rows of a quantile are those of all its bins: its error is one of the rank among them.
     """
     if plan.question.measured is Measured.SQUARES:
         return float(plan.question.data.rows or 1)
-    if known is not None:
-        return known
     if guess is not None:
         return float(guess)
     public, is_rank = plan.question.data.rows, query.kind == "quantile"
@@ -147,6 +144,11 @@ def predicted_error(query: Query, plan: Plan, information: int, confidence: floa
     return (e_q + h / 2 * e_z) * unit * unit / 4
 
 
-def smallest_group(counts: Sequence[float], sigma: float) -> float:
-    """The size of the smallest group as bought, less one standard error, at least one row."""
-    return max(1.0, min(counts) - sigma) if counts else 1.0
+def sizes_at_least(query: Query, plan: Plan, vector: Sequence[float], information: int, factor: float) -> int:
+    """The lower end of the interval for the smallest group's size, at least 0. For people, not for prices."""
+    place, scale = plan.counts or (0, 1.0)
+    counts = [float(one) * scale for one in vector[place :: plan.coordinates]]
+    sigma = spread(plan, information) * scale
+    if query.kind == "quantile":  # a rank is one among the rows of all bins
+        counts, sigma = [sum(counts)], sigma * math.sqrt(len(counts))
+    return max(0, math.floor(min(counts) - factor * sigma))

@@ -40,6 +40,7 @@ MOST_VALUES = 1 << 16  # of one measurement
 LONGEST_TEXT = 1 << 20  # that `parse` reads
 _DEEPEST = 100  # levels of its JSON; the deepest condition needs 68
 _FORM = 1  # of the text; a new one whenever the same text would mean another vector
+_PERSONS = 2  # of the rule which rows are whose; 1: whole numbers that share a double were one person
 _FIELDS = frozenset(
     ("by", "column", "columns", "data", "form", "measured", "of", "relation", "unit", "version", "where")
 )
@@ -237,7 +238,7 @@ def _grouping(by: By, data: DataSet) -> Grouping:
     if not is_cut:
         raise ParameterError(f"by.edges or by.bins must be given for {column.name}, "
                              f"which is {column.kind.value}")  # fmt: skip
-    cuts = _even_cuts(column, by.bins) if by.bins is not None else _cuts(column, by.edges or ())
+    cuts = even_cuts(column, by.bins) if by.bins is not None else _cuts(column, by.edges or ())
     return Grouping(column.name, cuts, len(cuts) + 1)
 
 
@@ -245,10 +246,10 @@ def _grouped(name: str, data: DataSet) -> Column:
     try:
         return data.column(name)
     except ParameterError as err:
-        raise ParameterError(f"by.{err}") from None
+        raise ParameterError(f"by.{err}") from err
 
 
-def _even_cuts(column: Column, bins: int) -> tuple[int, ...]:
+def even_cuts(column: Column, bins: int) -> tuple[int, ...]:
     """Cuts between so many bins, as equal as codes allow; fewer if there are fewer codes."""
     codes = column.last - column.first + 1
     bins = min(bins, codes)
@@ -347,7 +348,8 @@ def _read(question: Question) -> set[str]:
 
 @lru_cache(maxsize=64)
 def _digest(columns: tuple[Column, ...]) -> str:
-    return hashlib.sha256(_json([column.declaration() for column in columns]).encode()).hexdigest()
+    kept: list[Any] = [_PERSONS, *(column.declaration() for column in columns)]
+    return hashlib.sha256(_json(kept).encode()).hexdigest()
 
 
 def _json(content: Any) -> str:

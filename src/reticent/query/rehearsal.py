@@ -7,6 +7,8 @@ uniform over the declared ranges. Nothing comes from the data (MATH.md 7.8).
 from __future__ import annotations
 
 from reticent.ledger import MemoryLedger
+from reticent.query import sealed
+from reticent.query.bins import DUCKDB
 from reticent.query.datasets import DataSet
 from reticent.query.session import Session
 from reticent.randomness import SimulationStream
@@ -18,10 +20,9 @@ _ROWS = 10_000  # where the number is private
 class MadeUpRows:
     """Uniform codes in an in-memory DuckDB table, which stands for `size` rows."""
 
-    relation = "rows"
+    relation, engine = "rows", DUCKDB
 
     def __init__(self, data: DataSet, size: int, rng: SimulationStream) -> None:
-        import duckdb
         import pyarrow as pa
 
         self.names = {column.name: f"c{i}" for i, column in enumerate(data.columns)}
@@ -30,7 +31,7 @@ class MadeUpRows:
         for i, column in enumerate(data.columns):
             codes = column.first + (rng.units(self._made) - 1.0) * (column.last - column.first + 1)
             made[f"c{i}"] = codes.astype("int64")
-        self._connection = duckdb.connect()
+        self._connection = sealed.memory()
         self._connection.register("rows", pa.table(made))
 
     def tally(self, sql: str) -> list[tuple[int, ...]]:

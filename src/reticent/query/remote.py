@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import secrets
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from reticent import errors
+from reticent import errors, peers
 from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
@@ -35,6 +37,8 @@ _TRIES = 4
 _PAUSES_S = (0.1, 2.0)  # before the second try, at most before any
 _MOST_IDLE = 8  # connections that are kept
 _LONGEST_REPLY = 1 << 26
+_LONGEST_MESSAGE = 1000
+_SECONDS = re.compile("[0-9]{1,9}")
 _AGAIN = (429, 502, 503, 504)
 _BY_TYPE: dict[str, type[errors.ReticentError]] = {
     "account_conflict": errors.AccountConflict,
@@ -62,11 +66,12 @@ class RemoteSession(Shorthands):
         url: http(s)://host:port, or that and the name of a data set.
         key: the API key.
         dataset: the name, if the URL does not say it and the service has several.
-        timeout_s: how long one reply may take to come.
+        timeout_s: how long one reply may take to come, in all.
         wait_s: how long an answer may take in all.
+        insecure: send the key over plain http to another machine too: whoever listens on the way can use it.
 
     Raises:
-        ParameterError: the URL, the key or the name is not one.
+        ParameterError: the URL, the key or the name is not one, or the key would travel in the clear.
         SourceError: the service cannot be reached.
     """
 
@@ -78,6 +83,7 @@ class RemoteSession(Shorthands):
         *,
         timeout_s: float = 60.0,
         wait_s: float = 600.0,
+        insecure: bool = False,
     ) -> None:
         self._timeout_s = real("timeout_s", timeout_s, low=0.0, open_low=True)
         self._wait_s = real("wait_s", wait_s, low=0.0)
@@ -87,6 +93,11 @@ class RemoteSession(Shorthands):
             raise ParameterError("dataset must be left out where the URL names one")
         if not isinstance(key, str) or not key.isascii() or not key.isprintable():
             raise ParameterError("key must be an API key: rk_ and 43 letters")
+        if place.scheme != "https" and not peers.is_here(place.hostname) and insecure is not True:
+            raise ParameterError(
+                "url must begin with https:// for another machine: over plain http whoever listens gets the "
+                "key. insecure=True sends it all the same"
+            )
         self._secure, self._host, self._port = place.scheme == "https", str(place.hostname), place.port
         self._headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
         self._guard = threading.Lock()
@@ -137,9 +148,10 @@ class RemoteSession(Shorthands):
         headers = {"Idempotency-Key": idempotency or secrets.token_urlsafe(24)}
         until = time.monotonic() + self._wait_s
         reply = self._call("POST", self._at("/ask"), body, headers)
-        if "job" in reply:
-            reply = self._finished(reply["job"], until)
-        return Answer.from_json(reply)
+        with self._understood():
+            if "job" in reply:
+                reply = self._finished(str(reply["job"]), until)
+            return Answer.from_json(reply)
 
     def price(
         self,
@@ -154,19 +166,24 @@ class RemoteSession(Shorthands):
     ) -> Price:
         """As `Session.price`."""
         body = _body(query, error, epsilon, delta, information, confidence, rows)
-        return Price.from_json(self._call("POST", self._at("/price"), body))
+        reply = self._call("POST", self._at("/price"), body)
+        with self._understood():
+            return Price.from_json(reply)
 
     def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
         """As `Session.known`."""
         body = {"query": _query(query), "confidence": confidence}
-        found = self._call("POST", self._at("/known"), body)["answer"]
-        return None if found is None else Answer.from_json(found)
+        reply = self._call("POST", self._at("/known"), body)
+        with self._understood():
+            return None if reply["answer"] is None else Answer.from_json(reply["answer"])
 
     def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
         """As `Session.rehearse`."""
         given = {name: value for name, value in accuracy.items() if value is not None}
         body = {"query": _query(query), "seed": seed, **given}
-        return Answer.from_json(self._call("POST", self._at("/rehearse"), body))
+        reply = self._call("POST", self._at("/rehearse"), body)
+        with self._understood():
+            return Answer.from_json(reply)
 
     def budget(self) -> dict[str, Any]:
         """The account in units and as epsilon, with the caller's own quota if there is one."""
@@ -175,32 +192,40 @@ class RemoteSession(Shorthands):
     def balance(self) -> Balance:
         """As `Session.balance`."""
         found, told = self.budget(), self.described
-        terms = Terms(
-            self.name,
-            Unit.MU2,
-            Neighbours(told["neighbours"]),
-            told["protects"],
-            int(found["cap"]),
-            int(found["minimum"]),
-        )
-        return Balance(terms, int(found["spent"]))
+        with self._understood():
+            terms = Terms(
+                self.name,
+                Unit.MU2,
+                Neighbours(told["neighbours"]),
+                told["protects"],
+                int(found["cap"]),
+                int(found["minimum"]),
+            )
+            return Balance(terms, int(found["spent"]))
 
     def questions(self) -> dict[str, Query]:
         """As `Session.questions`."""
         found: dict[str, Query] = {}
+        until = time.monotonic() + self._wait_s
         while True:
-            reply = self._call("GET", self._at(f"/answers?first={len(found)}&count=1000"))
-            found |= {one["key"]: tree.from_json(one["query"]) for one in reply["answers"]}
-            if not reply["answers"] or len(found) >= reply["size"]:
-                return found
+            before = len(found)
+            reply = self._call("GET", self._at(f"/answers?first={before}&count=1000"))
+            with self._understood():
+                found |= {str(one["key"]): tree.from_json(one["query"]) for one in reply["answers"]}
+                if len(found) == before or len(found) >= reply["size"]:
+                    return found
+            if time.monotonic() >= until:
+                raise SourceError(f"the service at {self._host} tells of ever more questions")
 
     # The way there and back
 
     def _only(self) -> str:
         """The one data set of the service."""
-        names = [str(one["name"]) for one in self._call("GET", "/api/v1/datasets")["datasets"]]
+        reply = self._call("GET", "/api/v1/datasets")
+        with self._understood():
+            names = [str(one["name"]) for one in reply["datasets"]]
         if len(names) != 1:
-            raise ParameterError(f"dataset must be one of {', '.join(names) or 'none'}")
+            raise ParameterError(f"dataset must be one of {peers.one_line(', '.join(names), 1000) or 'none'}")
         return names[0]
 
     def _at(self, rest: str) -> str:
@@ -251,7 +276,9 @@ class RemoteSession(Shorthands):
                         f"the service at {self._host} answered {status}, and not as Reticent does"
                     )
                 if not left or status not in _AGAIN or again_s is None:
-                    raise self._error(error_told)
+                    with self._understood():
+                        told_of = self._error(error_told)
+                    raise told_of
                 pause = max(pause, min(again_s, longest))
             time.sleep(pause)
             pause = min(2 * pause, longest)
@@ -264,9 +291,15 @@ class RemoteSession(Shorthands):
         with self._guard:
             connection = self._idle.pop() if self._idle else self._connected()
         try:
-            connection.request(method, path, sent, dict(headers))
-            reply = connection.getresponse()
-            text = reply.read(_LONGEST_REPLY + 1)
+            reply, text = peers.exchange(
+                connection,
+                method,
+                path,
+                sent,
+                dict(headers),
+                seconds=self._timeout_s,
+                most=_LONGEST_REPLY,
+            )
         except BaseException:
             connection.close()
             raise
@@ -277,12 +310,22 @@ class RemoteSession(Shorthands):
             else:
                 self._idle.append(connection)
         try:
-            found = json.loads(text) if len(text) <= _LONGEST_REPLY else None
-        except (ValueError, RecursionError):
+            found = peers.harmless(peers.read_json(text))
+        except ValueError:
             found = None
         if not isinstance(found, dict):
             raise http.client.HTTPException("not JSON")
-        return reply.status, float(again) if again.isdigit() else None, found
+        return reply.status, float(again) if _SECONDS.fullmatch(again) else None, found
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What in a reply is not as it should be is a lie or a fault of the service, and no error of ours."""
+        try:
+            yield
+        except (SourceError, errors.LedgerError):
+            raise
+        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise SourceError(f"the service at {self._host} does not answer as Reticent does") from error
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._secure:
@@ -293,7 +336,7 @@ class RemoteSession(Shorthands):
 
     def _error(self, told: Mapping[str, Any]) -> errors.ReticentError:
         """The error that the service told of, as a session beside the data would raise it."""
-        kind, message = str(told.get("type")), str(told.get("message"))
+        kind, message = str(told.get("type")), peers.one_line(told.get("message"), _LONGEST_MESSAGE)
         if kind in ("budget_exceeded", "quota_exceeded") and "asked" in told:
             asked, left = int(told["asked"]), int(told["left"])
             if "reachable_error" not in told:

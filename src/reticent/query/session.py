@@ -7,6 +7,25 @@ what is paid and not recorded is measured by whoever asks next.
 
 Where somebody else holds the data, this side never sees a row: it says in the ledger what must be measured,
 pays, and waits until it is recorded there.
+
+Threads share a session, and processes a ledger. What they may wait for:
+
+- a price, a known answer and an answer that is recorded take no lock that is held while rows are opened or
+  read or noise is drawn: they read the ledger on its reading connection, one statement each, which sees what
+  was committed last. Plans, texts and answers that are kept ready are values that anybody may make again, so
+  two who make the same do no harm;
+- who pays takes the lock of opening the rows, once, and that of the table for one statement at a time
+  (`source.Table`): paid questions about one data set are read one after the other. Neither is held while the
+  ledger is called;
+- that a question is charged and drawn once rests on none of these locks, and so not on who waits for whom:
+  `ledger.request` decides and commits in one transaction, what is bought only grows, and `ledger.fulfil`
+  takes the first record of each measurement and refuses every other. Of two who ask the same new question at
+  once, the ledger charges the first and finds it bought for the second. If the second comes before the first
+  has recorded, both may draw, the first record stands, and both answers are made from it: the other draw
+  is seen by nobody.
+
+Under the policy `degrade` a coarser answer is drawn under the notebook's lock (`degrade`), for which other
+free answers of that data set wait, and no reading of rows.
 """
 
 from __future__ import annotations
@@ -17,7 +36,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from reticent.arguments import real
@@ -37,7 +55,8 @@ from reticent.query import tree
 from reticent.query.answers import Answer, Case, Price, Receipt
 from reticent.query.datasets import DataSet, Policy
 from reticent.query.degrade import degraded
-from reticent.query.estimates import Cell, Estimate, estimates, spread, widest
+from reticent.query.estimates import Cell, Estimate, estimates, half_width_factor, widest
+from reticent.query.home import as_open
 from reticent.query.measure import Plan, Rows, plan
 from reticent.query.notebook import Notebook
 from reticent.query.prices import (
@@ -45,8 +64,7 @@ from reticent.query.prices import (
     assumed_rows,
     checked_confidence,
     predicted_error,
-    smallest_group,
-    units_for_error,
+    sizes_at_least,
 )
 from reticent.query.questions import Measured, Question, parse, resolve
 from reticent.query.shorthands import Shorthands
@@ -57,7 +75,7 @@ _MOST_PLANS = 1000  # kept ready
 _MOST_TEXTS = 500  # of SQL, with the questions that were read from them
 _MOST_FREE = 500  # answers, each good while ledger and account stand as they did
 _FEW_CELLS = 64  # that are estimated in no time
-_MARGIN = 1.01  # on an error that depends on a noisy count, so that asking a third time is free
+_SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
 _PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
 Asked = Query | Mapping[str, Any] | str
 
@@ -92,6 +110,7 @@ class Session(Shorthands):
     ) -> None:
         if ledger.measured_by_oracle:
             _check_elsewhere(data, rows)
+            data = as_open(data, ledger)
         self._wait_s = real("wait_s", wait_s, low=0.0)
         self._leaving = leaving if leaving is not None else threading.Event()
         self.data = data
@@ -141,7 +160,7 @@ class Session(Shorthands):
             delta: by default that of the budget.
             information: instead, mu^2.
             confidence: of the interval.
-            rows: a guess of the size of a group, where it is private: used for the price only.
+            rows: a guess of the size of a group, where it is private: used for the price only, and alone.
             idempotency: a retry with the same text is charged once.
             paying: called before the ledger is, with the most units that it may charge; what this raises
                 refuses the question. Not called if nothing must be bought.
@@ -154,22 +173,16 @@ class Session(Shorthands):
         """
         asked = self._query(query)
         accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        prepared = self._plan(asked)
-        if _is_public(asked, prepared):
-            return self._public(asked, prepared, confidence)
-        before = self._reading(prepared)
-        wanted = self._wanted(asked, prepared, accuracy, before)
-        if idempotency is not None and wanted > before.information:
-            wanted = self._notebook.first_wanted(idempotency, f"{prepared.question.key} {accuracy}", wanted)
-        if wanted <= before.information:
-            return self._answer(asked, prepared, before, before, wanted, confidence, None)
+        prepared, before, wanted, free = self._standing(asked, accuracy)
+        if free is not None:
+            return free
         # Before paying: a source that is out of reach costs nothing.
         held = None if self._rows is None else self._opened()
         if paying is not None:  # the charge may be less: what is bought only grows
-            paying(increment(self.data.terms, before.information + before.pending, wanted))
+            paying(self._cost(prepared, _bought(before), wanted))
         try:
             grant = self._ledger.request(
-                self.data.name, prepared.question.key, self._amount(wanted), idempotency=idempotency
+                self.data.account, prepared.question.key, self._amount(wanted), idempotency=idempotency
             )
         except BudgetExceeded as refusal:
             raise self._refusal(asked, prepared, before, refusal, accuracy) from refusal
@@ -179,6 +192,36 @@ class Session(Shorthands):
             self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
         after = self._reading(prepared) if held is not None else self._awaited(prepared, grant)
         return self._answer(asked, prepared, before, after, wanted, confidence, grant)
+
+    def free(
+        self,
+        query: Asked,
+        *,
+        error: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        information: float | None = None,
+        confidence: float = 0.95,
+        rows: int | None = None,
+    ) -> Answer | None:
+        """What `ask` would answer if nothing must be bought or measured for it; None else.
+
+        No rows are looked at, nothing is charged, and nobody who pays is waited for. Arguments as for `ask`.
+        """
+        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
+        return self._standing(self._query(query), accuracy)[-1]
+
+    def _standing(self, query: Query, accuracy: Accuracy) -> tuple[Plan, Reading, int, Answer | None]:
+        """How a query is measured, what is bought, what must be, and the answer if all of it is recorded."""
+        prepared = self._plan(query)
+        before = self._reading(prepared)
+        if _is_public(query, prepared):
+            return prepared, before, 0, self._public(query, prepared, accuracy.confidence)
+        wanted = self._wanted(query, prepared, accuracy, before)
+        found = None
+        if wanted <= before.information:
+            found = self._answer(query, prepared, before, before, wanted, accuracy.confidence, None)
+        return prepared, before, wanted, found
 
     def price(
         self,
@@ -196,11 +239,11 @@ class Session(Shorthands):
         accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
         prepared = self._plan(asked)
         balance, before = self.balance(), self._reading(prepared)
-        bought = before.information + before.pending
+        bought = _bought(before)
         if _is_public(asked, prepared):
             return Price(asked, 0, 0, 0, balance.remaining, self.data.budget.delta, 0.0, Case.PUBLIC)
         wanted = self._wanted(asked, prepared, accuracy, before)
-        cost = increment(self.data.terms, bought, wanted)
+        cost = self._cost(prepared, bought, wanted)
         return Price(
             asked,
             wanted,
@@ -208,9 +251,16 @@ class Session(Shorthands):
             cost,
             balance.remaining,
             self.data.budget.delta,
-            self._expected_error(asked, prepared, accuracy, before, max(wanted, bought + cost)),
+            self._expected_error(asked, prepared, accuracy, max(wanted, bought + cost)),
             _case(bought, wanted),
+            self._free_error(asked, prepared, before, confidence),
         )
+
+    def _free_error(self, query: Query, prepared: Plan, reading: Reading, confidence: float) -> float | None:
+        """How exact the answer is that `known` gives; a guess of the rows may ask for more than is needed."""
+        if not reading.information or self.data.policy is Policy.DEGRADE:
+            return None
+        return widest(estimates(query, prepared, reading.nearest(), reading.information, confidence))
 
     def reused(
         self,
@@ -259,6 +309,26 @@ class Session(Shorthands):
             return None
         return self._answer(asked, prepared, reading, reading, reading.information, confidence, None)
 
+    def recorded_rows(self, query: Asked, *, confidence: float = 0.95) -> int | None:
+        """How many rows the smallest group has at least, by what is recorded: a guess to give as `rows`.
+
+        Returns:
+            The lower end of its interval, 0 if that tells it from an empty group no more; None if nothing is
+            recorded that may be shown. It is free, and no price rests on it.
+        """
+        factor = half_width_factor(checked_confidence(confidence))
+        if self.data.policy is Policy.DEGRADE:
+            return None
+        asked = self._query(query)
+        question = self._plan(asked).question
+        counting = Question(Measured.COUNT, None, True, question.where, question.by, self.data)
+        found = [
+            sizes_at_least(asked, prepared, reading.nearest(), reading.information, factor)
+            for prepared in (self._plan(asked), self._planned(counting))
+            if prepared.counts is not None and (reading := self._reading(prepared)).information
+        ]
+        return max(found, default=None)
+
     def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
         """Ask the same of made-up rows that fit the declaration: nothing is charged, nothing is private.
 
@@ -276,13 +346,17 @@ class Session(Shorthands):
 
     def balance(self) -> Balance:
         """The data set's account: its cap and what is spent."""
-        return self._ledger.balance(self.data.name)
+        return self._ledger.balance(self.data.account)
 
     def questions(self) -> dict[str, Query]:
         """What was bought so far, by key."""
         return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
 
     # The path of an answer
+
+    def read(self, given: Asked) -> Query:
+        """The query that is given, as its JSON or as SQL too."""
+        return self._query(given)
 
     def _query(self, given: Asked) -> Query:
         if isinstance(given, Query):
@@ -312,19 +386,24 @@ class Session(Shorthands):
         if self._ledger.measured_by_oracle:
             parse(question.text, self.data)  # as the oracle will: nobody pays for what it would refuse
         self._ledger.declare(
-            self.data.name,
+            self.data.account,
             question.key,
             question=question.text,
             grid=made.shift,
-            dimension=question.cells * made.coordinates,
+            dimension=made.values,
         )
         return made
+
+    def _cost(self, prepared: Plan, bought: int, wanted: int) -> int:
+        """What is charged for so many units, where so many are bought."""
+        values = prepared.values if self._ledger.charges_values else 1
+        return increment(self.data.terms, bought, wanted, values)
 
     def _amount(self, units: int) -> Amount:
         return Amount(units, Unit.MU2, self.data.relation)
 
     def _reading(self, prepared: Plan) -> Reading:
-        return self._ledger.reading(self.data.name, prepared.question.key)
+        return self._ledger.reading(self.data.account, prepared.question.key)
 
     def warm(self) -> None:
         """Open the rows now, so that the first question need not wait for them. Nothing is read."""
@@ -370,50 +449,30 @@ class Session(Shorthands):
         )
 
     def _wanted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
-        """The units that must be bought in all. What is recorded may be used: it is released already."""
-        usable = reading.information and self.data.policy is Policy.SHARE and query.kind != "quantile"
-        if accuracy.error is None or not usable:
-            return self._predicted(query, prepared, accuracy, reading)
-        bought = reading.information
-        now = widest(estimates(query, prepared, reading.estimate(), bought, accuracy.confidence))
-        is_met = now <= accuracy.error
-        if prepared.coordinates == 1:
-            units = self._predicted(query, prepared, accuracy, reading)
-        else:  # how wide the interval is depends on the answer, and is known by now
-            units = units_for_error(accuracy.error, now * (1 if is_met else _MARGIN), bought) if now else 1
-        return min(units, bought) if is_met else units
+        """The units that must be bought in all: of the declaration and the request, nothing recorded.
 
-    def _predicted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
-        """The units that make an answer as exact as asked, as far as that is known before it is given."""
-        rows = self._assumed_rows(query, prepared, accuracy, reading) if accuracy.error is not None else None
-        return accuracy.units(query, prepared, self.data.budget, rows)
+        So whoever asks the same, or for less, finds it bought, whatever the noise has shown since.
+        """
+        rows = assumed_rows(query, prepared, accuracy.rows)
+        if accuracy.error is not None and rows is None:
+            raise ParameterError("rows must be given with error: how many rows match is private, so guess it"
+                                 f"{self._hint(query, accuracy.confidence)}")  # fmt: skip
+        units, bought = accuracy.units(query, prepared, self.data.budget, rows), _bought(reading)
+        is_same = accuracy.information is None and bought < units <= bought + bought // _SAME
+        return bought if is_same else units
 
-    def _expected_error(
-        self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading, units: int
-    ) -> float | None:
+    def _hint(self, query: Query, confidence: float) -> str:
+        """What is recorded of the rows that somebody should guess, in words."""
+        least = self.recorded_rows(query, confidence=confidence)
+        if least is None:
+            return ""
+        return f"; what is recorded says at least {least}" if least else (
+            "; what is recorded cannot tell the group from an empty one")  # fmt: skip
+
+    def _expected_error(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> float | None:
         """Half the width of the interval at that many units; None if it depends on what nobody knows."""
-        rows = self._assumed_rows(query, prepared, accuracy, reading)
+        rows = assumed_rows(query, prepared, accuracy.rows)
         return None if rows is None else predicted_error(query, prepared, units, accuracy.confidence, rows)
-
-    def _assumed_rows(
-        self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading
-    ) -> float | None:
-        """How large the smallest group is taken to be: as bought here or by its count, or as guessed."""
-        question, known = prepared.question, None
-        if prepared.weight and self.data.policy is Policy.SHARE:
-            counting = self._planned(
-                Question(Measured.COUNT, None, True, question.where, question.by, self.data)
-            )
-            counted = self._reading(counting)
-            if reading.information:
-                known = self._smallest(prepared, reading, prepared.coordinates - 1, 1 / prepared.weight)
-            elif counted.information:
-                known = self._smallest(counting, counted, 0, 2.0**-counting.shift)
-        return assumed_rows(query, prepared, accuracy.rows, known)
-
-    def _smallest(self, prepared: Plan, reading: Reading, place: int, scale: float) -> float:
-        values = [float(one) * scale for one in reading.estimate()[place :: prepared.coordinates]]
-        return smallest_group(values, spread(prepared, reading.information) * scale)
 
     def _answer(
         self,
@@ -425,9 +484,11 @@ class Session(Shorthands):
         confidence: float,
         grant: Grant | None,
     ) -> Answer:
-        vector: Sequence[Fraction | int] = after.estimate()
+        vector: Sequence[float] = ()
         worth = after.information
-        if self.data.policy is Policy.DEGRADE:
+        if self.data.policy is not Policy.DEGRADE:
+            vector = after.nearest()
+        else:
             vector = degraded(prepared, after.estimate(), worth, wanted, self._notebook, self._rng)
             worth = wanted
         balance = self.balance()
@@ -435,10 +496,10 @@ class Session(Shorthands):
             query,
             tuple(estimates(query, prepared, vector, worth, confidence)),
             confidence,
-            _case(before.information + before.pending, wanted),
+            _case(_bought(before), wanted),
             worth,
             grant.charged if grant is not None else 0,
-            max(wanted, self.data.terms.minimum),
+            self._cost(prepared, 0, wanted),
             balance.spent,
             balance.remaining,
             self.data.budget.delta,
@@ -449,9 +510,9 @@ class Session(Shorthands):
         numbers = tuple(one.number for one in grant.pending) if grant is not None else ()
         head = getattr(self._ledger, "head", None)
         if not numbers or head is None:
-            return Receipt(self.data.name, prepared.question.key, numbers)
+            return Receipt(self.data.account, prepared.question.key, numbers)
         seen = head()
-        return Receipt(self.data.name, prepared.question.key, numbers, seen.size, seen.root.hex())
+        return Receipt(self.data.account, prepared.question.key, numbers, seen.size, seen.root.hex())
 
     def _public(self, query: Query, prepared: Plan, confidence: float) -> Answer:
         """The number of all rows, where the declaration says it."""
@@ -468,7 +529,7 @@ class Session(Shorthands):
             balance.spent,
             balance.remaining,
             self.data.budget.delta,
-            Receipt(self.data.name, prepared.question.key),
+            Receipt(self.data.account, prepared.question.key),
         )
 
     def _refusal(
@@ -480,10 +541,10 @@ class Session(Shorthands):
         accuracy: Accuracy,
     ) -> QuestionRefused:
         best = self.known(query, confidence=accuracy.confidence)
-        bought, delta = reading.information + reading.pending, self.data.budget.delta
+        bought, delta = _bought(reading), self.data.budget.delta
         reachable = None
-        if refusal.left >= self.data.terms.minimum:
-            reachable = self._expected_error(query, prepared, accuracy, reading, bought + refusal.left)
+        if refusal.left >= self._cost(prepared, 0, 1):
+            reachable = self._expected_error(query, prepared, accuracy, bought + refusal.left)
         return QuestionRefused(
             refusal.account,
             refusal.asked,
@@ -511,6 +572,11 @@ def _check_elsewhere(data: DataSet, rows: object) -> None:
     if data.policy is Policy.DEGRADE:
         raise ParameterError("policy must be share with this ledger, got degrade: it shows the best answer "
                              "to everybody")  # fmt: skip
+
+
+def _bought(reading: Reading) -> int:
+    """The units that are paid for under a question, recorded or not."""
+    return reading.information + reading.pending
 
 
 def _case(bought: int, wanted: int) -> Case:

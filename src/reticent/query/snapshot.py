@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import ParameterError
+from reticent.files import tightened
+from reticent.query import sealed
 from reticent.query.columns import Column
 from reticent.query.datasets import DataSet
-from reticent.query.source import OFFLINE, Table, fetched, numbered, quietly, reach
+from reticent.query.source import Table, fetched, numbered, quietly, reach
 
-_FORMAT = 1
+_FORMAT = 2  # 1: a cell could mean something else under another type of its column
 _BATCH = 200_000
 _SIGNED = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}  # unsigned ones fail on a difference
 
@@ -48,12 +50,9 @@ def open(path: Path, data: DataSet) -> Table:  # noqa: A001 - read as snapshot.o
         ParameterError: there is none, or it was made under another declaration.
         SourceError: it cannot be read.
     """
-    import duckdb
-
     if not path.is_file():
         raise ParameterError(f"snapshot must be a file, there is none at {path}")
-    config = {**OFFLINE, "enable_external_access": "false", "lock_configuration": "true"}
-    connection = quietly(lambda: duckdb.connect(str(path), read_only=True, config=config))
+    connection = quietly(lambda: sealed.database(path))
     try:
         kept = quietly(lambda: json.loads(fetched(connection, "SELECT declaration FROM about")[0][0]))
         _compare(kept, declaration(data), path)
@@ -99,10 +98,8 @@ def _batches(engine: Any, expression: Any) -> Any:
 
 
 def _write(draft: Path, batches: Any, data: DataSet) -> None:
-    import duckdb
-
     columns = ", ".join(f"c{number} {_type(column)}" for number, column in enumerate(data.columns))
-    with contextlib.closing(duckdb.connect(str(draft), config=OFFLINE)) as connection:
+    with contextlib.closing(sealed.database(draft, read_only=False)) as connection:
         draft.chmod(0o600)  # before there is anything in it
         connection.execute(f"CREATE TABLE rows ({columns})")
         connection.register("batches", batches)
@@ -129,7 +126,7 @@ def _appearing(path: Path) -> Iterator[Path]:
         yield draft
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
-        draft.replace(path)
+        tightened(draft).replace(path)
     finally:
         for left in (draft, draft.with_name(draft.name + ".wal")):
             left.unlink(missing_ok=True)

@@ -169,8 +169,8 @@ def _parsed(text: str, *, whole: bool) -> tuple[Any, list[Token]]:
         from sqlglot import exp
         from sqlglot.dialects.dialect import Dialect
         from sqlglot.errors import SqlglotError
-    except ImportError:
-        raise MissingExtra("SQL", "query") from None
+    except ImportError as error:
+        raise MissingExtra("SQL", "query") from error
     dialect = Dialect.get_or_raise("duckdb")
     try:
         parser = dialect.parser()
@@ -180,9 +180,9 @@ def _parsed(text: str, *, whole: bool) -> tuple[Any, list[Token]]:
             raise ParameterError(f"sql must be {_SHAPE}, got {shown(text)}")
         trees = parser.parse(tokens, text) if whole else parser.parse_into(exp.Condition, tokens, text)
     except SqlglotError as err:
-        raise ParameterError(f"sql: cannot be read{_place(err)}") from None
-    except RecursionError:
-        raise _too_deep() from None
+        raise ParameterError(f"sql: cannot be read{_place(err)}") from err
+    except RecursionError as error:
+        raise _too_deep() from error
     if len(trees) != 1 or trees[0] is None:
         raise ParameterError(f"sql must be one {'statement' if whole else 'condition'}, got {len(trees)}")
     return trees[0], tokens

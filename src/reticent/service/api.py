@@ -24,7 +24,7 @@ from reticent.service.desk import Desk
 from reticent.service.jobs import Jobs
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import Refused, not_allowed, not_found, not_signed_in, too_many
-from reticent.service.replies import Reply
+from reticent.service.replies import Reply, written
 from reticent.service.schemas import Declaration, Known, NewKey, Priced, Problem, Quota, Rehearsed
 
 MOST_ENTRIES = 1000
@@ -124,16 +124,22 @@ def datasets(person: Anyone, desk: TheDesk) -> Json:
     balances = desk.balances()
     return {
         "datasets": [
-            summary(data, balances.get(data.name) or Balance(data.terms, 0)) for data in desk.datasets()
+            summary(data, balances.get(data.account) or Balance(data.terms, 0)) for data in desk.datasets()
         ]
     }
 
 
 @router.post("/datasets", status_code=201)
 def register(person: Owner, desk: TheDesk, body: Declaration) -> Json:
-    """Register a data set whose rows are a file in the service's folder."""
+    """Register a data set whose rows are a file that the operator assigned to whoever calls."""
     data = desk.register(person, body.declaration)
     return summary(data, desk.balance(data.name))
+
+
+@router.get("/sources")
+def sources(person: Owner, desk: TheDesk) -> Json:
+    """The files that the operator assigned to whoever calls: what may be registered."""
+    return {"sources": desk.files_of(person)}
 
 
 @router.get("/datasets/{name}")
@@ -152,50 +158,68 @@ def budget(person: Anyone, desk: TheDesk, name: Name) -> Json:
     return budget_json(desk.balance(name), data) | told
 
 
-@router.get("/datasets/{name}/answers")
-def answers(
+@router.get("/datasets/{name}/answers", response_model=Json)
+async def answers(
     person: Asker,
     desk: TheDesk,
+    jobs: TheJobs,
     name: Name,
     first: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
-) -> Json:
+) -> Reply:
     """Questions that were bought, by anybody, with the best answer that is free now (none under degrade)."""
-    session = desk.session(name)
-    bought = sorted(session.questions().items())
-    found = []
-    for key, query in bought[first : first + count]:
-        known = session.known(query)
-        found.append(
+    listed = await run_in_threadpool(lambda: sorted(desk.session(name).questions().items()))
+    wanted = listed[first : first + count]
+    cells = await run_in_threadpool(lambda: sum(desk.cells(name, query) for _, query in wanted))
+    jobs.charge(person, name, cells)
+
+    def found() -> bytes:
+        told = [
             {"key": key, "query": to_json(query), "answer": None if known is None else known.to_json()}
-        )
-    return {"size": len(bought), "first": first, "answers": found}
+            for key, query in wanted
+            for known in (desk.known(name, query),)
+        ]
+        return written({"size": len(listed), "first": first, "answers": told})
+
+    return Reply(await jobs.lanes.free(cells, found))
 
 
-@router.post("/datasets/{name}/known")
-def known(person: Asker, desk: TheDesk, name: Name, body: Known) -> Json:
+@router.post("/datasets/{name}/known", response_model=Json)
+async def known(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Known) -> Reply:
     """The best answer that is free now, if there is one."""
-    found = desk.known(name, body.query, confidence=body.confidence)
-    return {"answer": None if found is None else found.to_json()}
+
+    def found() -> bytes:
+        answer = desk.known(name, body.query, confidence=body.confidence)
+        return written({"answer": None if answer is None else answer.to_json()})
+
+    return Reply(await jobs.free(person, name, body.query, found))
 
 
-@router.post("/datasets/{name}/price")
-def price(person: Asker, desk: TheDesk, name: Name, body: Priced) -> Json:
+@router.post("/datasets/{name}/price", response_model=Json)
+async def price(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Priced) -> Reply:
     """What an answer would cost now: nothing is charged, and no data is touched."""
-    return desk.price(name, body.query, **body.accuracy()).to_json()
+
+    def found() -> bytes:
+        return written(desk.price(name, body.query, **body.accuracy()).to_json())
+
+    return Reply(await jobs.free(person, name, body.query, found))
 
 
-@router.post("/datasets/{name}/rehearse")
-def rehearse(person: Asker, desk: TheDesk, name: Name, body: Rehearsed) -> Json:
+@router.post("/datasets/{name}/rehearse", response_model=Json)
+async def rehearse(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Rehearsed) -> Reply:
     """The same question to made-up rows: free, and means nothing."""
-    return desk.rehearse(name, body.query, seed=body.seed, **body.accuracy()).to_json()
+
+    def made_up() -> bytes:
+        return written(desk.rehearse(name, body.query, seed=body.seed, **body.accuracy()).to_json())
+
+    return Reply(await jobs.rehearse(person, name, body.query, made_up))
 
 
 # Jobs
 
 
 @router.post("/datasets/{name}/jobs", status_code=202)
-def queue_job(
+async def queue_job(
     person: Asker,
     desk: TheDesk,
     jobs: TheJobs,
@@ -204,17 +228,21 @@ def queue_job(
     idempotency_key: Idempotency = None,
 ) -> Response:
     """Ask without waiting for the answer. The same Idempotency-Key and body is the same job."""
-    desk.price(name, body.query, **body.accuracy())  # what cannot be asked is refused at once
-    return accepted(jobs.told(jobs.queue(person, name, body, idempotency_key)))
+
+    def queued() -> Json:
+        desk.price(name, body.query, **body.accuracy())  # what cannot be asked is refused at once
+        return jobs.told(jobs.queue(person, name, body, idempotency_key))
+
+    return accepted(await jobs.free(person, name, body.query, queued))
 
 
-@router.get("/jobs/{job}")
-def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(max_length=80)]) -> Json:
+@router.get("/jobs/{job}", response_model=Json)
+def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(max_length=80)]) -> Reply:
     """How far a job of one's own is, and its answer or refusal once it has one."""
     found = desk.state.job(job, person)
     if found is None:
         raise not_found("job")
-    return jobs.told(found)
+    return Reply(jobs.told(found))
 
 
 def accepted(told: Json) -> Reply:
@@ -332,10 +360,19 @@ def make_key(person: Owner, desk: TheDesk, body: NewKey) -> Json:
 
 @router.delete("/keys/{name}", status_code=204)
 def revoke_key(person: Owner, desk: TheDesk, name: Annotated[str, Path(max_length=64)]) -> Response:
-    """Take a key back."""
-    if not desk.state.revoke(name):
+    """Take a key back: one's own, an analyst's or an auditor's; those of other owners are the operator's."""
+    if not desk.revoke(person, name):
         raise not_found("key")
     return Response(status_code=204)
+
+
+@router.post("/keys/{name}/replace")
+def replace_key(person: Owner, desk: TheDesk, name: Annotated[str, Path(max_length=64)]) -> Json:
+    """Replace a lost key: its quotas, and what was used of them, stay. The old one stops at once."""
+    secret = desk.replace_key(person, name)
+    if secret is None:
+        raise not_found("key")
+    return {"name": name, "key": secret}
 
 
 @router.get("/datasets/{name}/quotas")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from reticent.service.collecting import Collecting
 from reticent.service.desk import Desk
 from reticent.service.guard import Guard
 from reticent.service.jobs import Jobs
+from reticent.service.lanes import SWITCH_S
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
 from reticent.service.places import Places
@@ -35,20 +37,27 @@ log = logging.getLogger("reticent.service")
 _WARM_S = 30.0  # that an ending process waits for a source
 
 
-def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    desk: Callable[[], Desk] | None = None,
+    warmed: Callable[[], None] = lambda: None,
+) -> FastAPI:
     """The application of one process.
 
     Args:
         settings: of the service.
         desk: how to make the desk, once the process runs; from the settings by default.
+        warmed: is called once everything is loaded.
     """
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
         held = app.state.desk = desk() if desk is not None else Desk(settings)
         app.state.jobs = Jobs(held)
-        warming = threading.Thread(target=_warm, args=(held,), name="warm", daemon=True)
+        warming = threading.Thread(target=_warm, args=(held, warmed), name="warm", daemon=True)
         warming.start()
         try:
             yield
@@ -69,7 +78,7 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
-    app.state.collecting = Collecting(settings)
+    app.state.collecting = Collecting(settings, lambda: app.state.desk.book)
     app.state.places = Places(settings, app.state.collecting)
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -90,11 +99,11 @@ def create_app(settings: Settings, *, desk: Callable[[], Desk] | None = None) ->
     return app
 
 
-def _warm(desk: Desk) -> None:
+def _warm(desk: Desk, warmed: Callable[[], None]) -> None:
     """Make the first answer as quick as the others. Sources that cannot be reached are named in the log."""
     try:
-        for name in desk.warm():
-            log.warning(json.dumps({"event": "not opened", "dataset": name}))
+        desk.warm()
+        warmed()
     except Exception as error:  # it is tried again when somebody asks
         log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
 

@@ -18,10 +18,12 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from reticent.errors import ReticentError
+from reticent.query import Answer
 from reticent.service.api import PROBLEMS, Asker, Idempotency, Json, Name, accepted, asker, desk_of, jobs_of
+from reticent.service.desk import LONGEST_REPEAT
 from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused
-from reticent.service.replies import Reply
+from reticent.service.replies import Reply, written
 from reticent.service.schemas import Priced
 from reticent.service.state import Job
 
@@ -43,15 +45,21 @@ async def ask(
     try:
         data = desk.data(name) if desk.is_open(name) else await run_in_threadpool(desk.data, name)
         rows = data.rows
-        if idempotency_key is None:  # no thread for what is there: most questions were asked before
-            text = await request.body()
+        text = await request.body()
+        if (
+            idempotency_key is None and len(text) <= LONGEST_REPEAT
+        ):  # most were asked before: no thread for them
             found = desk.reused(person, name, body.query, text=text, **body.accuracy())
             if found is not None:
                 return Reply(found)
-        answer = await jobs.ask(person, name, body, idempotency_key, start)
-        return accepted(jobs.told(answer)) if isinstance(answer, Job) else Reply(answer.to_json())
+        answer = await jobs.ask(person, name, body, idempotency_key, start, _shaped)
+        return accepted(jobs.told(answer)) if isinstance(answer, Job) else Reply(answer)
     finally:
         await until_deadline(start, desk.settings.deadline_s(rows), desk.settings.grid_s)
+
+
+def _shaped(answer: Answer) -> bytes:
+    return written(answer.to_json())
 
 
 async def _by_hand(request: Request) -> Reply:
@@ -66,6 +74,8 @@ async def _by_hand(request: Request) -> Reply:
         with contextlib.suppress(ReticentError):  # what is wrong with ledger or state, `ask` says in its time
             found = desk.repeated(person, name, text)
     if found is None:
+        if len(text) > LONGEST_REPEAT:
+            jobs_of(request).check_letters(person, text)
         return await ask(request, person, name, _read(text, is_json=is_json), idempotency)
     await until_deadline(start, desk.settings.deadline_s(desk.data(name).rows), desk.settings.grid_s)
     return Reply(found)

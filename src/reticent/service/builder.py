@@ -181,7 +181,7 @@ def declaration(source: str, fields: Fields) -> str:
 
     given = {name: one(fields, name) for name in _SETTINGS}
     written: dict[str, Any] = {name: given[name] for name in ("name", "version")} | {"source": source}
-    written["unit"] = "row"
+    written["unit"] = given["unit"]  # nothing is no unit: rows are protected only if somebody says so
     if given["unit"] == "person":
         written["unit"] = {"person": one(fields, "person"), "rows": one(fields, "contribution")}
     written |= {name: given[name] for name in ("relation", "rows") if given[name]}

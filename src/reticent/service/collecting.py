@@ -16,19 +16,23 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from reticent.collect.collector import Collector
+from reticent.collect.counted import asker
+from reticent.collect.enrolment import ID_BYTES
 from reticent.collect.estimates import Estimate, estimates
-from reticent.collect.record import learn
+from reticent.collect.operator import Operator
+from reticent.collect.record import Record, of_survey
+from reticent.collect.revocation import Revocations
 from reticent.collect.secret_file import kept_secret
 from reticent.collect.survey import MOST_PERIODS, Survey
 from reticent.collect.wire import Outcome, split
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
 from reticent.ledger import Ledger
 from reticent.mechanisms.record import Category
-from reticent.service.api import PROBLEMS, Anyone, Json, Owner, TheDesk, stranger
+from reticent.service.api import PROBLEMS, Anyone, Json, Owner, stranger
 from reticent.service.limits import Rate
 from reticent.service.refusals import Refused, not_found, too_many
 from reticent.service.replies import Reply
@@ -54,16 +58,21 @@ class Collecting:
     """The collector of a service, opened when it is first needed, and the operator's two secrets.
 
     They lie in the service's own folder, readable by its owner alone: `survey.key` signs surveys, and from
-    `enrolment.key` the keys of devices come.
+    `enrolment.key` the keys of devices come. Beside it lies the list of enrolments that were taken back.
+
+    Args:
+        settings: of the service.
+        ledger: gives the one where it is entered what was learnt; None for whoever shows nothing.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._folder = own_folder(settings.folder)
+    def __init__(self, settings: Settings, ledger: Callable[[], Ledger] | None = None) -> None:
+        self._folder, self._ledger = own_folder(settings.folder), ledger
         self._guard = threading.Lock()
         self._collector: Collector | None = None
         self.intake = Intake(lambda reports: self.collector.receive(reports))
         self.rate = Rate(settings.rate, settings.burst)  # of devices
-        self._learnt: set[tuple[bytes, int, bool]] = set()  # periods that are in the ledger, open or closed
+        self._operator: Operator | None = None
+        self._revocations: Revocations | None = None
         self.looks: dict[bytes, deque[tuple[float, int]]] = {}  # of pages, at how many reports there were
 
     @property
@@ -74,7 +83,8 @@ class Collecting:
     def _open(self) -> Collector:
         with self._guard:
             if self._collector is None:
-                self._collector = Collector(self._folder / "collected.sqlite", self.master)
+                path = self._folder / "collected.sqlite"
+                self._collector = Collector(path, self.master, revocations=self._listed())
                 with contextlib.suppress(LedgerError):  # it is tried again with the next start
                     self._collector.forget()
             return self._collector
@@ -103,30 +113,63 @@ class Collecting:
         return self.signing_key.public_key().public_bytes_raw()
 
     def survey(self, name: str) -> Survey:
-        """The newest survey of that name, or the one with that id."""
-        for one in reversed(self.collector.surveys()):
-            if name in (one.name, one.id.hex()):
+        """The survey with that id, or else the newest of that name: a name may look like an id."""
+        surveys = self.collector.surveys()
+        for one in surveys:
+            if name == one.id.hex():
+                return one
+        for one in reversed(surveys):
+            if name == one.name:
                 return one
         raise not_found("survey")
 
-    def learn(self, ledger: Ledger, survey: Survey, periods: Iterable[int]) -> None:
-        """Enter into the ledger, before it is shown, what the reports of these periods tell."""
-        if ledger.measured_by_oracle:  # on a chain nobody could record what devices said
-            return
+    def _listed(self) -> Revocations:
+        if self._revocations is None:
+            self._revocations = Revocations.beside(self._folder / "enrolment.key")
+        return self._revocations
+
+    @property
+    def revocations(self) -> Revocations:
+        """The enrolments that were taken back: for surveys, campaigns and trainings alike."""
+        self._open()  # which takes over what earlier releases had
+        with self._guard:
+            return self._listed()
+
+    @property
+    def operator(self) -> Operator:
+        """Who knows the devices, and in whose ledger it is entered what was learnt."""
+        revocations, master = self.revocations, self.master
+        with self._guard:
+            if self._operator is None:
+                assert self._ledger is not None
+                self._operator = Operator(master, revocations, Record(self._ledger()))
+            return self._operator
+
+    def learn(self, survey: Survey, periods: Iterable[int]) -> str:
+        """Enter into the ledger, before it is shown, what the reports of these periods tell.
+
+        Returns:
+            The name of the survey's account there.
+
+        Raises:
+            LedgerError: it could not be entered; nothing may be shown.
+        """
         closed = {period: self.collector.is_closed(survey, period) for period in periods}
         counts = self.collector.periods(survey)  # of a closed period this is its last word
         told = {period: counts.get(period, 0) if is_closed else None for period, is_closed in closed.items()}
-        fresh = {at: n for at, n in told.items() if (survey.id, at, n is None) not in self._learnt}
-        if fresh:
-            learn(ledger, survey, fresh)
-            self._learnt |= {(survey.id, at, n is None) for at, n in fresh.items()}
+        study, record = of_survey(survey), self.operator.record
+        record.learn(study, told)
+        return record.account(study) if told else study.terms.name
 
     def close(self) -> None:
-        """Close the collector."""
+        """Close the collector and the list."""
         with self._guard:
             collector, self._collector = self._collector, None
+            revocations, self._revocations = self._revocations, None
         if collector is not None:
             collector.close()
+        if revocations is not None:
+            revocations.close()
 
 
 class Intake:
@@ -186,6 +229,9 @@ async def _the_collecting(request: Request) -> Collecting:
 
 TheCollecting = Annotated[Collecting, Depends(_the_collecting)]
 Name = Annotated[str, Path(max_length=80, description="Of the survey, or its id.")]
+EnrolmentId = Annotated[
+    str, Path(pattern=f"^[0-9a-f]{{{2 * ID_BYTES}}}$", description="Of the enrolment, in hexadecimal digits.")
+]
 Period = Annotated[int, Query(ge=0, le=MOST_PERIODS)]
 
 
@@ -249,6 +295,51 @@ async def _received(request: Request, reports: list[bytes]) -> list[Outcome]:
     return outcomes
 
 
+@router.post("/surveys/{name}/counted", openapi_extra=BYTES)
+async def counted(request: Request, collecting: TheCollecting, name: Name) -> Json:
+    """Which periods of the device that asks were counted, if it has forgotten. It sends its id and a tag."""
+    body = await body_of(request)
+    try:
+        survey = await run_in_threadpool(collecting.survey, name)
+    except Refused:
+        await stranger(request)
+        raise
+    who = await asking(request, collecting, f"survey:{survey.id.hex()}", body)
+    try:
+        word = await run_in_threadpool(collecting.collector.counted, survey, who)
+    except LedgerError as error:
+        raise Refused(503, "not_known", str(error), retry_s=1.0) from error
+    return word.fields()
+
+
+async def asking(request: Request, collecting: Collecting, study: str, body: bytes) -> bytes:
+    """The id of the enrolled device that asks what was counted, within its rate."""
+    who = await run_in_threadpool(lambda: asker(collecting.master, study, body))
+    if who is None:
+        await stranger(request)
+        raise Refused(403, "not_enrolled", "the question must be made with the key of an enrolment")
+    host = request.client.host if request.client else ""
+    if pause := collecting.rate.wait_s(f"{host} {who.hex()}"):
+        raise too_many(pause)
+    return who
+
+
+# Enrolments
+
+
+@router.get("/enrolments/revoked")
+def revoked(person: Owner, collecting: TheCollecting) -> Json:
+    """The ids of all enrolments that were taken back, the oldest first."""
+    return {"revoked": [one.hex() for one in collecting.revocations.listed()]}
+
+
+@router.put("/enrolments/revoked/{enrolment}", status_code=204)
+def revoke(person: Owner, collecting: TheCollecting, enrolment: EnrolmentId) -> Response:
+    """Take an enrolment back, for ever: no survey, campaign or training counts it from now on."""
+    collecting.revocations.revoke(bytes.fromhex(enrolment))
+    return Response(status_code=204)
+
+
 # Surveys
 
 
@@ -274,7 +365,6 @@ def collect(person: Owner, collecting: TheCollecting, body: SignedSurvey) -> Jso
 @router.get("/surveys/{name}/estimates")
 def estimated(
     person: Anyone,
-    desk: TheDesk,
     collecting: TheCollecting,
     name: Name,
     first: Period = 0,
@@ -283,10 +373,11 @@ def estimated(
     """What the reports of some periods come to, with intervals, and what liars could have moved."""
     survey, collector = collecting.survey(name), collecting.collector
     periods = {at: n for at, n in collector.periods(survey).items() if first <= at <= last}
-    collecting.learn(desk.ledger, survey, periods)
+    account = collecting.learn(survey, periods)
     found = estimates(collector.tally(survey, list(periods)))
     return {
         **_summary(survey),
+        "account": account,
         "reports": {str(at): n for at, n in sorted(periods.items())},
         "rejected": collector.rejected(),
         "estimates": [_estimate(survey, place, one) for place, one in enumerate(found)],

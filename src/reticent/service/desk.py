@@ -1,7 +1,8 @@
 """The desk: what the service does for a person, whichever way they came.
 
-Data sets are the declarations in a folder; each is opened when it is first asked about, and all pay into one
-ledger. Workers share the folder: a data set that one of them registers, all of them find.
+Data sets are the declarations in a folder; each is opened when it is first asked about, and all pay from one
+ledger: accounts that lie beside their declarations move there (`query.home`). Workers share the folder: a
+data set that one of them registers, all of them find.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import secrets
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,26 +33,38 @@ from reticent.errors import (
     SourceError,
     UnknownAccount,
 )
+from reticent.files import appearing, private, secluded
 from reticent.ledger import Balance, Ledger, SqlLedger
-from reticent.ledger.checkpoint import load_key
+from reticent.ledger.lockfile import LockFile
+from reticent.ledger.moving import Taken
+from reticent.ledger.opening import opened as open_ledger
 from reticent.query import Answer, DataSet, Price, Session, dataset_file, source
+from reticent.query import home as homes
 from reticent.query.columns import Kind
+from reticent.query.measure import Rows
 from reticent.query.notebook import Notebook
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.tree import By, Query, histogram, to_json
+from reticent.service import sources
 from reticent.service.keys import Person, Role
+from reticent.service.reading import Held
 from reticent.service.refusals import Refused, not_found
 from reticent.service.replies import written
 from reticent.service.settings import Settings
 from reticent.service.state import Asked, State, own_folder
+from reticent.service.weights import cells_asked, letters_asked
 
 if TYPE_CHECKING:
     from reticent.ledger.ethereum import EthereumLedger
 
+log = logging.getLogger("reticent.service")
 _LONGEST_IDEMPOTENCY = 200
-_LONGEST_REPEAT, _MOST_REPEATS = 4096, 500  # requests that are known by their bytes
+LONGEST_REPEAT, _MOST_REPEATS = 4096, 500  # requests that are known by their bytes
 LONGEST_DECLARATION = 1 << 15  # that comes over the network; YAML is slow to read
+_TURN_S = 10.0  # that registering waits for others who do
+
+log = logging.getLogger("reticent.service")
 
 Question = str | Mapping[str, Any] | Query
 
@@ -94,7 +108,8 @@ class Desk:
             raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
         self._guard = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        self._read: dict[Path, tuple[tuple[int, int], DataSet | None]] = {}
+        self._book: Ledger | None = None
+        self._read: dict[Path, tuple[tuple[int, ...], DataSet | None]] = {}
         self._closing = threading.Event()
         self.state = State.of(folder)
         try:
@@ -113,14 +128,51 @@ class Desk:
         if settings.is_on_chain:
             from reticent.service import on_chain
 
+            if (settings.witness, settings.witness_key, settings.log_name) != (None, None, None):
+                raise ParameterError("witness and log_name are for a ledger that is on no chain")
             return on_chain.opened(settings, self._found().values(), own / "sending.lock")
-        where = settings.ledger if settings.ledger is not None else own / "ledger.sqlite"
-        return SqlLedger(where, key=load_key(own / "ledger.key"))
+        return open_ledger(
+            settings.ledger if settings.ledger is not None else own / "ledger.sqlite",
+            signer=own / "ledger.key",
+            origin=settings.log_name,
+            witness=settings.witness,
+            witness_key=settings.witness_key,
+            note=own / homes.WITNESS,
+        )
 
     @property
     def chain(self) -> EthereumLedger | None:
         """The ledger, if it is on a chain."""
         return cast("EthereumLedger", self.ledger) if hasattr(self.ledger, "contract") else None
+
+    @property
+    def book(self) -> Ledger:
+        """Where it is entered what devices told: the ledger; on a chain, under the service's own address.
+
+        It is one for the folder, whoever opens it, with or without options: a note there says which.
+
+        Raises:
+            LedgerError: it was another one before.
+        """
+        with self._guard:
+            if self._book is None:
+                own = own_folder(self.settings.folder)
+                _check_note(own / "book", self._place(own))
+                self._book = self.ledger
+                if self.chain is not None and self.chain.owner != self.chain.address:
+                    from reticent.service import on_chain
+
+                    self._book = on_chain.own(self.settings, own / "sending.lock")
+            return self._book
+
+    def _place(self, own: Path) -> str | None:
+        """The ledger in a word; None for one that only this process has."""
+        if self.chain is not None:
+            return homes.on_chain(self.chain.chain_id, self.chain.contract)
+        if not isinstance(self.ledger, SqlLedger):
+            return None
+        place = homes.placed(self.ledger.where)
+        return place.removeprefix(f"{own.resolve()}{os.sep}")  # the folder may be moved
 
     def leave(self) -> None:
         """Let nobody wait any longer for what an oracle has not recorded: the process ends."""
@@ -132,6 +184,8 @@ class Desk:
         with self._guard:
             for session in self._sessions.values():
                 session.close(ledger=False)
+            if self._book is not None and self._book is not self.ledger:
+                self._book.close()
         self.ledger.close()
         self.state.close()
 
@@ -169,12 +223,13 @@ class Desk:
                 told = path.stat()
             except OSError:
                 continue
-            stamp = (told.st_mtime_ns, told.st_size)
+            stamp = (told.st_mtime_ns, told.st_size, homes.stamp(path))
             before = self._read.get(path)
             if before is None or before[0] != stamp:
                 data = None
                 with contextlib.suppress(ParameterError, ParameterTypeError, OSError):
                     data = dataset_file.read(path)
+                    data = _at_known_home(path, data)
                 before = self._read[path] = (stamp, data)
             if before[1] is not None:
                 found.setdefault(before[1].name, (path, before[1]))
@@ -205,8 +260,9 @@ class Desk:
                 break
             try:
                 self.session(data.name).warm()
-            except ReticentError:
+            except ReticentError as error:
                 missed.append(data.name)
+                log.warning(json.dumps({"event": "not opened", "dataset": data.name, "why": str(error)}))
         if self._closing.is_set() or {"opendp", "duckdb"} <= sys.modules.keys():
             return missed
         for data in self.datasets()[:1]:
@@ -218,68 +274,170 @@ class Desk:
         return missed
 
     def _opened(self, path: Path) -> Session:
+        path = path.resolve()
         data = dataset_file.read(path)
         kept = kept_folder(path)
-        kept.mkdir(mode=0o700, exist_ok=True)
-        rows = partial(_connected, data, path)
-        elsewhere = self.ledger.measured_by_oracle
-        if elsewhere:
-            self.ledger.balance(data.name)  # who asks here registers nothing
+        secluded(kept)
+        rows = None
+        if self.ledger.measured_by_oracle:  # who asks here registers nothing
+            self.ledger.balance(data.account)
+        else:
+            try:
+                data = self._at_home(path, data)
+            except LedgerError as error:
+                raise self._elsewhere(data, error) from error
+            rows = partial(self._held, data, path)
         notebook = Notebook(kept / "notebook.sqlite")
-        return Session(data, None if elsewhere else rows, self.ledger, notebook, leaving=self._closing)
+        return Session(data, rows, self.ledger, notebook, leaving=self._closing)
+
+    def _at_home(self, path: Path, data: DataSet) -> DataSet:
+        """The data set, with its account in the service's ledger.
+
+        An account in a ledger beside the declaration moves here with all that it bought; one that somebody
+        put elsewhere stays there, and is not served.
+        """
+        ledger, here = cast(SqlLedger, self.ledger), homes.placed(cast(SqlLedger, self.ledger).where)
+        with homes.settled(path, data, ledger.where) as home:
+            place = home.paying
+            if place != here and not (home.is_beside and not home.moving):
+                raise LedgerError(
+                    f"{path.name} pays from {place}, the service from {here}: name that with --ledger, or "
+                    f"move it with `reticent dataset move {path.name} --ledger LEDGER`"
+                )
+            taken = [Taken(0, 0)]
+            if home.place != here:
+                home, one = homes.moved_to(home, data, ledger)
+                taken.append(one)
+            taken.append(homes.left_behind(home, path, data, ledger))
+            data = homes.opened(home, data, ledger)
+        charged, over = (sum(getattr(one, part) for one in taken) for part in ("charged", "over"))
+        if charged or over:
+            event = {"event": "adopted", "dataset": data.name, "units": str(charged), "over_cap": str(over)}
+            log.warning(json.dumps(event))
+        return data
+
+    def _elsewhere(self, data: DataSet, error: LedgerError) -> LedgerError:
+        """What is said of a home that is out of reach: where ledgers lie is for the operator's log alone."""
+        if type(error) is not LedgerError:
+            return error
+        log.warning(json.dumps({"event": "not opened", "dataset": data.name, "why": str(error)}))
+        return LedgerError(f"the account of {data.name} is not in this service's ledger: its log says where")
+
+    def _held(self, data: DataSet, path: Path) -> Rows:
+        return Held(partial(self._looked_at, data), partial(self._connected, data, path))
+
+    def _connected(self, data: DataSet, path: Path) -> source.Table:
+        """The rows. What is wrong with them is the owner's to mend: who asks is not told where they lie."""
+        try:
+            return source.connect(data, path.parent, snapshot_path(path, data))
+        except (ParameterError, ParameterTypeError):  # its text says where the rows lie
+            raise SourceError from None
+
+    def _looked_at(self, data: DataSet) -> str:
+        """What the file of the rows is now, if they may be read."""
+        try:
+            return sources.check(self.state, self.settings.folder, data)
+        except ParameterError:  # as above
+            raise SourceError from None
 
     def declared(self, text: str) -> DataSet:
         """The data set that a text from the network declares; nothing is done with it."""
         if len(text) > LONGEST_DECLARATION:
             raise ParameterError(f"declaration must be at most {LONGEST_DECLARATION:,} characters")
-        return dataset_file.parse(text)
+        data = dataset_file.parse(text)
+        for part in ("epsilon", "delta"):
+            most, given = getattr(self.settings, f"most_{part}"), getattr(data.budget, part)
+            if given > most:
+                raise ParameterError(
+                    f"budget.{part} must be <= {most:g}, what the operator allows, got {given!r}"
+                )
+        return data
 
     def register(self, person: Person, text: str) -> DataSet:
-        """Put a declaration into the folder, and open its account.
+        """Put a declaration into the folder, and open its account; or refuse, and leave everything as it was.
 
-        The source must be a file in the folder: what comes over the network names no other place.
+        The source must be a file that the operator assigned to this person: what comes over the network names
+        no other place. Workers take turns.
         """
         data = self.declared(text)
         if self.ledger.measured_by_oracle:
             raise LedgerError("data sets are registered on the chain by their owner: reticent chain register")
-        self._check_source(data)
         path = self.settings.folder / f"{data.name}.yaml"
-        with self._guard:
+        with self._guard, self._registering():
+            rows = sources.registrable(self.state, self.settings.folder, person, data)
             if data.name in self._found() or path.exists():
                 raise AccountConflict(f"data set {data.name} is registered already")
-            self.ledger.open(data.terms)
-            temporary = path.with_name(f".{data.name}.{secrets.token_hex(8)}")
-            temporary.write_text(text, encoding="utf-8")
-            is_owner = self.state.own(data.name, person)
+            is_new = self.state.own(data.name, person, rows)
             try:
-                os.link(temporary, path)  # never over one that another worker put there
-            except FileExistsError:
-                if is_owner:
+                if is_new:
+                    self._check_unused(path, data)
+                self._home_made(path, data)
+                temporary = path.with_name(f".{data.name}.{secrets.token_hex(8)}")
+                private(temporary).write_text(text, encoding="utf-8")
+                try:
+                    os.link(temporary, path)  # never over one that the operator put there
+                finally:
+                    temporary.unlink()
+            except BaseException as error:
+                if is_new:
                     self.state.disown(data.name, person)
-                raise AccountConflict(f"data set {data.name} is registered already") from None
-            finally:
-                temporary.unlink()
+                if isinstance(error, FileExistsError):
+                    raise AccountConflict(f"data set {data.name} is registered already") from error
+                raise
         return data
 
-    def _check_source(self, data: DataSet) -> None:
-        given = {form: place for form, place in data.source.items() if form in ("csv", "parquet", "duckdb")}
-        if not given:
-            raise ParameterError("source must be a csv, parquet or duckdb file in the service's folder")
-        ((form, place),) = given.items()
-        folder = self.settings.folder.resolve()
-        is_there = False
-        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
-            path = (folder / str(place)).resolve()
-            is_there = not Path(str(place)).is_absolute() and path.parent == folder and path.is_file()
-        if not is_there:
-            raise ParameterError(
-                f"source.{form} must be a file in the service's folder, got {str(place)!r:.80}"
-            )
+    @contextlib.contextmanager
+    def _registering(self) -> Iterator[None]:
+        """Be the only worker who registers."""
+        with contextlib.closing(LockFile(str(own_folder(self.settings.folder) / "registering.lock"))) as lock:
+            if not lock.acquire(_TURN_S):
+                raise Refused(503, "busy", "others are registering: try again", retry_s=1.0)
+            try:
+                yield
+            finally:
+                lock.release()
+
+    def _check_unused(self, path: Path, data: DataSet) -> None:
+        """Refuse a name that an account or a folder of its own is left of: they are of other people."""
+        with contextlib.suppress(UnknownAccount):
+            self.ledger.balance(data.name)
+            raise AccountConflict(f"data set {data.name} is registered already")
+        if kept_folder(path).exists():
+            raise AccountConflict(f"data set {data.name} is registered already")
+
+    def _home_made(self, path: Path, data: DataSet) -> None:
+        """Open the account of a declaration that is about to be there; leave nothing if that is refused."""
+        is_new = not kept_folder(path).exists()
+        try:
+            self._at_home(path, data)
+        except BaseException:
+            if is_new and kept_folder(path).exists():
+                homes.given_back(path, data)
+            raise
+
+    def files_of(self, person: Person) -> list[str]:
+        """The files that a person may register."""
+        return sources.of(self.state, self.settings.folder, person)
 
     def owns(self, person: Person, name: str) -> bool:
-        """Whether a person may change a data set: its owner, or any owner if the operator put it there."""
+        """Whether a person may change a data set: its owner, or its file's; any owner if there is none."""
         holder = self.state.owner(name)
+        if holder is None:
+            holder = sources.holder(self.state, self.settings.folder, self.data(name))
         return person.role is Role.OWNER and (holder is None or holder == person.number)
+
+    def revoke(self, person: Person, name: str) -> bool:
+        """Take a key back for an owner, and say whether it was; those of other owners the operator takes."""
+        return self._is_theirs(person, name) and self.state.revoke(name)
+
+    def replace_key(self, person: Person, name: str) -> str | None:
+        """Another secret for whoever lost theirs, for an owner who may take that key back; else None."""
+        found = self.state.replace_key(name) if self._is_theirs(person, name) else None
+        return None if found is None else found[1]
+
+    def _is_theirs(self, person: Person, name: str) -> bool:
+        whom = self.state.named(name)
+        return whom is not None and (whom.role is not Role.OWNER or whom == person)
 
     # Questions
 
@@ -294,6 +452,23 @@ class Desk:
     def known(self, name: str, query: Question, *, confidence: float = 0.95) -> Answer | None:
         """The best answer that is free."""
         return self.session(name).known(query, confidence=confidence)
+
+    def cells(self, name: str, query: Question) -> int:
+        """How much work a question is, in cells (`weights`): from the request and the declaration alone."""
+        session, letters = self.session(name), letters_asked(query)
+        asked = session.read(query) if isinstance(query, str) else query
+        return max(letters, cells_asked(asked, session.data))
+
+    def free(
+        self, person: Person, name: str, query: Question, *, idempotency: str | None = None, **accuracy: Any
+    ) -> Answer | None:
+        """What `ask` would answer, if nothing must be bought or measured for it; None else."""
+        session = self.session(name)
+        attempt = self.attempt(person, name, query, accuracy, idempotency)
+        if attempt.answer is not None:
+            return Answer.from_json(json.loads(attempt.answer))
+        answer = session.free(query, **accuracy)
+        return None if answer is None else self._ended(attempt, person, name, answer)
 
     def ask(
         self, person: Person, name: str, query: Question, *, idempotency: str | None = None, **accuracy: Any
@@ -319,6 +494,8 @@ class Desk:
 
         def reserve(units: int) -> None:
             nonlocal is_first, reserved
+            if not self.ledger.measured_by_oracle:
+                self._looked_at(session.data)  # before paying
             first, left = self.state.reserve(attempt.id, person, name, units)
             if left is not None:
                 raise Refused(
@@ -336,12 +513,26 @@ class Desk:
             if is_first and reserved and not _may_be_charged(error, session, query, accuracy, reserved):
                 self.state.release(attempt.id, person, name)
             raise
+        return self._ended(attempt, person, name, answer, reserved=reserved, is_first=is_first)
+
+    def _ended(
+        self,
+        attempt: Attempt,
+        person: Person,
+        name: str,
+        answer: Answer,
+        *,
+        reserved: int = 0,
+        is_first: bool = False,
+    ) -> Answer:
+        """The answer of an attempt, once it is remembered; what another try was told, if that was first."""
         note = _note(person, name, answer)
         if attempt.ledger is None and not reserved:
             self.state.note(note)
             return answer
-        told = self.state.settle(attempt.id, person, note, json.dumps(answer.to_json()), is_first=is_first)
-        return Answer.from_json(json.loads(told)) if attempt.ledger is not None else answer
+        text = written(answer.to_json()).decode() if attempt.ledger is not None else ""  # for retries alone
+        told = self.state.settle(attempt.id, person, note, text, is_first=is_first)
+        return answer if told == text else Answer.from_json(json.loads(told))
 
     def reused(
         self, person: Person, name: str, query: Question, *, text: bytes = b"", **accuracy: Any
@@ -364,7 +555,7 @@ class Desk:
             return None
         reply, note = written(answer.to_json()), _note(person, name, answer)
         self.state.note(note)
-        if mark is not None and len(text) <= _LONGEST_REPEAT:
+        if mark is not None and len(text) <= LONGEST_REPEAT:
             self._repeats[name, text] = _Repeat(mark, reply, note)
             if len(self._repeats) > _MOST_REPEATS:
                 del self._repeats[next(iter(self._repeats))]
@@ -407,7 +598,7 @@ class Desk:
     def balance(self, name: str) -> Balance:
         """The data set's account; one that nobody opened yet is full, where it is opened by asking."""
         try:
-            return self.ledger.balance(name)
+            return self.ledger.balance(self.data(name).account)
         except UnknownAccount:
             if self.ledger.measured_by_oracle:
                 raise
@@ -422,17 +613,38 @@ class Desk:
         for what, look in (("state", self.state.check), ("ledger", self.ledger.accounts)):
             try:
                 look()
-            except Exception:
+            except Exception as error:  # its text could hold data
+                log.error(json.dumps({"event": "unreadable", "what": what, "type": type(error).__name__}))
                 return what
         return None
 
 
-def _connected(data: DataSet, path: Path) -> source.Table:
-    """The rows. What is wrong with them is the owner's to mend: whoever asks is not told where they lie."""
+def _check_note(path: Path, place: str | None) -> None:
+    """Note where it is entered what devices told, or refuse another place than was noted before."""
+    if place is None:
+        return
+    if not path.exists():
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        with appearing(draft, mode=0o600) as note:
+            note.write(f"{place}\n".encode())
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)  # whole, and never over another's
+        draft.unlink()
+    told = path.read_text(encoding="utf-8").strip()
+    if told != place:
+        raise LedgerError(
+            f"what devices told is entered in the ledger {told}, not in {place}: open the service with that "
+            f"one; without {path} it would begin anew"
+        )
+
+
+def _at_known_home(path: Path, data: DataSet) -> DataSet:
+    """A declaration with its account, as far as that is known without opening it."""
     try:
-        return source.connect(data, path.parent, snapshot_path(path, data))
-    except (ParameterError, ParameterTypeError):
-        raise SourceError from None
+        home = homes.known(path)
+    except LedgerError:  # whoever asks is told why
+        return data
+    return home.of(data) if home is not None else data
 
 
 def _note(person: Person, name: str, answer: Answer) -> Asked:

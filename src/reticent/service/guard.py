@@ -105,8 +105,10 @@ class Guard:
                     body = await _whole(receive, largest)
                 finally:
                     self._arriving.pop(patience, None)
-        except TimeoutError:
-            raise Refused(408, "too_slow", f"the body must come within {self._settings.body_s:g} s") from None
+        except TimeoutError as error:
+            raise Refused(
+                408, "too_slow", f"the body must come within {self._settings.body_s:g} s"
+            ) from error
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind not in _NO_JSON and not json.detect_encoding(body).startswith("utf-8"):  # brackets could hide
             raise Refused(400, "bad_request", "the body must be in UTF-8")

@@ -11,19 +11,26 @@ import json
 import logging
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 from starlette.concurrency import run_in_threadpool
 
 from reticent.errors import NotMeasured, ReticentError
 from reticent.query import Answer
-from reticent.service.desk import Desk
+from reticent.service.desk import Desk, Question
 from reticent.service.keys import Person
-from reticent.service.limits import leaves_after_s
-from reticent.service.refusals import Refused, explained, not_signed_in, shape
+from reticent.service.lanes import Lanes
+from reticent.service.limits import Rate, leaves_after_s
+from reticent.service.refusals import Refused, explained, not_signed_in, shape, too_much
+from reticent.service.replies import written
 from reticent.service.schemas import Priced
 from reticent.service.state import Job
+from reticent.service.weights import MANY, letters_asked
+
+Result = TypeVar("Result")
+Shape = TypeVar("Shape", Answer, bytes)
 
 log = logging.getLogger("reticent.service")
 _LOOK_S = 1.0  # how often jobs of other processes are looked for
@@ -41,9 +48,8 @@ class Jobs:
     def __init__(self, desk: Desk) -> None:
         self._desk, self._settings = desk, desk.settings
         self._is_on_chain = desk.ledger.measured_by_oracle
-        self._asks = ThreadPoolExecutor(
-            self._settings.threads * (_WAITING if self._is_on_chain else 1), "ask"
-        )
+        self.lanes = Lanes(self._settings.threads * (_WAITING if self._is_on_chain else 1))
+        self._work_rate = Rate(self._settings.work_rate, self._settings.work_burst)
         self._closing, self._news = threading.Event(), threading.Condition()
         self._running: set[str] = set()
         self._threads = [
@@ -60,13 +66,19 @@ class Jobs:
         self._desk.leave()
         with self._news:
             self._news.notify_all()
-        self._asks.shutdown(wait=True, cancel_futures=True)
+        self.lanes.close()
         for thread in self._threads:
             thread.join()
 
     async def ask(
-        self, person: Person, name: str, body: Priced, idempotency: str | None, start: float
-    ) -> Answer | Job:
+        self,
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        start: float,
+        shaped: Callable[[Answer], Shape],
+    ) -> Shape | Job:
         """Ask at once, in a thread; a job, if the answer takes longer than one may wait for it.
 
         Args:
@@ -75,10 +87,18 @@ class Jobs:
             body: the question.
             idempotency: as for `Desk.ask`.
             start: when the question came, on the monotonic clock.
+            shaped: what is made of the answer, in the same thread.
         """
-        work = self._asks.submit(
-            self._desk.ask, person, name, body.query, idempotency=idempotency, **body.accuracy()
-        )
+        given = {"idempotency": idempotency, **body.accuracy()}
+
+        def free() -> Shape | None:
+            answer = self._desk.free(person, name, body.query, **given)
+            return None if answer is None else shaped(answer)
+
+        cells, found = await self._free(person, name, body.query, free)
+        if found is not None:
+            return found
+        work = self.lanes.paid(cells, lambda: shaped(self._desk.ask(person, name, body.query, **given)))
         answer = asyncio.wrap_future(work)
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait((answer,), timeout=self._settings.longest_s)
@@ -87,9 +107,58 @@ class Jobs:
         passed_s = time.monotonic() - start
         return await run_in_threadpool(self._adopt, work, person, name, body, idempotency, passed_s)
 
+    async def free(self, person: Person, name: str, query: Question, call: Callable[[], Result]) -> Result:
+        """Do what a person asks about a data set for free, within the rate of their work.
+
+        Raises:
+            Refused: it is more work than the rate allows now. Nothing was done.
+        """
+        return (await self._free(person, name, query, call))[1]
+
+    async def _free(
+        self, person: Person, name: str, query: Question, call: Callable[[], Result]
+    ) -> tuple[int, Result]:
+        """The same, with how many cells it is."""
+
+        def quick() -> tuple[int, Result | None]:
+            cells = self._weighed(person, name, query)
+            return cells, call() if cells <= MANY else None
+
+        cells, found = await run_in_threadpool(quick)
+        if cells > MANY:
+            found = await self.lanes.free(cells, call)
+        return cells, cast(Result, found)
+
+    async def rehearse(
+        self, person: Person, name: str, query: Question, call: Callable[[], Result]
+    ) -> Result:
+        """The same with made-up rows."""
+        cells = await run_in_threadpool(self._weighed, person, name, query)
+        return await self.lanes.rehearse(cells, call)
+
+    def _weighed(self, person: Person, name: str, query: Question) -> int:
+        """How many cells a question is, counted for whoever asks it."""
+        cells = self._desk.cells(name, query)
+        self.charge(person, name, cells)
+        return cells
+
+    def charge(self, person: Person, name: str, cells: int) -> None:
+        """Count so many cells of a data set for a person. Raises Refused if that is too much now."""
+        steps = self._settings.steps(self._desk.data(name).rows)
+        pause_s = self._work_rate.wait_s(str(person.number), cells * steps)
+        if pause_s:
+            raise too_much(cells, pause_s)
+
+    def check_letters(self, person: Person, text: bytes) -> None:
+        """Refuse a long request of who could not ask it now, before it is read. Nothing is counted."""
+        cells = letters_asked(text)
+        pause_s = self._work_rate.full_s(str(person.number), cells)
+        if pause_s:
+            raise too_much(cells, pause_s)
+
     def _adopt(
         self,
-        answer: Future[Answer],
+        answer: Future[Any],
         person: Person,
         name: str,
         body: Priced,
@@ -181,38 +250,45 @@ class Jobs:
                 continue
             with self._news:
                 self._running.add(job.id)
-            done: Future[Answer] = Future()
+            done: Future[bytes] = Future()
             try:
                 done.set_result(self._answer(job))
             except BaseException as error:
                 done.set_exception(error)
             self._end(job, done)
 
-    def _answer(self, job: Job) -> Answer:
+    def _answer(self, job: Job) -> bytes:
         person = self._desk.state.numbered(job.person)
         if person is None:  # the key was taken back meanwhile
             raise not_signed_in()
         body = Priced.model_validate_json(job.body)
-        return self._desk.ask(person, job.dataset, body.query, idempotency=job.idempotency, **body.accuracy())
+        given = {"idempotency": job.idempotency, **body.accuracy()}
+        cells = self._desk.cells(job.dataset, body.query)
 
-    def _end(self, job: Job, done: Future[Answer]) -> None:
+        def answered() -> bytes:
+            return written(self._desk.ask(person, job.dataset, body.query, **given).to_json())
+
+        return answered() if cells <= MANY else self.lanes.paid(cells, answered).result()
+
+    def _end(self, job: Job, done: Future[Any]) -> None:
         """Keep the result, to be seen from the next point of the time grid on."""
         state = "refused"
         try:
-            result, state = done.result().to_json(), "done"
+            answer, state = done.result(), "done"
+            result = answer if isinstance(answer, bytes) else written(answer.to_json())
         except ReticentError as error:
             if isinstance(error, NotMeasured) and self._closing.is_set():
                 return  # another process waits on
-            result = explained(error)[1]
+            result = written(explained(error)[1])
         except BaseException as error:  # a fault of ours, or the process ends before it began
             if self._closing.is_set():
                 return
             _fault(error)
-            result = shape("fault", "internal fault")
+            result = written(shape("fault", "internal fault"))
         passed_s = time.time() - job.made
         leaves_s = leaves_after_s(passed_s, self._deadline_s(job.dataset), self._settings.grid_s)
         try:
-            self._desk.state.finish(job.id, state, json.dumps(result), job.made + leaves_s)
+            self._desk.state.finish(job.id, state, result.decode(), job.made + leaves_s)
         except Exception as error:  # it is taken up again
             _fault(error)
         with self._news:

@@ -23,24 +23,27 @@ class Rate:
         self._guard = threading.Lock()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def wait_s(self, caller: str) -> float:
-        """0 if the caller may go on; else after how many seconds it may."""
-        now = time.monotonic()
+    def wait_s(self, caller: str, amount: float = 1.0) -> float:
+        """0 if the caller may go on; else after how many seconds it may.
+
+        Whoever wants more than a whole bucket gets it from a full one, and waits the longer afterwards.
+        """
+        now, needed = time.monotonic(), min(amount, float(self._burst))
         with self._guard:
             left, since = self._buckets.pop(caller, (float(self._burst), now))
             left = min(float(self._burst), left + (now - since) * self._rate)
-            allowed = left >= 1
-            self._buckets[caller] = (left - 1 if allowed else left, now)
+            allowed = left >= needed
+            self._buckets[caller] = (left - amount if allowed else left, now)
             if len(self._buckets) > _MOST_CALLERS:
                 self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1 - left) / self._rate
+        return 0.0 if allowed else (needed - left) / self._rate
 
-    def full_s(self, caller: str) -> float:
+    def full_s(self, caller: str, amount: float = 1.0) -> float:
         """As `wait_s`, for a caller who does not go on yet: nothing is counted."""
-        now = time.monotonic()
+        now, needed = time.monotonic(), min(amount, float(self._burst))
         left, since = self._buckets.get(caller, (float(self._burst), now))
         left = min(float(self._burst), left + (now - since) * self._rate)
-        return 0.0 if left >= 1 else (1 - left) / self._rate
+        return 0.0 if left >= needed else (needed - left) / self._rate
 
 
 def is_deeper(body: bytes, levels: int = DEEPEST_BODY) -> bool:

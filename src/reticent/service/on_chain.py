@@ -5,17 +5,18 @@ One key signs for everybody who asks here. The workers of a service take turns t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from reticent.chain.fees import Ceiling
 from reticent.chain.keys import unlocked_key
-from reticent.chain.node import Node
-from reticent.errors import ParameterError, UnknownAccount
+from reticent.errors import ParameterError
 from reticent.ledger.chain_contract import artifact, checked_address
 from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.ethereum import EthereumLedger
 from reticent.query import DataSet
-from reticent.query.on_chain import opened_ledger, registrant
+from reticent.query.commitment import Commitment
+from reticent.query.on_chain import opened_ledger
 from reticent.service.settings import Settings
 
 
@@ -32,30 +33,48 @@ def opened(settings: Settings, declared: Iterable[tuple[Path, DataSet]], lock: P
         if settings.ledger is None:
             missing = "ledger must name the file that `reticent chain deploy` wrote"
         raise ParameterError(f"{missing}, where the ledger is on a chain")
+    return _opened(settings, lambda file: _owner(settings, declared, file), lock)
+
+
+def own(settings: Settings, lock: Path) -> EthereumLedger:
+    """The ledger of the service's own accounts at the same contract: what it learnt from devices.
+
+    It registers and measures them itself, with the key that signs for everybody, which pays for the gas.
+    """
+    return _opened(settings, lambda file: None, lock)
+
+
+def _opened(settings: Settings, whose: Callable[[ChainFile], str | None], lock: Path) -> EthereumLedger:
+    assert settings.ledger is not None
+    assert settings.key is not None
+    ceiling = Ceiling.of(settings.max_fee, settings.max_tip)
     file, key = ChainFile.read(Path(settings.ledger)), unlocked_key(settings.key)
     node = file.connect()
     try:
         artifact().check(node, file.contract)
-        return opened_ledger(file, node, key, _owner(settings, declared, file, node), lock=lock)
+        owner = whose(file) or key.address
+        return opened_ledger(file, node, key, owner, lock=lock, ceiling=ceiling)
     except BaseException:
         node.close()
         raise
 
 
-def _owner(settings: Settings, declared: Iterable[tuple[Path, DataSet]], file: ChainFile, node: Node) -> str:
-    """Who registered the data sets; those that nobody did are passed over."""
+def _owner(settings: Settings, declared: Iterable[tuple[Path, DataSet]], file: ChainFile) -> str:
+    """Who registered the data sets: as told, or as kept beside a declaration. It is never guessed from names.
+
+    Anybody can register a name at a contract, and would be asked in the place of whoever has the rows.
+    """
     if settings.owner is not None:
         return checked_address("owner", settings.owner)
     owners: dict[str, str] = {}
     for path, data in declared:
-        try:
-            owners.setdefault(registrant(path, data, file, node, None), data.name)
-        except UnknownAccount:
-            continue
+        held = Commitment.read(path)
+        if held is not None and held.is_at(file):
+            owners.setdefault(held.owner, data.name)
     if not owners:
         raise ParameterError(
-            f"no data set of {settings.folder} is registered at {file.contract}: do so with `reticent chain "
-            "register`, or say with --owner ADDRESS who will"
+            f"say with --owner ADDRESS who registered the data sets of {settings.folder} at {file.contract}: "
+            "none of them has the commitment of a registration there beside it, and a name proves nothing"
         )
     if len(owners) > 1:
         names = " and ".join(list(owners.values())[:2])

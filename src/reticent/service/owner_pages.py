@@ -20,7 +20,7 @@ from reticent.service.visits import Given, OwnerSeen, OwnerSent, TheDesk, page
 router = APIRouter(include_in_schema=False)
 _MOST_COLUMNS = 100  # that a form asks about; more are declared as text
 _SUFFIXES = (".csv", ".parquet", ".pq")
-_DEFAULTS = {"version": ["1"], "unit": ["row"], "relation": ["replace one"], "policy": ["share"]}
+_DEFAULTS = {"version": ["1"], "relation": ["replace one"], "policy": ["share"]}
 
 Text = Annotated[str, Form(max_length=1 << 18)]
 
@@ -58,12 +58,23 @@ def make_key(
     return _keys(request, desk, visit, made={"name": person.name, "secret": secret})
 
 
+@router.post("/owner/keys/replace")
+def replace_key(
+    request: Request, desk: TheDesk, visit: OwnerSent, name: Annotated[str, Form(max_length=64)]
+) -> HTMLResponse:
+    """Replace a lost key and show it, once; one's own only from the command line."""
+    secret = desk.replace_key(visit.person, name) if name != visit.person.name else None
+    if secret is None:
+        raise not_found("key")
+    return _keys(request, desk, visit, made={"name": name, "secret": secret})
+
+
 @router.post("/owner/keys/revoke")
 def revoke_key(
     request: Request, desk: TheDesk, visit: OwnerSent, name: Annotated[str, Form(max_length=64)]
 ) -> Response:
     """Take a key back; one's own only from the command line, where one cannot lock oneself out."""
-    if name == visit.person.name or not desk.state.revoke(name):
+    if name == visit.person.name or not desk.revoke(visit.person, name):
         raise not_found("key")
     return RedirectResponse("/owner/keys", 303)
 
@@ -119,13 +130,12 @@ def register_page(
 ) -> HTMLResponse:
     """Step 1, choose a file; then step 2, fill in the blanks."""
     if file is None:
-        return page(request, "register_file.html", visit, here="register", files=_files(desk))
+        return page(request, "register_file.html", visit, here="register", files=_files(desk, visit))
     return _blanks(request, desk, visit, file, dict(_DEFAULTS))
 
 
-def _files(desk: Desk) -> list[str]:
-    folder = desk.settings.folder
-    return sorted(p.name for p in folder.iterdir() if p.suffix.lower() in _SUFFIXES and p.is_file())
+def _files(desk: Desk, visit: Visit) -> list[str]:
+    return [name for name in desk.files_of(visit.person) if name.lower().endswith(_SUFFIXES)]
 
 
 def _blanks(
@@ -137,7 +147,7 @@ def _blanks(
     message: str = "",
 ) -> HTMLResponse:
     """Step 2, as it was filled in so far. Only the names of the columns are read from the file."""
-    if file not in _files(desk):
+    if file not in _files(desk, visit):
         raise not_found("file")
     text = dataset_file.template(desk.settings.folder / file)
     columns = builder.blanks(text)
@@ -154,6 +164,7 @@ def _blanks(
     return page(
         request, "register_blanks.html", visit, 400 if message else 200, here="register", file=file,
         columns=columns, given=fields, problem=message, types=("number", "integer", "category", "boolean"),
+        settings=desk.settings,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from reticent.errors import QuestionRefused, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
-from reticent.query import Answer, DataSet, tree
+from reticent.query import Answer, DataSet, Price, tree
 from reticent.query.answers import Case
 from reticent.query.datasets import Policy
 from reticent.query.explanation import explain
@@ -32,7 +32,7 @@ from reticent.service.keys import Person, Role, new_secret
 from reticent.service.limits import Rate, until_deadline
 from reticent.service.refusals import Refused, not_found
 from reticent.service.schemas import Priced
-from reticent.service.state import Asked, Job
+from reticent.service.state import Asked, Job, Visit
 from reticent.service.visits import (
     COOKIE,
     AskerSeen,
@@ -288,10 +288,19 @@ def ask_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> HT
 
 
 @router.post("/datasets/{name}/price")
-def price_part(request: Request, desk: TheDesk, visit: AskerSent, name: str, fields: Given) -> HTMLResponse:
+async def price_part(
+    request: Request, desk: TheDesk, visit: AskerSent, name: str, fields: Given
+) -> HTMLResponse:
     """What the question would cost, as the slider stands."""
-    data = desk.data(name)
-    found = desk.price(name, builder.asked(data, fields), **builder.accuracy(data, fields))
+    data = await run_in_threadpool(desk.data, name)
+    query, accuracy = builder.asked(data, fields), builder.accuracy(data, fields)
+    found = await jobs_of(request).free(
+        visit.person, name, query, lambda: desk.price(name, query, **accuracy)
+    )
+    return await run_in_threadpool(_priced, request, desk, visit.person, data, found)
+
+
+def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: Price) -> HTMLResponse:
     cap = data.terms.cap
     content = {
         "price": found,
@@ -299,8 +308,9 @@ def price_part(request: Request, desk: TheDesk, visit: AskerSent, name: str, fie
         "share": found.cost / cap,
         "left": found.remaining / cap,
         "error": None if found.error is None else showing.error_shown(found.error),
+        "free": None if found.free_error is None else showing.error_shown(found.free_error),
         "is_rank": found.query.kind == "quantile",
-        "own_quota": _own_quota(desk, visit.person, name),
+        "own_quota": _own_quota(desk, person, data.name),
     }
     return part(request, "price_part.html", content)
 
@@ -318,7 +328,7 @@ async def ask_part(
         asked = query if isinstance(query, str) else tree.to_json(query)
         body = Priced.model_construct(query=asked, **accuracy)
         try:
-            answer = await jobs_of(request).ask(visit.person, name, body, None, start)
+            answer = await jobs_of(request).ask(visit.person, name, body, None, start, lambda found: found)
         except QuestionRefused as refusal:
             best = refusal.best if isinstance(refusal.best, Answer) else None
             return await run_in_threadpool(_refused, request, desk, visit.person, data, refusal, best)
@@ -384,7 +394,7 @@ def _refused(
 
 
 @router.get("/datasets/{name}/answers")
-def answers(
+async def answers(
     request: Request,
     desk: TheDesk,
     visit: AskerSeen,
@@ -392,14 +402,27 @@ def answers(
     key: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
     """What was bought so far; with a key, the best answer under it. All of it is free."""
-    session = desk.session(name)
-    data, bought = session.data, session.questions()
-    shown = None
-    if key:
-        known = session.known(bought[key]) if key in bought else None
-        if known is None:
-            raise not_found("answer")
-        shown = _answer(desk, known, data)
+    session = await run_in_threadpool(desk.session, name)
+    bought = await run_in_threadpool(session.questions)
+    known = None
+    if key in bought:
+        known = await jobs_of(request).free(
+            visit.person, name, bought[key], lambda: session.known(bought[key])
+        )
+    if key and known is None:
+        raise not_found("answer")
+    return await run_in_threadpool(_answers, request, desk, visit, session.data, bought, key, known)
+
+
+def _answers(
+    request: Request,
+    desk: Desk,
+    visit: Visit,
+    data: DataSet,
+    bought: dict[str, tree.Query],
+    key: str,
+    known: Answer | None,
+) -> HTMLResponse:
     lines = [
         {"key": each, "text": showing.words(tree.to_json(query)), "here": each == key}
         for each, query in bought.items()
@@ -411,7 +434,7 @@ def answers(
         data=data,
         lines=list(reversed(lines))[:_MOST_HISTORY],
         openable=data.policy is Policy.SHARE,
-        shown=shown,
+        shown=None if known is None else _answer(desk, known, data),
     )
 
 

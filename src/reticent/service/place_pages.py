@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, Response
 
 from reticent.errors import ParameterError
 from reticent.location.campaign import Campaign
-from reticent.location.privic import Privic
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import blahut_arimoto, exponential, planar_laplace
 from reticent.mechanisms.location.tables import MOST_PLACES, TableChannel
@@ -49,6 +48,7 @@ def place(request: Request, held: ThePlaces, visit: Seen, name: Name) -> HTMLRes
         campaign=name,
         is_drawn=campaign.settings.grid.size <= _MOST_CELLS,
         is_simulated=(campaign.folder / SIMULATED).exists(),
+        account=campaign.study.terms.name,
         **_news(campaign),
     )
 
@@ -120,7 +120,7 @@ def _laplace(grid: Grid, level: float) -> TableChannel | None:
 def _news(campaign: Campaign) -> dict[str, Any]:
     """The numbers that say whether there is anything new, and their mark: cheap, for a page asks often."""
     asked = campaign.current
-    counts = [int(campaign.counts(number).sum()) for number in range(asked.number + 1)]
+    counts = [campaign.store.reports(number) for number in range(asked.number + 1)]
     return {
         "round": asked,
         "level": asked.channel.level,
@@ -141,12 +141,9 @@ def _drawn(held: Places, name: str, campaign: Campaign) -> dict[str, Any]:
 
 
 def _maps(campaign: Campaign) -> dict[str, Any]:
-    one = campaign.settings
-    privic = Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
-    rounds = []
-    for asked in campaign.store.rounds():
-        counts = campaign.counts(asked.number)
-        privic.learn(asked.channel, counts)
+    """All that is drawn. It is in the ledger before."""
+    one, rounds = campaign.settings, []
+    for asked, counts, privic in campaign.steps():
         rounds.append(
             {
                 "number": asked.number,
@@ -156,7 +153,7 @@ def _maps(campaign: Campaign) -> dict[str, Any]:
             }
         )
     return {
-        "box": [one.south, one.north, one.west, one.east],
+        "corners": _corners(one.grid),
         "rows": one.rows,
         "columns": one.columns,
         "closed": list(one.closed),
@@ -165,6 +162,12 @@ def _maps(campaign: Campaign) -> dict[str, Any]:
         "truth": _truth(campaign),
         "curve": _curve(one.grid, privic.estimate, one.beta),
     }
+
+
+def _corners(grid: Grid) -> list[list[list[float]]]:
+    """Latitude and longitude of where cells meet, row by row from the south-west; to a centimetre."""
+    found = grid.degrees(np.arange(grid.rows + 1)[:, None], np.arange(grid.columns + 1)[None, :])
+    return [[[round(north, 7), round(east, 7)] for north, east in row] for row in found.tolist()]
 
 
 def _curve(grid: Grid, estimate: Floats, beta: float) -> list[dict[str, float]]:

@@ -21,7 +21,7 @@ from reticent.location import payload
 from reticent.location.campaign import SETTINGS, Campaign
 from reticent.location.payload import Outcome
 from reticent.service.api import PROBLEMS, Json, Owner, stranger
-from reticent.service.collecting import BYTES, MOST_REPORTS, REJECTS, Collecting, body_of
+from reticent.service.collecting import BYTES, MOST_REPORTS, REJECTS, Collecting, asking, body_of
 from reticent.service.refusals import Refused, not_found, too_many
 from reticent.service.replies import Reply
 from reticent.service.schemas import EndedRound
@@ -36,7 +36,7 @@ class Places:
 
     Args:
         settings: of the service.
-        collecting: whose two secrets sign rounds and know devices.
+        collecting: whose two secrets sign rounds and know devices, and whose ledger is charged.
     """
 
     def __init__(self, settings: Settings, collecting: Collecting) -> None:
@@ -56,8 +56,8 @@ class Places:
             if name not in self._open:
                 if name not in self.names():
                     raise not_found("campaign")
-                keys = self.collecting.master, self.collecting.signing_key
-                self._open[name] = Campaign(self._folder / name, *keys)
+                held = self.collecting
+                self._open[name] = Campaign(self._folder / name, held.operator, held.signing_key)
             return self._open[name]
 
     def all(self) -> list[tuple[str, Campaign]]:
@@ -119,6 +119,20 @@ async def report(request: Request, held: ThePlaces, name: Name) -> Reply:
     )
 
 
+@router.post("/places/{name}/counted", openapi_extra=BYTES)
+async def counted(request: Request, held: ThePlaces, name: Name) -> Json:
+    """In which rounds the device that asks was counted, if it has forgotten. It sends its id and a tag."""
+    body = await body_of(request)
+    try:
+        campaign = await run_in_threadpool(held.campaign, name)
+    except Refused:
+        await stranger(request)
+        raise
+    study = f"campaign:{campaign.current.name}"
+    who = await asking(request, held.collecting, study, body)
+    return (await run_in_threadpool(campaign.store.counted, who)).fields()
+
+
 async def _received(
     request: Request, held: Places, campaign: Campaign, reports: list[bytes]
 ) -> list[Outcome]:
@@ -148,12 +162,16 @@ def _reporter(held: Places, campaign: Campaign, reports: list[bytes]) -> bytes:
     """Who made the first report, if it is genuine."""
     if not reports:
         return b""
-    return payload.read(campaign.current, reports[0], held.collecting.master)[1]
+    operator = held.collecting.operator
+    return payload.read(campaign.current, reports[0], operator.master, operator.revocations.look())[1]
 
 
 @router.post("/places/{name}/end")
 def end(person: Owner, held: ThePlaces, name: Name, body: EndedRound) -> Json:
-    """End a round: learn from it, and publish the next. Asked again, nothing changes."""
+    """End a round: learn from it, and publish the next. Asked again, nothing changes.
+
+    What the next round is made of is entered into the ledger first.
+    """
     campaign = held.campaign(name)
     following = campaign.end_round(body.number)
     return summary(name, campaign) | {"ended": body.number, "is_last": following is None}

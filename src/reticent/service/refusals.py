@@ -52,6 +52,16 @@ def too_many(pause_s: float) -> Refused:
     )
 
 
+def too_much(cells: int, pause_s: float) -> Refused:
+    """More work than the rate."""
+    return Refused(
+        429,
+        "too_much_work",
+        f"too much work: a question of {cells:,} cells may be asked in {pause_s:.2f} s",
+        retry_s=pause_s,
+    )
+
+
 def busy() -> Refused:
     """As much is being worked on as one process takes."""
     return Refused(503, "busy", "the service is busy: try again", retry_s=_SOON_S)
@@ -65,6 +75,7 @@ STATUS: dict[type[errors.ReticentError], tuple[int, str]] = {
     errors.NotMeasured: (503, "not_measured"),
     errors.CommitUnknown: (503, "commit_unknown"),
     errors.WitnessUnavailable: (503, "witness_unavailable"),
+    errors.RolledBack: (503, "rolled_back"),
     errors.LedgerDamaged: (503, "ledger_damaged"),
     errors.ChainError: (503, "chain_unavailable"),
     errors.LedgerError: (409, "refused"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from reticent.errors import ReticentError
 from reticent.service.refusals import explained, headers
+
+_TOGETHER = 256  # items of a list
 
 
 class Reply(JSONResponse):
@@ -20,8 +23,26 @@ class Reply(JSONResponse):
 
 
 def written(content: Any) -> bytes:
-    """JSON as replies hold it."""
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    """JSON as replies hold it. Long lists are written in parts: no other thread runs while one is."""
+    return "".join(_parts(content)).encode()
+
+
+def _parts(content: Any) -> Iterator[str]:
+    if isinstance(content, dict) and any(isinstance(one, (dict, list)) for one in content.values()):
+        for place, (name, value) in enumerate(content.items()):
+            yield f"{',' if place else '{'}{json.dumps(name)}:"
+            yield from _parts(value)
+        yield "}"
+    elif isinstance(content, list) and len(content) > _TOGETHER:
+        for first in range(0, len(content), _TOGETHER):
+            yield f"{',' if first else '['}{_dumped(content[first : first + _TOGETHER])[1:-1]}"
+        yield "]"
+    else:
+        yield _dumped(content)
+
+
+def _dumped(content: Any) -> str:
+    return json.dumps(content, allow_nan=False, separators=(",", ":"))
 
 
 def refusal(error: ReticentError) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from reticent.errors import ParameterError
+from reticent.processes import end_with_parent
 from reticent.service.app import create_app
 from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
@@ -119,13 +121,14 @@ def address(host: str, port: int) -> str:
 
 def make() -> FastAPI:
     """The application of a worker, from the settings that `serve` left."""
+    end_with_parent()
     told: dict[str, Any] = json.loads(os.environ[_VARIABLE])
     told["folder"] = Path(told["folder"])
     _log_aside()
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in the format
     logging._srcfile = None  # nor who called: see Python's logging HOWTO
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    return create_app(Settings(**told))
+    return create_app(Settings(**told), warmed=gc.freeze)  # what is loaded is no garbage: see `lanes`
 
 
 def _log_aside() -> None:

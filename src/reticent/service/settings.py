@@ -17,12 +17,20 @@ class Settings:
         ledger: a path or postgresql:// address, or the file that `reticent chain deploy` wrote; by default a
             file in the folder.
         key: for a ledger on a chain, the file of the key that signs and pays what is asked here.
-        owner: the address of who registered the data sets there, if the declarations leave it in doubt.
+        owner: the address of who registered the data sets there; needed unless a commitment lies beside them.
+        max_fee: the most that a unit of gas may cost there, in gwei, whatever the node says.
+        max_tip: the most of that for the tip.
+        witness: address of a witness of the ledger; without it the one that is noted beside it, if any.
+        witness_key: its public key.
+        log_name: of a ledger that is made: witnesses know logs by name.
         grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
             and measurements only.
         rows_per_step: a question about this many public rows is given one more step of the grid.
         rate: requests a second that one key may make, in the long run; and one host without a valid key.
         burst: requests that it may make at once.
+        work_rate: cells a second that one key may ask for in the long run, in answers, prices and rehearsals,
+            each counted once more for every `rows_per_step` public rows.
+        work_burst: the same at once; a question with more may be asked when none were for long enough.
         largest_body: bytes of a request.
         body_s: how long the headers of a request, and then its body, may take to come.
         most_at_once: requests that are worked on or wait; more are told to come again. As many bodies may be
@@ -32,6 +40,9 @@ class Settings:
         job_threads: those that work on jobs.
         job_lapse_s: a job whose process has not been heard of for so long is taken up by another.
         most_jobs: unfinished ones that one person may have.
+        most_epsilon: of the budget of a data set that is registered over the network, with `most_delta`; what
+            the operator declares in the folder by hand is not bound by them.
+        most_delta: beside it.
         secure_cookie: whether browsers may send the cookie over https only.
     """
 
@@ -39,10 +50,17 @@ class Settings:
     ledger: str | None = None
     key: str | None = None
     owner: str | None = None
+    max_fee: float | None = None
+    max_tip: float | None = None
+    witness: str | None = None
+    witness_key: str | None = None
+    log_name: str | None = None
     grid_s: float = 0.1
     rows_per_step: int = 1_000_000
     rate: float = 50.0
     burst: int = 100
+    work_rate: float = 2500.0
+    work_burst: int = 1 << 17
     largest_body: int = 1 << 18
     body_s: float = 10.0
     most_at_once: int = 512
@@ -51,6 +69,8 @@ class Settings:
     job_threads: int = 2
     job_lapse_s: float = 10.0
     most_jobs: int = 100
+    most_epsilon: float = 1.0
+    most_delta: float = 1e-6
     secure_cookie: bool = False
 
     def __post_init__(self) -> None:
@@ -58,6 +78,8 @@ class Settings:
         whole("rows_per_step", self.rows_per_step, low=1)
         real("rate", self.rate, low=0.001, high=1e6)
         whole("burst", self.burst, low=1, high=10**6)
+        real("work_rate", self.work_rate, low=0.001, high=1e12)
+        whole("work_burst", self.work_burst, low=1, high=10**12)
         whole("largest_body", self.largest_body, low=1024, high=1 << 26)
         real("body_s", self.body_s, low=0.01, high=3600.0)
         whole("most_at_once", self.most_at_once, low=1, high=10**6)
@@ -66,6 +88,8 @@ class Settings:
         whole("job_threads", self.job_threads, low=1, high=256)
         real("job_lapse_s", self.job_lapse_s, low=0.1, high=3600.0)
         whole("most_jobs", self.most_jobs, low=1, high=10**6)
+        real("most_epsilon", self.most_epsilon, low=0.0, high=100.0)
+        real("most_delta", self.most_delta, low=0.0, high=0.5)
 
     @property
     def is_on_chain(self) -> bool:
@@ -75,6 +99,10 @@ class Settings:
         with Path(self.ledger).open("rb") as file:
             return file.read(100).lstrip().startswith(b"{")
 
+    def steps(self, rows: int | None) -> int:
+        """How much a look at all rows is counted: from the public number of them, 1 where that is private."""
+        return 1 + (rows or 0) // self.rows_per_step
+
     def deadline_s(self, rows: int | None) -> float:
         """When a reply to a question leaves at the earliest: from public numbers only (MATH.md 7.8)."""
-        return self.grid_s * (1 + (rows or 0) // self.rows_per_step)
+        return self.grid_s * self.steps(rows)

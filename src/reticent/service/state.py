@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import IdempotencyConflict, LedgerError, ParameterError
+from reticent.errors import AccountConflict, IdempotencyConflict, LedgerError, ParameterError
+from reticent.files import private, secluded
 from reticent.ledger.transactions import writing
 from reticent.service.keys import Person, Role, checked_name, digest, new_secret
 
@@ -32,6 +33,12 @@ CREATE TABLE IF NOT EXISTS visit (
     digest TEXT PRIMARY KEY, person INTEGER NOT NULL, csrf TEXT NOT NULL, ends REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS owned (dataset TEXT PRIMARY KEY, person INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS registered (
+    dataset TEXT PRIMARY KEY, file TEXT NOT NULL, part TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS source (
+    file TEXT PRIMARY KEY, identity TEXT NOT NULL UNIQUE, person INTEGER NOT NULL, made REAL NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quota (
     dataset TEXT NOT NULL, person INTEGER NOT NULL, units INTEGER NOT NULL, PRIMARY KEY (dataset, person)
 ) WITHOUT ROWID;
@@ -88,6 +95,33 @@ class KeyRecord:
 
 
 @dataclass(frozen=True)
+class Source:
+    """A file in the folder and whose it is.
+
+    Attributes:
+        file: its name, at the end of all links.
+        identity: what tells it from another file of that name.
+        owner: who may register it.
+        is_revoked: whether the owner's key was taken back.
+        made: when it was assigned.
+    """
+
+    file: str
+    identity: str
+    owner: Person
+    is_revoked: bool
+    made: float
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a data set is made of: a file in the folder, and the table if it holds several."""
+
+    file: str
+    part: str
+
+
+@dataclass(frozen=True)
 class Asked:
     """A question that was answered: what it was, and what it cost with and without reuse."""
 
@@ -137,7 +171,7 @@ class State:
         self._guard, self._looking = threading.Lock(), threading.Lock()
         self._notes: deque[Asked] = deque()
         try:
-            self._connection = _connected(path)
+            self._connection = _connected(private(Path(path)))
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             held = self._connection.execute("PRAGMA user_version").fetchone()[0]
@@ -147,16 +181,15 @@ class State:
             self._connection.execute(f"PRAGMA user_version={_VERSION}")
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
-        except sqlite3.Error as error:
-            raise LedgerError(
-                f"the service's state cannot be opened ({type(error).__name__}): {path}"
-            ) from error
+        except (sqlite3.Error, OSError) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise LedgerError(f"the service's state cannot be opened ({why}): {path}") from error
 
     @classmethod
     def of(cls, folder: Path) -> State:
         """The state of the service of a folder; made if there is none."""
         own = own_folder(folder)
-        own.mkdir(mode=0o700, exist_ok=True)
+        secluded(own, whole=True)
         return cls(own / "state.sqlite")
 
     def close(self) -> None:
@@ -194,7 +227,11 @@ class State:
     # Keys
 
     def make_key(self, name: str, role: Role) -> tuple[Person, str]:
-        """A new key; its secret is returned here and never again."""
+        """A new key; its secret is returned here and never again.
+
+        Somebody of a name that had a key before has its limits, and what was used of them: taking a key back
+        and making another gives no fresh quota. What belonged to it stays away.
+        """
         checked_name(name)
         secret = new_secret()
         with self._writing() as connection:
@@ -205,7 +242,30 @@ class State:
                 "INSERT INTO person (name, role, digest, made) VALUES (?, ?, ?, ?) RETURNING number",
                 (name, role.value, digest(secret), time.time()),
             ).fetchone()
+            for table in ("quota", "used"):
+                connection.execute(
+                    f"INSERT INTO {table} SELECT dataset, ?1, units FROM {table} WHERE person = "  # noqa: S608
+                    "(SELECT max(number) FROM person WHERE name = ?2 AND number < ?1)",
+                    (made[0], name),
+                )
         return Person(made[0], name, role), secret
+
+    def replace_key(self, name: str) -> tuple[Person, str] | None:
+        """Another secret for a key that was lost: the old one and its visits end, all else stays as it is.
+
+        Its number, quotas and what was used of them, files, data sets and jobs are those of the person.
+        """
+        secret = new_secret()
+        with self._writing() as connection:
+            found = connection.execute(
+                "UPDATE person SET digest = ?, made = ? WHERE name = ? AND revoked IS NULL "
+                "RETURNING number, name, role",
+                (digest(secret), time.time(), name),
+            ).fetchone()
+            if found:
+                connection.execute("DELETE FROM visit WHERE person = ?", found[:1])
+        person = _person(found)
+        return None if person is None else (person, secret)
 
     def revoke(self, name: str) -> bool:
         """Take a key back, with its visits, and say whether there was one."""
@@ -267,25 +327,97 @@ class State:
         with self._writing() as connection:
             connection.execute("DELETE FROM visit WHERE digest = ?", (digest(secret),))
 
-    # Owners and quotas
+    # Owners
 
-    def own(self, dataset: str, person: Person) -> bool:
-        """Note who registered a data set, and say whether nobody had; the first stays."""
+    def own(self, dataset: str, person: Person, rows: Rows) -> bool:
+        """Note who registered a data set over which rows, and say whether it is new.
+
+        Raises:
+            AccountConflict: somebody registered it before, or the same person over other rows.
+        """
         with self._writing() as connection:
-            added = connection.execute(
-                "INSERT OR IGNORE INTO owned VALUES (?, ?) RETURNING person", (dataset, person.number)
+            held = connection.execute(
+                "SELECT person, file, part FROM owned LEFT JOIN registered USING (dataset) WHERE dataset = ?",
+                (dataset,),
             ).fetchone()
-        return added is not None
+            if held not in (None, (person.number, rows.file, rows.part)):
+                raise AccountConflict(f"data set {dataset} is registered already")
+            if held is None:
+                connection.execute("INSERT INTO owned VALUES (?, ?)", (dataset, person.number))
+                connection.execute("INSERT INTO registered VALUES (?, ?, ?)", (dataset, rows.file, rows.part))
+        return held is None
 
     def disown(self, dataset: str, person: Person) -> None:
         """Forget who registered a data set."""
         with self._writing() as connection:
-            connection.execute("DELETE FROM owned WHERE dataset = ? AND person = ?", (dataset, person.number))
+            gone = "DELETE FROM owned WHERE dataset = ? AND person = ? RETURNING dataset"
+            if connection.execute(gone, (dataset, person.number)).fetchone():
+                connection.execute("DELETE FROM registered WHERE dataset = ?", (dataset,))
+
+    def registered(self, file: str) -> list[tuple[str, str]]:
+        """What was ever registered over a file: the name of the data set, and the part of the file."""
+        found = self._all("SELECT dataset, part FROM registered WHERE file = ? ORDER BY dataset", file)
+        return [(dataset, part) for dataset, part in found]
 
     def owner(self, dataset: str) -> int | None:
         """The number of whoever registered a data set; None for one that the operator put there."""
         row = self._one("SELECT person FROM owned WHERE dataset = ?", dataset)
         return None if row is None else int(row[0])
+
+    # Sources: whose a file in the folder is
+
+    def assign(self, file: str, identity: str, person: Person) -> None:
+        """Give a file to an owner, with the data sets that were registered over it.
+
+        Raises:
+            ParameterError: another owner has it, or the same file under another name.
+        """
+        with self._writing() as connection:
+            held = connection.execute(
+                "SELECT s.file, p.number, p.name FROM source s JOIN person p ON p.number = s.person "
+                "WHERE s.file = ? OR s.identity = ?",
+                (file, identity),
+            ).fetchall()
+            for name, number, owner in held:
+                if name != file:
+                    raise ParameterError(f"file must have one name: {file} is {name}, which is {owner}'s")
+                if number != person.number:
+                    raise ParameterError(
+                        f"file must be nobody else's, {file} is {owner}'s (key {number}): release it first"
+                    )
+            connection.execute(
+                "INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?)",
+                (file, identity, person.number, time.time()),
+            )
+            connection.execute(
+                "UPDATE owned SET person = ? "
+                "WHERE dataset IN (SELECT dataset FROM registered WHERE file = ?)",
+                (person.number, file),
+            )
+
+    def release_source(self, file: str) -> bool:
+        """Take a file back from its owner, and say whether it had one. What was registered stays noted."""
+        with self._writing() as connection:
+            gone = connection.execute("DELETE FROM source WHERE file = ? RETURNING file", (file,)).fetchone()
+        return gone is not None
+
+    def sources(self) -> list[Source]:
+        """Every file that is assigned."""
+        rows = self._all(
+            "SELECT s.file, s.identity, p.number, p.name, p.role, p.revoked IS NOT NULL, s.made "
+            "FROM source s JOIN person p ON p.number = s.person ORDER BY s.file"
+        )
+        return [
+            Source(file, identity, Person(number, name, Role(role)), bool(is_revoked), made)
+            for file, identity, number, name, role, is_revoked, made in rows
+        ]
+
+    def source(self, file: str) -> tuple[int, str] | None:
+        """The number of the owner and the identity of a file that is assigned."""
+        row = self._one("SELECT person, identity FROM source WHERE file = ?", file)
+        return None if row is None else (row[0], row[1])
+
+    # Quotas
 
     def set_quota(self, dataset: str, person: Person, units: int | None) -> None:
         """Limit what an analyst may be charged of a data set; None lifts the limit."""

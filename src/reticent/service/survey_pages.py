@@ -21,8 +21,7 @@ from reticent.estimation import numeric_distribution
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.service import showing
 from reticent.service.collecting import Collecting, Name, TheCollecting
-from reticent.service.desk import Desk
-from reticent.service.visits import Seen, TheDesk, page, part
+from reticent.service.visits import Seen, page, part
 
 router = APIRouter(include_in_schema=False)
 
@@ -44,9 +43,7 @@ def surveys(request: Request, collecting: TheCollecting, visit: Seen) -> HTMLRes
 
 
 @router.get("/surveys/{name}")
-def survey(
-    request: Request, desk: TheDesk, collecting: TheCollecting, visit: Seen, name: Name
-) -> HTMLResponse:
+def survey(request: Request, collecting: TheCollecting, visit: Seen, name: Name) -> HTMLResponse:
     """What a survey asks, and what it found."""
     asked = collecting.survey(name)
     return page(
@@ -55,14 +52,13 @@ def survey(
         visit,
         here="surveys",
         explanation=explain(asked)[1:],
-        **_live(desk, collecting, asked),
+        **_live(collecting, asked),
     )
 
 
 @router.get("/surveys/{name}/live")
 def survey_part(
     request: Request,
-    desk: TheDesk,
     collecting: TheCollecting,
     visit: Seen,
     name: Name,
@@ -72,17 +68,17 @@ def survey_part(
     asked = collecting.survey(name)
     if _news(collecting, asked)["stamp"] == seen:
         return Response(status_code=204)
-    return part(request, "survey_part.html", _live(desk, collecting, asked) | {"person": visit.person})
+    return part(request, "survey_part.html", _live(collecting, asked) | {"person": visit.person})
 
 
-def _live(desk: Desk, collecting: Collecting, survey: Survey) -> dict[str, Any]:
+def _live(collecting: Collecting, survey: Survey) -> dict[str, Any]:
     """All that is shown. What it tells is in the ledger before."""
     content = _news(collecting, survey)
     periods = [period for period, _ in content["periods"]]
-    collecting.learn(desk.ledger, survey, periods)
+    account = collecting.learn(survey, periods)
     tally = collecting.collector.tally(survey, periods)
     found = [_shown(tally, place, one) for place, one in enumerate(estimates(tally))]
-    return content | {"estimates": found, "shares": SHARES}
+    return content | {"estimates": found, "shares": SHARES, "account": account}
 
 
 def _news(collecting: Collecting, survey: Survey) -> dict[str, Any]:

@@ -4,8 +4,9 @@ Cells are numbered row by row; row 0 is the southernmost, column 0 the westernmo
 holds between the centres of cells: two points on both sides of a border are as far apart as their cells'
 centres.
 
-Projection: kilometres per degree at the middle latitude of the box (equirectangular), on a sphere of
-6371.0088 km. Over a city that is right to two thousandths.
+Projection: the globe from far above the middle of the box (`globe.View`), a map that takes no two points of
+the whole globe farther apart than they are. Kilometres are those of that view: those of the ground in the
+middle, at most a tenth less in the corners of the largest box, a millionth over a city.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from numpy.typing import NDArray
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.spaces.finite import MOST_DENSE, Flags, Floats
+from reticent.spaces.globe import RADIUS_KM, View
 
-KM_PER_DEGREE = 6371.0088 * math.pi / 180.0
 MOST_CELLS = 1 << 22
+MOST_REACH_KM = 2650.0  # from the middle of a box to its corners: there a kilometre is 1.1 on the ground
+ROUNDING_KM = 2.0**-29  # two micrometres: of two points in doubles (`globe`), cut into cells
 Cells = NDArray[np.int64]
 
 
@@ -44,22 +47,40 @@ class Box:
                 raise ParameterError(
                     f"{low} must be < {high}, got {getattr(self, low):g} and {getattr(self, high):g}"
                 )
+        if self.east - self.west > 180.0:
+            raise ParameterError(
+                f"box must span at most 180 degrees from west to east, got {self.east - self.west:g}"
+            )
+        if (reach := math.hypot(self.height_km, self.width_km) / 2.0) > MOST_REACH_KM:
+            raise ParameterError(
+                f"box must reach at most {MOST_REACH_KM:g} km from its middle, got {reach:.0f} km: "
+                "seen from above, kilometres farther away are too short"
+            )
 
-    @property
+    @cached_property
+    def view(self) -> View:
+        """From far above the middle."""
+        return View((self.south + self.north) / 2.0, (self.west + self.east) / 2.0)
+
+    @cached_property
     def height_km(self) -> float:
-        """From south to north."""
-        return (self.north - self.south) * KM_PER_DEGREE
+        """Of the least rectangle about the middle, as it is seen, that holds the box: from south to north.
 
-    @property
+        A point at latitude b and a longitude a away is seen R (sin(b - m) + 2 sin m cos b sin^2(a / 2)) to
+        the north, m the latitude of the middle. That grows with b, and with a where m is in the north; so one
+        of the corners is the farthest.
+        """
+        middle, half = math.radians(self.view.latitude), math.radians(self.east - self.west) / 2.0
+        bulge = 2.0 * math.sin(middle) * math.sin(half / 2.0) ** 2
+        sides = (math.radians(self.south), math.radians(self.north))
+        return 2.0 * RADIUS_KM * max(abs(math.sin(b - middle) + bulge * math.cos(b)) for b in sides)
+
+    @cached_property
     def width_km(self) -> float:
-        """From west to east, at the middle latitude."""
-        return (self.east - self.west) * KM_PER_DEGREE * math.cos(math.radians((self.south + self.north) / 2))
-
-    @property
-    def stretch(self) -> float:
-        """How much longer than on the ground a way to the east may be: at the side nearer to a pole."""
-        farthest = max(abs(self.south), abs(self.north))
-        return math.cos(math.radians((self.south + self.north) / 2)) / math.cos(math.radians(farthest))
+        """Of the same rectangle: from west to east, where the box is widest."""
+        nearest = max(self.south, -self.north, 0.0)  # to the equator
+        half = math.radians(self.east - self.west) / 2.0
+        return 2.0 * RADIUS_KM * math.cos(math.radians(nearest)) * math.sin(half)
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,8 @@ class Grid:
         object.__setattr__(self, "columns", whole("columns", self.columns, low=1, high=MOST_CELLS))
         if self.rows * self.columns > MOST_CELLS:
             raise ParameterError(f"rows x columns must be at most {MOST_CELLS}, got {self.size}")
+        if self.box is not None and self.unit != "km":
+            raise ParameterError(f"unit must be km over a box, got {self.unit!r:.60}")
         object.__setattr__(self, "height", real("height", self.height, low=1e-6, high=1e6))
         object.__setattr__(self, "width", real("width", self.width, low=1e-6, high=1e6))
         closed = tuple(sorted({whole("closed", one, low=0, high=self.size - 1) for one in self.closed}))
@@ -102,7 +125,7 @@ class Grid:
 
     @classmethod
     def over(cls, box: Box, rows: int, columns: int, closed: tuple[int, ...] = ()) -> Grid:
-        """The grid that cuts a box into so many rows and columns."""
+        """The grid that cuts a box, seen from above its middle, into so many rows and columns."""
         rows, columns = whole("rows", rows, low=1), whole("columns", columns, low=1)
         return cls(rows, columns, box.height_km / rows, box.width_km / columns, box, closed)
 
@@ -160,15 +183,27 @@ class Grid:
     def cells(self, latitudes: Any, longitudes: Any) -> Cells:
         """The cell of each point: a total function, since a point is private.
 
-        Points outside of the box belong to the nearest cell, points in closed cells to the nearest open one,
-        and what is no number to the middle of the box.
+        Points outside of the box belong to the cell that is nearest as they are seen, points in closed cells
+        to the nearest open one, and what is no number to the middle of the box.
         """
+        east, north = self._box.view.kilometres(_numbers(latitudes), _numbers(longitudes))
+        rows, columns = _along(north, self.height, self.rows), _along(east, self.width, self.columns)
+        return np.asarray(self._nearest_open[rows * self.columns + columns])
+
+    def degrees(self, rows: Any, columns: Any) -> Floats:
+        """Latitudes and longitudes (last axis) so many rows north, columns east of the south-western corner.
+
+        Half a row and half a column is the centre of the first cell.
+        """
+        north = (np.asarray(rows, dtype=np.float64) - self.rows / 2.0) * self.height
+        east = (np.asarray(columns, dtype=np.float64) - self.columns / 2.0) * self.width
+        return self._box.view.degrees(*np.broadcast_arrays(east, north))
+
+    @property
+    def _box(self) -> Box:
         if self.box is None:
             raise ParameterError("box must be given to find points in a grid")
-        box, north, east = self.box, _numbers(latitudes), _numbers(longitudes)
-        rows = _along(north, box.south, box.north, self.rows)
-        columns = _along(_seen_from(box, north, east), box.west, box.east, self.columns)
-        return np.asarray(self._nearest_open[rows * self.columns + columns])
+        return self.box
 
     @cached_property
     def _nearest_open(self) -> Cells:
@@ -192,37 +227,29 @@ class Grid:
 
     @cached_property
     def jump(self) -> float:
-        """How much farther apart two points may be as cells than they are: a diagonal, and what is closed.
+        """How many km farther apart two points of the globe may be as cells than they are on the ground.
 
         Two points a hair apart on both sides of a border are told apart as if they were this far apart.
+
+        Proof: let p, q be the two points as they are seen, moved to the nearest of the rectangle; |p - q| is
+        at most the great circle between them (`globe`). The centres of their cells differ in each direction
+        by at most a side more than p and q, and by nothing if there is one row (one column); so the centres
+        are at most |p - q| and the diagonal apart, by the triangle inequality. Two centres in closed cells
+        are each moved by no more than the farthest one is. The last bit is the rounding. Without closed cells
+        there are pairs, diagonally across a corner in the middle of the map, that come as near as one likes.
         """
         moved = self.centres[self._nearest_open] - self.centres
-        return math.hypot(self.height, self.width) + 2.0 * float(np.hypot(moved[:, 0], moved[:, 1]).max())
+        diagonal = math.hypot(self.height * (self.rows > 1), self.width * (self.columns > 1))
+        return diagonal + 2.0 * float(np.hypot(moved[:, 0], moved[:, 1]).max()) + ROUNDING_KM
 
     def histogram(self, cells: Any) -> Cells:
         """How many of the cells are each one."""
         return np.bincount(np.asarray(cells, dtype=np.int64), minlength=self.size)
 
 
-def _seen_from(box: Box, north: Floats, east: Floats) -> Floats:
-    """The longitudes of points, changed outside of the box so that no two are taken farther apart.
-
-    The shorter way around the world; and nearer to a pole closer to the middle, as degrees are shorter there.
-    """
-    with np.errstate(all="ignore"):
-        degree = np.cos(np.radians(np.clip(north, -90.0, 90.0)))
-        shrunk = np.minimum(degree / np.cos(np.radians(np.clip(north, box.south, box.north))), 1.0)
-        middle = (box.west + box.east) / 2.0
-        away = (np.clip(east, -180.0, 180.0) - middle + 180.0) % 360.0 - 180.0
-        within = (box.south <= north) & (north <= box.north) & (box.west <= east) & (east <= box.east)
-        return np.where(within, east, middle + away * np.nan_to_num(shrunk, nan=1.0))
-
-
-def _along(values: Floats, low: float, high: float, parts: int) -> Cells:
-    with np.errstate(all="ignore"):
-        share = (values - low) / (high - low) * parts
-        share = np.nan_to_num(share, nan=parts / 2, posinf=parts, neginf=0.0)
-    return np.clip(np.floor(share), 0, parts - 1).astype(np.int64)
+def _along(away: Floats, side: float, parts: int) -> Cells:
+    """Which of so many parts it is, all about the middle; the first or the last beyond them."""
+    return np.clip(np.floor(away / side + parts / 2.0), 0, parts - 1).astype(np.int64)
 
 
 def _numbers(values: Any) -> Floats:
@@ -238,5 +265,5 @@ def _number(item: Any) -> float:
         return float(item)
     except OverflowError:
         return math.inf if item > 0 else -math.inf
-    except Exception:
+    except Exception:  # the same
         return math.nan

@@ -96,7 +96,7 @@ def test_all_with_a_page(command, tmp_path, monkeypatch):
         ([], "give a MECHANISM"),
         (["pm", "--callable", "a:b"], "give a MECHANISM"),
         (["pm"], "give --epsilon"),
-        (["nope", "--epsilon", "1"], "must be one of DiscreteGaussian, Duchi"),
+        (["nope", "--epsilon", "1"], "must be one of BlahutArimoto, DiscreteGaussian, Duchi"),
         (["pm", "--epsilon", "-1"], "epsilon must be"),
         (["pm", "--epsilon", "1", "--delta", "0.1"], "give --delta with --callable"),
         (["--callable", "nowhere", "--epsilon", "1"], "must be module:name"),

@@ -42,7 +42,7 @@ def rich():
 
 @pytest.fixture
 def sender(node, rich):
-    return Sender(node, rich(node), timeout_s=20)
+    return Sender(node, rich(node), timeout_s=120)
 
 
 @pytest.fixture(scope="session")

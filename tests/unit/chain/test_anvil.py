@@ -1,7 +1,7 @@
 """A chain of one's own: found, started, stopped, and what is said if it does not start."""
 
+import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from reticent.chain.anvil import Anvil, find_anvil
 from reticent.chain.node import Node
 from reticent.errors import ChainError, NodeUnavailable
+from reticent.processes import Companion
 
 
 def test_it_runs_and_stops(own_anvil):
@@ -69,10 +70,17 @@ def test_a_program_that_ends_at_once_while_another_answers_at_its_port(monkeypat
     program.chmod(0o755)
     monkeypatch.setenv("RETICENT_ANVIL", str(program))
 
+    started = []
+
+    def start(*given):
+        started.append(Companion(*given))
+        return started[-1]
+
     def answered(url):
-        time.sleep(0.2)  # the program has ended by now
+        os.waitid(os.P_PID, started[-1].pid, os.WEXITED | os.WNOWAIT)  # it has ended
         return Node(anvil.url)
 
+    monkeypatch.setattr("reticent.chain.anvil.Companion", start)
     monkeypatch.setattr("reticent.chain.anvil.Node", answered)
     with pytest.raises(ChainError, match="anvil does not start: Address already in use"):
         Anvil()

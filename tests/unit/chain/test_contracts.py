@@ -86,7 +86,7 @@ def test_every_function_and_event_of_the_ledger(sender, ledger, deployed):
     assert ask("sums", dataset, key, 1) == (100 * values[1],)
 
     found = say("pay", dataset, b"elsewhere", 7, ZERO)
-    assert (found["information"], found["spent"]) == (7, 107)
+    assert (found["name"], found["information"], found["spent"]) == (b"elsewhere", 7, 107)
     assert say("allow", dataset, other, 9)["quota"] == 9
     assert ask("analysts", dataset, other) == ((9, 0),)
     assert say("pause", dataset, True)["paused"] is True
@@ -99,8 +99,8 @@ def test_every_function_and_event_of_the_ledger(sender, ledger, deployed):
     say("offer", dataset, me)
     say("take", dataset)
     assert ask("datasets", dataset)[0][0].lower() == me.lower()
-    assert ask("keys", dataset, key) == ((True, True, 2, 100, 100),)
-    assert ask("measurements") == (2,)
+    assert ask("keys", dataset, key) == ((6, True, 2, 100, 100),)  # 3 for each of two values
+    assert ask("measurements") == (2,) == ask("version")
 
     abi = {kind: {one["name"] for one in ledger.abi if one["type"] == kind} for kind in ("function", "event")}
     assert used == abi["function"]
@@ -141,9 +141,13 @@ def test_other_contracts(node, sender, ledger, anchor, deployed):
     nobody = "0x" + "34" * 20
     with pytest.raises(WrongChain, match=rf"there is no contract at {nobody} on chain 31337"):
         ledger.check(node, nobody)
-    node.rpc("anvil_setCode", nobody, "0x" + ledger.runtime.hex()[:-2] + "00")
-    with pytest.raises(WrongChain, match="not this version"):
+    old = ledger.runtime[:-1] + b"\0"
+    node.rpc("anvil_setCode", nobody, "0x" + old.hex())
+    with pytest.raises(WrongChain, match=r"is not this version of PrivacyLedger$"):
         ledger.check(node, nobody)
+    known = replace(ledger, earlier={sha256(old).hexdigest(): "an older one"})
+    with pytest.raises(WrongChain, match=r"is not this version of PrivacyLedger, but an older one$"):
+        known.check(node, nobody)
 
 
 def test_a_check_of_the_length_only_would_be_caught(node, ledger):

@@ -1,17 +1,21 @@
 """`reticent ask` and `reticent price`: what is printed, what is charged, what is refused."""
 
 import csv
+import dataclasses
 import io
 import json
+import re
 import sys
 from contextlib import closing
 
 import pytest
 
 from reticent.cli import answer_views as views
+from reticent.cli.ask import wider
 from reticent.ledger import SqlLedger
-from reticent.query import By, Query, census, tree
+from reticent.query import By, Policy, Query, census, dataset_file, tree
 from reticent.query.estimates import Estimate
+from reticent.query.rehearsal import rehearsal
 from reticent.query.tree import And, Comparison, In, Not, Or
 
 MEAN = census.FIVE["average personal income"]
@@ -65,6 +69,35 @@ def done(result):
 
 
 # Answers
+
+
+def test_an_answer_wider_than_asked_says_what_to_do(declared):
+    """On made-up rows with seeded noise."""
+    data = dataset_file.read(declared)
+    with rehearsal(data, 1) as session:
+
+        def told(error, rows):
+            return wider(session, session.mean("age", where="age >= 40", error=error, rows=rows), error)
+
+        empty = "wider than asked: as far as is recorded, a group may be empty; asking the same again is free"
+        assert told(2.0, 25_000) == told(2.0, 25_000) == empty
+        assert told(8.0, 250) == ""
+        (least,) = re.findall(r"--rows (\d+) buys more, the same again is free", told(2.0, 25_000))
+        assert 200 < int(least) < 400
+        assert told(100.0, 100) == ""
+        assert wider(session, session.median("age", epsilon=0.1), 0.01) == ""  # a rank, not years
+    with rehearsal(dataclasses.replace(data, policy=Policy.DEGRADE), 1) as session:
+        answer = session.mean("age", where="age >= 40", error=2.0, rows=25_000)
+        assert "; a smaller --error buys more" in wider(session, answer, 2.0)
+
+
+def test_a_wider_answer_is_printed_with_its_line(ask, spent):
+    """With fifty times too many rows guessed it is wider, but for less than one in 1e9."""
+    asked = ("SELECT AVG(age) FROM census WHERE age >= 40", "--error", "2", "--rows", "25000")
+    assert done(ask(*asked)).count("wider than asked") == 1
+    before = spent()
+    assert done(ask(*asked)).count("wider than asked") == 1
+    assert spent() == before
 
 
 def test_a_bought_answer_says_everything(ask, spent):

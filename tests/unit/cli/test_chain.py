@@ -21,11 +21,14 @@ from reticent.chain.sender import Sender
 from reticent.cli import chain as work
 from reticent.cli import chain_views
 from reticent.cli.oracle import opened as opened_oracle
-from reticent.errors import ChainError, NodeUnavailable
+from reticent.errors import ChainError, NodeUnavailable, NotMeasured
+from reticent.ledger import SqlLedger
 from reticent.ledger.chain_contract import Contract, artifact, dataset_id
 from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.chain_log import ChainLog
-from reticent.query import census, dataset_file
+from reticent.ledger.checkpoint import load_key
+from reticent.query import Session, census, dataset_file
+from reticent.query.home import moved
 
 MEAN = census.FIVE["average personal income"]
 SAME = "select avg(income) from census where age >= 0"
@@ -99,6 +102,7 @@ def template(anvil, deployed, tmp_path_factory):
 def nothing_charged(template, tmp_path, monkeypatch):
     """A copy of its folder. Nothing may have been spent afterwards."""
     shutil.copytree(template.folder, tmp_path, dirs_exist_ok=True)
+    moved(tmp_path / "census.yaml")
     yield entered(template, tmp_path, monkeypatch)
     assert held(template).spent == 0
 
@@ -466,6 +470,51 @@ def test_gas_that_is_too_cheap(nothing_charged, refused, monkeypatch):
     assert "transaction underpriced" in err
 
 
+LOW = ["--max-fee", "0.000000001"]  # a wei; no base fee is below seven
+SENDING = {
+    "deploy": ["chain", "deploy", "--key", "owner.key", "--out", "other.json"],
+    "register": ["chain", "register", "other.yaml", "--key", "owner.key"],
+    "allow": ["chain", "allow", "census.yaml", "--share", "0.5", "--key", "owner.key"],
+    "pause": ["chain", "pause", "census.yaml", "--key", "owner.key"],
+    "resume": ["chain", "resume", "census.yaml", "--key", "owner.key"],
+    "ask": ASK,
+    "anchor": ["ledger", "anchor", "ledger.sqlite", "--key", "ledger.key", "--chain-key", "anna.key"],
+}
+
+
+@pytest.mark.parametrize("name", SENDING)
+def test_a_fee_above_the_ceiling(nothing_charged, refused, anvil, name):
+    """What costs more than the ceiling is not signed, and the line says what it must be."""
+    place = nothing_charged
+    text = place.declaration.read_text()
+    (place.folder / "other.yaml").write_text(text.replace("name: census", "name: another"))
+    SqlLedger(place.folder / "ledger.sqlite", key=load_key(place.folder / "ledger.key")).close()
+    more = {"deploy": ["--rpc", anvil.url], "register": ["--oracle", place.oracle], "allow": [place.bruno]}
+    with closing(Node(anvil.url)) as node:
+        people = [getattr(place, who) for who in PEOPLE]
+        sent = [node.rpc("eth_getTransactionCount", who, "pending") for who in people]
+        err = refused(*SENDING[name], *more.get(name, []), *LOW)
+        assert "max_fee must be at least" in err
+        assert "got 1e-09: nothing was signed" in err
+        assert sent == [node.rpc("eth_getTransactionCount", who, "pending") for who in people]
+
+
+@pytest.mark.parametrize("name", SENDING)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--max-fee", "0"], "max_fee must be > 0"),
+        (["--max-tip", "-1"], "max_tip must be >= 0"),
+        (["--max-fee", "2", "--max-tip", "3"], "max_tip must be at most max_fee (2 gwei), got 3 gwei"),
+    ],
+)
+def test_a_ceiling_that_is_none(nothing_charged, refused, anvil, name, options, reason):
+    more = {"deploy": ["--rpc", anvil.url], "register": ["--oracle", nothing_charged.oracle]}
+    more["allow"] = [nothing_charged.bruno]
+    given = [one.replace("other.yaml", "census.yaml") for one in SENDING[name]]
+    assert reason in refused(*given, *more.get(name, []), *options)
+
+
 def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
     monkeypatch.setenv("RETICENT_KEY_PASSWORD", "right")
     done("chain", "key", "locked.key", "--encrypt")
@@ -473,6 +522,20 @@ def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
     monkeypatch.delenv("RETICENT_KEY_PASSWORD")
     monkeypatch.setattr("reticent.cli.chain_keys._somebody_is_there", lambda: False)
     assert "is locked: give its password in RETICENT_KEY_PASSWORD" in refused(*ask)
+
+
+def test_an_oracle_whose_chain_is_too_dear(registered, done, refused, monkeypatch):
+    """It says so, records nothing, and does so when it may."""
+
+    def left(self, prepared, grant):
+        raise NotMeasured("the oracle is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(Session, "_awaited", left)
+        refused(*ASK)
+    oracle = ["oracle", "census.yaml", "--key", "oracle.key", "--once"]
+    assert "to be tried again (max_fee must be at least" in done(*oracle, *LOW)
+    assert ": recorded" in done(*oracle)
 
 
 def test_another_contract_or_none(nothing_charged, refused):
@@ -485,8 +548,8 @@ def test_another_contract_or_none(nothing_charged, refused):
 def test_an_unknown_data_set(nothing_charged, refused, tmp_path):
     other = nothing_charged.declaration.read_text().replace("name: census", "name: nobodys")
     (tmp_path / "other.yaml").write_text(other)
-    err = refused("ask", "other.yaml", "SELECT AVG(income) FROM nobodys", *ASK[3:])
-    assert "no data set nobodys is registered" in err
+    asked = ["ask", "other.yaml", "SELECT AVG(income) FROM nobodys", *ASK[3:]]
+    assert "say with --owner ADDRESS who registered nobodys" in refused(*asked)
 
 
 def test_other_terms_than_registered(nothing_charged, refused):
@@ -521,9 +584,9 @@ def test_past_the_quota(nothing_charged, refused):
     assert "quota" in err
 
 
-@pytest.mark.parametrize("option", ["--chain", "--key", "--rpc", "--owner"])
+@pytest.mark.parametrize("option", ["--chain", "--key", "--rpc", "--owner", "--max-fee", "--max-tip"])
 def test_options_of_a_chain_without_a_chain(nothing_charged, refused, option):
-    err = refused("ask", "census.yaml", MEAN, "--error", "30000", option, "x")
+    err = refused("ask", "census.yaml", MEAN, "--error", "30000", option, "1")
     assert "are for --ledger ethereum" in err
 
 

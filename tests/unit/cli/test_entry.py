@@ -13,8 +13,8 @@ from reticent.errors import ParameterError
 
 COMMANDS = [
     "aggregate", "ask", "audit", "bridge", "chain", "convert", "dataset",
-    "demo", "federated", "key", "ledger", "location", "mechanisms", "oracle",
-    "perturb", "price", "reproduce", "serve", "survey", "version",
+    "demo", "enrolment", "federated", "key", "ledger", "location", "mechanisms", "oracle",
+    "perturb", "price", "reproduce", "serve", "source", "survey", "version",
 ]  # fmt: skip
 
 
@@ -137,6 +137,15 @@ finally:
         timeout=120,
         env={**os.environ, **environment},
     )
+
+
+def test_debug_shows_what_an_error_came_from():
+    """Planted: without it, and in one line, only what the user can mend."""
+    for asked, shown in (((), False), (("--debug",), True)):
+        done = reticent(*asked, "reproduce", "nothing")
+        assert ("ParameterError: name must be one of" in done.stderr) is shown
+        assert ("KeyError: 'nothing'" in done.stderr) is shown
+        assert done.returncode == (1 if shown else 2)
 
 
 HEAVY = {

@@ -1,7 +1,9 @@
 """`reticent federated` and its demo, as somebody types them."""
 
+import contextlib
 import json
 import re
+import shutil
 import stat
 from collections import namedtuple
 
@@ -12,8 +14,11 @@ import pytest
 
 from reticent.cli import federated
 from reticent.collect.enrolment import Enrolment
-from reticent.federated import Client, Round, Training, saved, task_file
+from reticent.collect.operator import Operator
+from reticent.errors import LedgerError
+from reticent.federated import Client, Round, Training, saved, tables, task_file
 from reticent.federated.saved import How
+from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")
 TASK = """
@@ -79,7 +84,7 @@ def test_from_a_blank_to_a_report(run, tmp_path):
     with Client(tmp_path / "ledger", Enrolment.from_json(path.read_text()), signer, lifetime=2.0) as client:
         task = client.take(content)
         report = client.train(task, 0, Training.begun(task).theta, [[0.1, 1.0, -1.0, -1.0]], [1.0])
-    reports = Round(task, 0, bytes.fromhex((tmp_path / "master").read_text()))
+    reports = Round(task, 0, Operator.at(tmp_path / "master"))
     reports.add([report])
     assert reports.clients == 1
 
@@ -124,8 +129,109 @@ def test_curves_without_a_hold_out_are_marked(run, task, tmp_path):
     task.write_text(TASK.replace(", holdout: public.csv", ""))
     done = run("federated", "run", task, "--out", tmp_path / "out")
     assert done.code == 0, done.err
-    assert "(simulation only)" in done.out
-    assert {line["origin"] for line in lines(tmp_path / "out")} == {"simulation only"}
+    assert "(simulation only, not for release)" in done.out
+    assert {line["origin"] for line in lines(apart(tmp_path))} == {"simulation only, not for release"}
+
+
+def apart(folder):
+    return folder / "out-simulation-only-not-for-release"
+
+
+def readable(folder):
+    """Files that somebody else on this machine can open."""
+    found = []
+    for path in folder.rglob("*"):
+        between = [one for one in path.parents if folder in one.parents]
+        is_barred = any(not one.stat().st_mode & stat.S_IXOTH for one in between)
+        if path.is_file() and not is_barred and path.stat().st_mode & stat.S_IROTH:
+            found.append(path)
+    return found
+
+
+def recovered(folder, made):
+    """The speed of the last row, by somebody who knows all others and reads what others may read."""
+    told = [path for path in readable(folder) if path.name == federated.ROUNDS and path.stat().st_size]
+    if not told:
+        return []
+    given = task_file.read(made)
+    rows = tables.read(given.table, given.encoding)
+    saved_model = saved.load(folder / "out" / federated.MODEL)
+    theta, model, n = saved_model.theta, saved_model.statement.task.model, len(rows.targets)
+    mean = json.loads(told[0].read_text().splitlines()[-1])["loss"]
+    last = n * mean - model.losses(theta, rows.features[:-1], rows.targets[:-1]).sum()
+    score = -np.log(np.expm1(last))  # of a logistic loss, times the target
+    return [
+        65.0 * (1.0 + (target * score - theta[-1] - kind * theta[1]) / theta[0])
+        for target in (-1.0, 1.0)
+        for kind in (-1.0, 1.0)
+    ]
+
+
+def test_nobody_works_out_a_row_from_what_a_run_leaves(run, task, tmp_path, monkeypatch):
+    """It failed: exact losses lay beside the model for everybody. Planted: they still do."""
+    task.write_text(TASK.replace(", holdout: public.csv", ""))
+    speed = float(task.with_name("rows.csv").read_text().splitlines()[-1].split(",")[0])
+    assert run("federated", "run", task, "--out", tmp_path / "out").code == 0
+    assert recovered(tmp_path, task) == []
+    assert stat.S_IMODE(apart(tmp_path).stat().st_mode) == 0o700
+    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in apart(tmp_path).iterdir()}
+    assert modes == {federated.ROUNDS: 0o600, federated.PLOT: 0o600}
+    assert [one.name for one in readable(tmp_path / "out")] == [federated.MODEL]
+    shutil.rmtree(tmp_path / "out")
+    monkeypatch.setattr(federated, "not_for_release", lambda out: out)
+    monkeypatch.setattr(federated, "private", lambda path: path)
+    monkeypatch.setattr(federated, "tightened", lambda path: path)
+    assert run("federated", "run", task, "--out", tmp_path / "out").code == 0
+    assert min(abs(one - speed) for one in recovered(tmp_path, task)) < 1e-6
+
+
+def test_what_an_earlier_release_left_beside_the_model_is_taken_away(run, task, tmp_path):
+    """When the run goes on, with or without a hold-out."""
+    task.write_text(TASK.replace(", holdout: public.csv", ""))
+    out = tmp_path / "out"
+    assert run("federated", "run", task, "--out", out).code == 0
+    old = (apart(tmp_path) / federated.ROUNDS).read_text().replace(", not for release", "")
+    shutil.rmtree(apart(tmp_path))
+    (out / federated.ROUNDS).write_text(old)
+    (out / federated.PLOT).write_bytes(b"\x89PNG")
+    task.write_text(TASK)
+    assert run("federated", "run", task, "--out", out, "--resume").code == 0
+    assert (apart(tmp_path) / federated.ROUNDS).read_text() == old
+    assert "simulation" not in (out / federated.ROUNDS).read_text()
+    assert recovered(tmp_path, task) == []
+
+
+def spent(folder):
+    with SqlLedger(folder / "t.reticent" / "ledger.sqlite") as ledger:
+        return {one.terms.name: one.spent for one in ledger.accounts()}
+
+
+def test_each_round_of_a_run_is_in_the_ledger_first(run, task, tmp_path, monkeypatch):
+    """It failed: a run was a release that no ledger knew of. Planted: a run that pays nothing."""
+    assert run("federated", "run", task, "--out", tmp_path / "a").code == 0
+    first = spent(tmp_path)
+    assert list(first.values()) == [6 * 2 * 10**12], "six rounds of epsilon 2"
+    assert run("federated", "run", task, "--out", tmp_path / "b").code == 0
+    assert len(spent(tmp_path)) == 2, "another run of the same file is another release, in the same ledger"
+    assert run("federated", "run", task, "--out", tmp_path / "c", "--seed", 5).code == 0
+    assert len(spent(tmp_path)) == 2, "with a seed nothing is promised"
+    shown = []
+
+    def fails(*_):
+        raise LedgerError("disk full")
+
+    monkeypatch.setattr(federated.Curves, "add", lambda *given: shown.append(given))
+    with monkeypatch.context() as full:
+        full.setattr(SqlLedger, "_request", fails)
+        refused = run("federated", "run", task, "--out", tmp_path / "d")
+    assert refused.code == 2
+    assert "disk full" in refused.err
+    assert shown == []
+    assert not {one.name for one in (tmp_path / "d").iterdir()} & {federated.MODEL, "checkpoint.npz"}
+    monkeypatch.setattr(federated, "_paid", lambda *_: contextlib.nullcontext())
+    run("federated", "run", task, "--out", tmp_path / "e")
+    assert sorted(spent(tmp_path).values()) == [0, *first.values(), *first.values()]
+    assert shown, "a run that pays nothing shows something"
 
 
 def test_a_seed_repeats_a_run_and_promises_nothing(run, task, tmp_path):
@@ -178,10 +284,10 @@ def test_old_curves_keep_their_origin(run, task, tmp_path):
     out = tmp_path / "out"
     task.write_text(TASK.replace(", holdout: public.csv", ""))
     assert run("federated", "run", task, "--out", out).code == 0
-    with (out / federated.ROUNDS).open("a") as file:
+    with (apart(tmp_path) / federated.ROUNDS).open("a") as file:
         file.write('{"number": 7, "cl')  # torn
-    assert len(federated._points(out / federated.ROUNDS, federated.Origin.SIMULATION)) == 6
-    assert federated._points(out / federated.ROUNDS, federated.Origin.HOLD_OUT) == []
+    assert len(federated._points(apart(tmp_path) / federated.ROUNDS, federated.Origin.SIMULATION)) == 6
+    assert federated._points(apart(tmp_path) / federated.ROUNDS, federated.Origin.HOLD_OUT) == []
     task.write_text(TASK)
     done = run("federated", "run", task, "--out", out, "--resume")
     assert done.code == 0, done.err

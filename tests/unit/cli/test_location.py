@@ -3,13 +3,17 @@
 import csv
 import json
 import re
+import stat
 from collections import namedtuple
 
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import enrolled
+from reticent.collect.counted import Counted
+from reticent.collect.enrolment import Enrolment, enrolled
 from reticent.collect.secret_file import kept_secret
+from reticent.ledger import SqlLedger
+from reticent.location import LocationDevice
 
 Done = namedtuple("Done", "code out err")
 BOX, GRID = "48.8286,48.8798,2.2855,2.3909", "4x5"
@@ -114,6 +118,13 @@ def test_a_campaign_from_its_beginning_to_its_end(run, campaign, device, tmp_pat
     found = run("estimate", campaign, "--out", tmp_path / "e.csv", "--plot", tmp_path / "e.png")
     assert found.code == 0, found.err
     assert "2 reports in 2 rounds" in found.out
+    with SqlLedger(tmp_path / "ledger.sqlite") as ledger:
+        (told,), who = ledger.accounts(), Enrolment.from_json(device["--enrolment"].read_text())
+        assert f"under the account {told.terms.name}" in " ".join(found.out.split())
+        with LocationDevice(
+            device["--ledger"], who, bytes.fromhex(device["--signer"]), lifetime_per_km=30.0
+        ) as phone:
+            assert told.spent == phone.ledger.balance("places").spent, "as the device paid, round by round"
     assert abs(sum(float(row["share"]) for row in rows(tmp_path / "e.csv")) - 1.0) < 1e-6
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
 
@@ -127,10 +138,14 @@ def test_a_simulation(run, tmp_path):
         "--beta", 1, "--rounds", 3, "--liars", 0.1, "--out", tmp_path / "out",
     )  # fmt: skip
     assert told.code == 0, told.err
-    assert "A simulation: no service has the truth to compare with" in " ".join(told.out.split())
-    found = rows(tmp_path / "out" / "rounds.csv")
+    assert "the truth to compare with: simulation only, not for release" in " ".join(told.out.split())
+    place = tmp_path / "out-simulation-only-not-for-release"
+    found = rows(place / "rounds.csv")
     assert [row["defence"] for row in found] == ["defended"] * 3 + ["undefended"] * 3
-    assert (tmp_path / "out" / "rounds.png").exists()
+    assert not (tmp_path / "out").exists()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in place.iterdir()}
+    assert modes == {"rounds.csv": 0o600, "rounds.png": 0o600}, "distances from the truth, exactly"
 
 
 CHANNEL = ["channel", "--box", BOX, "--grid", GRID]
@@ -185,10 +200,33 @@ def test_a_campaign_is_not_begun_twice(run, campaign, is_one_error_line):
     assert "folder must be new or empty" in again.err
 
 
+def test_a_phone_that_forgot_a_round_is_told_that_it_was_counted(
+    run, campaign, device, tmp_path, monkeypatch
+):
+    """Ledger and marks are gone; what `privic counted` says is given to `report`."""
+    file, who = campaign / "round-0.json", Enrolment.from_json(device["--enrolment"].read_text())
+    assert run("report", file, *WHERE, *options(device)).code == 0
+    assert run("privic", "add", campaign, device["--out"]).code == 0
+    said = run("privic", "counted", campaign, who.id.hex())
+    assert (said.code, Counted.from_json(said.out).periods) == (0, (0,))
+    (tmp_path / "word.json").write_text(said.out)
+    device["--ledger"].unlink()
+    refused = run("report", file, *WHERE, *options(device))
+    assert (refused.code, "which was deleted, replaced" in " ".join(refused.err.split())) == (2, True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    told = run("report", file, *WHERE, *options(device | {"--counted": tmp_path / "word.json"}))
+    assert (told.code, "counts no other report" in " ".join(told.err.split())) == (2, True)
+    again = run("report", file, *WHERE, *options(device))
+    assert again.code == 2, "it is written down"
+    assert run("privic", "counted", campaign, "zz").code == 2
+
+
 def leaks(run, campaign, device):
     """Whatever goes wrong with a report, a part of the position in what is printed."""
     file = campaign / "round-0.json"
     (campaign / "bad.json").write_text("{}")
+    (campaign / "other.json").write_text(Enrolment(bytes(8), bytes(32)).to_json())
+    small = {"--ledger": campaign / "small", "--enrolment": campaign / "other.json"}
     kinds = [
         ("signer must be", file, WHERE, {"--signer": "zz"}),
         ("signed by somebody else", file, WHERE, {"--signer": "0" * 64}),
@@ -196,7 +234,8 @@ def leaks(run, campaign, device):
         ("round", campaign / "bad.json", WHERE, {}),
         ("there is no such file", file, WHERE, {"--enrolment": campaign / "none"}),
         ("enrol", file, WHERE, {"--enrolment": campaign / "bad.json"}),
-        ("asked", file, WHERE, {"--lifetime": 0.5, "--ledger": campaign / "small"}),
+        ("asked", file, WHERE, small | {"--lifetime": 0.5}),
+        ("not the one that this enrolment", file, WHERE, {"--ledger": campaign / "another"}),
         ("lifetime_per_km must be", file, WHERE, {"--lifetime": -1, "--ledger": campaign / "l"}),
         ("latitude must be a number", file, ["--latitude", "48.8512345N", *WHERE[2:]], {}),
         ("longitude must be a number", file, [*WHERE[:2], "--longitude", "2,3312345"], {}),

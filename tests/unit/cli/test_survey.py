@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from reticent.collect.counted import Counted
 from reticent.collect.device import Device
 from reticent.collect.enrolment import Enrolment
+from reticent.collect.record import Record
 from reticent.collect.signing import signer_of
+from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")
 
@@ -78,6 +81,36 @@ def test_perturb_and_aggregate(run, survey, tmp_path, form):
         assert out.stat().st_size > 100
 
 
+def spent(folder):
+    with SqlLedger(folder / "rows.csv.reticent" / "ledger.sqlite") as ledger:
+        return [(one.terms.name.partition(":")[0], one.spent, one.terms.cap) for one in ledger.accounts()]
+
+
+def test_reports_of_the_same_rows_are_paid_each_time(run, tmp_path, monkeypatch):
+    """It failed: 30 runs gave 30 reports of each row, and no ledger knew. Planted: a run that pays not."""
+    plain, signed = tmp_path / "s.yaml", tmp_path / "s.json"
+    run("survey", "new", plain)
+    plain.write_text(plain.read_text().replace("periods: 30", "periods: 2"))
+    assert run("survey", "sign", plain, "--out", signed, "--key", tmp_path / "key").code == 0
+    (tmp_path / "rows.csv").write_text("speed,kind\n50,bus\n60,car\n")
+    perturb = ["perturb", tmp_path / "rows.csv"]
+    (tmp_path / "there.csv").write_text("")
+    assert run(*perturb, tmp_path / "there.csv", "--survey", signed).code == 2
+    assert run("perturb", signed, tmp_path / "no.csv", "--survey", signed).code == 2
+    assert not list(tmp_path.glob("*.reticent")), "nothing is paid for what cannot be"
+    for number in (1, 2):
+        done = run(*perturb, tmp_path / f"{number}.csv", "--survey", signed)
+        assert f"as period {number} of 2 in the ledger of rows.csv" in " ".join(done.out.split())
+        assert spent(tmp_path) == [("survey", number * 10**12, 2 * 10**12)]
+    refused = run(*perturb, tmp_path / "3.csv", "--survey", signed)
+    assert refused.code == 2
+    assert "only 0 left" in refused.err
+    assert not (tmp_path / "3.csv").exists()
+    assert stat.S_IMODE((tmp_path / "rows.csv.reticent").stat().st_mode) == 0o700
+    monkeypatch.setattr(Record, "next_part", lambda *_: 0)
+    assert run(*perturb, tmp_path / "3.csv", "--survey", signed).code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -137,6 +170,13 @@ def test_a_service_collects_and_tells(run, tmp_path):
             (outcome,) = collecting.collector.receive([device.report(device.take(content), {"speed": 50.0})])
         assert outcome.is_acknowledged
     collecting.close()
+    said = run("enrolment", "counted", folder, "my-survey", enrolment.id.hex())
+    assert (said.code, Counted.from_json(said.out).enrolment) == (0, enrolment.id)
+    with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+        assert device.heed(device.take(content), Counted.from_json(said.out)) == []  # it remembers
+    assert len(Counted.from_json(said.out).periods) == 1
+    for place, who in (("nothing", enrolment.id.hex()), ("my-survey", "zz")):
+        assert run("enrolment", "counted", folder, place, who).code == 2
     out = tmp_path / "e.json"
     told = run("survey", "estimates", folder, "my-survey", "--out", out)
     assert told.code == 0, told.err

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from reticent.processes import free_port
+
 PYTHON = Path(sys.prefix) / "broker" / "bin" / "python"
 USER, PASSWORD = "bridge", "secret of the bridge"
 _PROGRAM = """
@@ -57,12 +59,6 @@ asyncio.run(run())
 """
 
 
-def free_port():
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
-
-
 @contextlib.contextmanager
 def running(folder, *, port=None, certificate=""):
     """Start a broker; gives its port. Anybody may come without a name, or as USER with PASSWORD.
@@ -85,10 +81,10 @@ def running(folder, *, port=None, certificate=""):
 
 
 def _until_up(process, port, log):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise AssertionError(f"no broker after 30 s: {log.read_text()}")
+    raise AssertionError(f"no broker after 120 s: {log.read_text()}")

@@ -4,18 +4,26 @@
 """
 
 import hashlib
+import hmac
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect import instruments, wire
 from reticent.collect.device import one_value
-from reticent.collect.enrolment import Enrolment, device_key
+from reticent.collect.enrolment import Enrolment, Use, device_key
 from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
+from reticent.federated import payload as training_payload
+from reticent.federated.personalised import PersonalTask, Sanitiser
+from reticent.federated.personalised import wire as personal_wire
+from reticent.federated.steps import Steps
+from reticent.federated.tasks import UNIT, Task
+from reticent.location import payload as place_payload
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Category, Number
@@ -156,7 +164,56 @@ def vectors():
         "signed": signed(surveys[0], SIGNING).decode(),
         "surveys": found,
         "batch": wire.batch(reports[:3]).hex(),
+        "others": _others(),
+        "version_1": [_version_1(surveys[0], found[0])],
     }
+
+
+def _others():
+    """A report of each other use of a device's key. Of a campaign's round only the id matters here."""
+    who, task, personal = enrolment(0), _task(), PersonalTask(**_PERSONAL)
+    asked = SimpleNamespace(id=bytes(range(8)), grid=SimpleNamespace(size=300))
+    sanitiser = Sanitiser(personal, [[0.0, 0.0]])
+    return [
+        _other(who, Use.TRAINING, training_payload.written(task, who, 3, b"\x80"), task, 3),
+        _other(
+            who,
+            Use.PERSONAL_TRAINING,
+            personal_wire.written(sanitiser, who, 4, [-70_000, 70_000]),
+            personal,
+            4,
+        ),
+        _other(who, Use.PLACE, place_payload.written(asked, who, 258)),
+    ]
+
+
+def _other(who, use, report, task=None, number=None):
+    of = {} if task is None else {"text": task.text.decode(), "round": number}
+    body = report[17 if task is None else 21 : -16]
+    told = {"label": use.value.decode().strip(), **of, "id": report[1:9].hex(), "reporter": who.id.hex()}
+    return told | {"body": body.hex(), "report": report.hex()}
+
+
+_PERSONAL = {
+    "name": "two", "version": "1", "purpose": "to test", "model": None, "dimensions": 2, "hypotheses": 1,
+    "clip": 1.0, "reach": 12.0, "level": 4.0, "rounds": 5, "group": 10, "rate": 0.1,
+}  # fmt: skip
+
+
+def _task():
+    each = instruments.made(UNIT, {"kind": "Duchi", "epsilon": 1.0})
+    return Task(
+        name="duchi", version="1", purpose="to test", model=None, dimensions=6, bounds=1.0, epsilon=1.0,
+        mechanism=each, sample_size=1, rounds=10, group=100, participations=1, steps=Steps(0.5), key=KEY,
+    )  # fmt: skip
+
+
+def _version_1(of, given):
+    """The first report as 0.1.0 made it: tags had no label."""
+    first = given["reports"][0]
+    content, key = b"\x01" + bytes.fromhex(first["report"])[1:-16], bytes.fromhex(first["key"])
+    report = content + hmac.digest(key, content, "sha256")[:16]
+    return {"text": given["text"], "key": first["key"], "report": report.hex()}
 
 
 def _vector(of, device, period):

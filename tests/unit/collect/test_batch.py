@@ -1,9 +1,12 @@
 """Tables larger than a block: reports of every row, counted on any executor."""
 
+import datetime as dt
 import math
 from concurrent.futures import Future, ProcessPoolExecutor
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -168,6 +171,94 @@ def test_whole_numbers_are_categories_in_every_form(tmp_path, form, values):
     batch.perturb(survey, given, out, Here())
     (found,) = estimates(batch.aggregate(survey, out, Here()))
     assert found.frequencies.frequencies[survey.instruments[0].categories.index(3)] > 0.95
+
+
+# What a row says does not follow from the others
+
+ATTRIBUTES = {
+    "number": (Number("x", (0.0, 130.0)), [50, 20, 2**53 + 1]),
+    "double": (Number("x", (0.0, 130.0)), [0.5, 20.25]),
+    "counted": (Category("x", 4), [0, 3, 1, 9]),
+    "grades": (Category("x", (1, 2, 3)), [1, 3, 4]),
+    "written": (Category("x", ("01", "2", "no grade")), [1, 2]),
+    "truths": (Category("x", ("maybe", True, False)), [True, False]),
+    "words": (Category("x", ("f", "m", "?")), ["f", "m"]),
+    "days": (Category("x", ("2026-01-02", "other")), [dt.date(2026, 1, 2), dt.date(2026, 1, 3)]),
+    "decimals": (Category("x", ("1.5", "2")), [Decimal("1.50"), Decimal("2.00")]),
+}
+ODD = [None, 1.5, 7, "x", "", "a\rb\rc,d", True, math.nan, Decimal("1.005"), Decimal("1e30"), b"f", b"\xff",
+       [1], dt.date(2026, 1, 2), dt.datetime(2026, 1, 2, 5), dt.timedelta(1), 2**60, 1j]  # fmt: skip
+
+
+def stored(path, cells):
+    """As pandas, or else Arrow, stores the cells; None if both refuse them."""
+    frame = pd.DataFrame({"x": cells, "who": cells})
+    if path.suffix == ".csv":
+        return frame.to_csv(path, index=False, lineterminator="\n")
+    try:
+        frame.to_parquet(path)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        path.unlink(missing_ok=True)
+
+
+def read(path, attribute):
+    """What is read of each row, and whose it is."""
+    table, owners = batch.columns(path, [attribute], key="who")
+    return [[one, owners.tolist()[i]] for i, one in enumerate(table["x"].tolist())]
+
+
+def check_flips(tmp_path, form):
+    """Columns in which one odd cell changes what is read of another row, or whose it is."""
+    wrong = []
+    for name, (attribute, cells) in ATTRIBUTES.items():
+        stored(tmp_path / f"x.{form}", cells)
+        plain = read(tmp_path / f"x.{form}", attribute)
+        for odd in ODD:
+            stored(tmp_path / f"x.{form}", [*cells, odd])
+            if (tmp_path / f"x.{form}").exists():
+                found = read(tmp_path / f"x.{form}", attribute)
+                wrong += [(name, odd)] if found[:-1] != plain or len(found) != len(cells) + 1 else []
+    return wrong
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_one_odd_row_leaves_the_others_as_they_are(tmp_path, form):
+    assert check_flips(tmp_path, form) == []
+
+
+def test_planted_values_by_storage_are_noticed(tmp_path, monkeypatch):
+    def by_storage(column, attribute):
+        found = np.empty(len(column), dtype=object)
+        found[:] = [str(one) for one in column.to_pylist()]
+        return found
+
+    monkeypatch.setattr(batch, "_values", by_storage)
+    assert {name for name, _ in check_flips(tmp_path, "parquet")} >= {"grades", "decimals"}
+
+
+def test_planted_rows_out_of_text_are_noticed(tmp_path, monkeypatch):
+    def by_arrow(path, names, schema):
+        return iter(
+            pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(include_columns=names)).to_batches()
+        )
+
+    monkeypatch.setattr(batch, "_reader", by_arrow)
+    (tmp_path / "x.csv").write_bytes(b"x,who\n1\r2,me\r3\r4,me\n")
+    with pytest.raises(SourceError):  # Arrow ends rows at a lone CR, and refuses those that are too short
+        read(tmp_path / "x.csv", ATTRIBUTES["number"][0])
+    monkeypatch.undo()
+    assert len(read(tmp_path / "x.csv", ATTRIBUTES["number"][0])) == 1
+
+
+def test_values_that_no_cell_can_tell_apart_are_refused(tmp_path):
+    for values in ((1, "1"), ("yes", True, "x"), ("01", "1"), ("a", "nan")):
+        survey = designed(
+            "s", [Category("x", values)], epsilon=1.0, purpose="p", start=0, period_s=60, periods=1
+        )
+        stored(tmp_path / "x.csv", [1])
+        with pytest.raises(ParameterError, match="x: values must say something different in a table, got"):
+            batch.perturb(survey, tmp_path / "x.csv", tmp_path / "out.csv", Here())
+        assert not (tmp_path / "out.csv").exists()
 
 
 def test_odd_bytes_are_a_value_like_any_other(survey, tmp_path):

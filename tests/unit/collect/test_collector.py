@@ -112,7 +112,7 @@ def test_it_goes_on_where_it_stopped(fleet, path):
     reports = fleet.reports()
     for start in range(0, 60, 20):
         with fleet.collector(path) as collector:
-            collector.receive([b"\x02 something else"])
+            collector.receive([b"\x01 something else"])
             assert set(collector.receive(reports[start : start + 20])) == {COUNTED}
     with Collector(path, MASTER) as collector:
         assert collector.receive(reports) == [DUPLICATE] * 60
@@ -351,7 +351,7 @@ def test_reasons_are_counted(fleet, collector):
     collector.receive(reports[10:20])  # writes them down
     assert collector.rejected() == expected
     assert collector._rejected == Counter()
-    with pytest.raises(ParameterError, match="reporter must be 8 bytes"):
+    with pytest.raises(ParameterError, match="an enrolment's id must be 8 bytes"):
         collector.revoke(b"somebody else")
 
 
@@ -382,7 +382,6 @@ def test_a_locked_file_is_waited_for_and_then_refused(fleet, path, monkeypatch):
             other.execute("BEGIN IMMEDIATE")
             for call in (
                 lambda: collector.receive(reports),
-                lambda: collector.revoke(bytes(8)),
                 lambda: collector.collect(fleet.file, SIGNER),
                 collector.forget,
             ):

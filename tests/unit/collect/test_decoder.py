@@ -21,6 +21,10 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 PRIME = 2**32 - 5
 
 
+def tag_of(key, label, content):
+    return hmac.new(key, label + content, hashlib.sha256).digest()[:16]
+
+
 def bits_for(symbols):
     return max(1, (symbols - 1).bit_length())
 
@@ -81,14 +85,14 @@ class Stranger:
 
     def decode(self, report, key):
         """(period, reporter, nonce, group, symbols by attribute), or the reason why there are none."""
-        if report[:1] != b"\x01":
+        if report[:1] != b"\x02":
             return "version" if report else "length"
         if not 47 <= len(report) <= 65535:
             return "length"
         if report[1:9] != self.id:
             return "survey"
         content, tag = report[:-16], report[-16:]
-        if hmac.new(key, content, hashlib.sha256).digest()[:16] != tag:
+        if tag_of(key, b"reticent-survey-report/v2\n", content) != tag:
             return "tag"
         period, identity, nonce = int.from_bytes(report[9:13], "big"), report[13:21], report[21:29]
         if period >= self.fields["periods"]:
@@ -249,6 +253,29 @@ def test_the_decoder_agrees_on_signature_and_batch():
     assert [one.hex() for one in split(bytes.fromhex(GIVEN["batch"]))] == reports[:3]
 
 
+@pytest.mark.parametrize("given", GIVEN["others"], ids=lambda given: given["label"])
+def test_the_decoder_agrees_on_reports_of_other_uses(given):
+    """Where the id stands differs: after the round in trainings, after the round's own id in campaigns."""
+    report, identity = bytes.fromhex(given["report"]), bytes.fromhex(given["reporter"])
+    key = hmac.new(bytes.fromhex(GIVEN["master"]), b"reticent-device/v1" + identity, hashlib.sha256).digest()
+    assert report[1:9].hex() == given["id"]
+    at = 9
+    if "round" in given:
+        assert hashlib.sha256(given["text"].encode()).digest()[:8].hex() == given["id"]
+        assert int.from_bytes(report[9:13], "big") == given["round"]
+        at = 13
+    assert (report[0], report[at : at + 8]) == (2, identity)
+    assert report[at + 8 : -16].hex() == given["body"]
+    assert tag_of(key, given["label"].encode() + b"\n", report[:-16]) == report[-16:]
+
+
+def test_reports_of_version_1_are_of_another_version():
+    for vector in GIVEN["version_1"]:
+        report, key = bytes.fromhex(vector["report"]), bytes.fromhex(vector["key"])
+        assert (report[0], hmac.new(key, report[:-16], hashlib.sha256).digest()[:16]) == (1, report[-16:])
+        assert Stranger(vector["text"].encode()).decode(report, key) == "version"
+
+
 # From here on Reticent is imported, to compare.
 
 from reticent.collect.collector import Collector  # noqa: E402
@@ -344,7 +371,7 @@ def test_the_decoder_agrees_on_what_is_wrong(written, tmp_path):
         if rng.random() < 0.2:
             del content[rng.randrange(len(content)) :]
         content += rng.randbytes(rng.choice((0, 0, 0, 1)))
-        one = bytes(content) + hmac.new(enrolled.key, content, hashlib.sha256).digest()[:16]
+        one = bytes(content) + tag_of(enrolled.key, b"reticent-survey-report/v2\n", bytes(content))
         reason = strangers[survey.id].decode(one, enrolled.key)
         is_long = len(one) > Layout(survey).longest and reason not in ("version", "survey")
         bad.append(one)
@@ -387,3 +414,16 @@ def test_supports_are_what_the_page_says():
             for category in stranger.supports(0, fleet._plain(instrument, [one])):
                 counts[category] += 1
         assert counts.tolist() == instrument.support_counts(drawn).tolist()
+
+
+def test_reports_of_todays_devices_are_refused_by_name(tmp_path):
+    """Version 1, as 0.1.0 made it: `version`, in surveys, trainings and campaigns."""
+    vector = GIVEN["version_1"][0]
+    survey = fleet.Survey.parse(vector["text"].encode())
+    clock = {"clock": lambda: fleet.START + 10.0, "early_s": 1e9, "late_s": 1e9}
+    with Collector(tmp_path / "c", fleet.MASTER, **clock) as collector:
+        collector.collect(fleet.signed(survey, fleet.SIGNING), fleet.SIGNER)
+        (told,) = collector.receive([bytes.fromhex(vector["report"])])
+        assert told.value == "version"
+        again = bytes.fromhex(GIVEN["surveys"][0]["reports"][0]["report"])
+        assert [one.value for one in collector.receive([again])] == ["counted"]

@@ -20,6 +20,7 @@ from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed
 from reticent.collect.wire import HEAD_BYTES, TAG_BYTES, Layout
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
+from reticent.ledger.device_marks import Marks
 from reticent.mechanisms.base import exp_below
 from reticent.mechanisms.record import Category, Number
 from reticent.randomness import SimulationStream
@@ -177,7 +178,8 @@ def twice(tmp_path, make):
 
     def report_twice(number, inputs):
         folder = tmp_path / f"{inputs[1]}-{number}"
-        with make(folder, fleet.enrolment(number), fleet.SIGNER, lifetime=10.0) as one:
+        marks = Marks(tmp_path / f"marks-{inputs[1]}")  # as if the other value had never been
+        with make(folder, fleet.enrolment(number), fleet.SIGNER, lifetime=10.0, marks=marks) as one:
             taken = one.take(file_of(survey))
             return tuple(body_of(one.report(taken, {"speed": value}, period=0)) for value in inputs)
 

@@ -12,7 +12,7 @@ import pytest
 
 from reticent.collect import collector as collecting_module
 from reticent.collect import wire
-from reticent.collect.enrolment import tag
+from reticent.collect.enrolment import Use, tag
 from reticent.collect.wire import TAG_BYTES, Layout
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.randomness import SimulationStream
@@ -162,7 +162,7 @@ class Attack:
     def truncated_and_tagged(self):
         content, key = self.content()
         content = content[: self.rng.randrange(len(content))]
-        return content + tag(key, content)
+        return content + tag(key, Use.SURVEY, content)
 
     def longer(self):
         return self.tagged(self.good) + self.rng.randbytes(self.rng.randrange(1, 40))
@@ -170,7 +170,7 @@ class Attack:
     def longer_and_tagged(self):
         content, key = self.content()
         content += self.rng.choice((bytes, self.rng.randbytes))(self.rng.randrange(1, 40))
-        return content + tag(key, content)
+        return content + tag(key, Use.SURVEY, content)
 
     def flipped(self):
         report = bytearray(self.tagged(self.good))
@@ -181,7 +181,7 @@ class Attack:
     def of_another_survey(self):
         content, key = self.content()
         content = content[:1] + self.rng.randbytes(8) + content[9:]
-        return content + tag(key, content)
+        return content + tag(key, Use.SURVEY, content)
 
     def of_another_period(self):
         near = self.rng.choice((0, 3, NOW - 2, NOW + 2, 23, 24, 2**31, 2**32 - 1))
@@ -189,19 +189,19 @@ class Attack:
 
     def of_another_version(self):
         content, key = self.content()
-        content = bytes([self.rng.choice((0, 2, 3, 128, 255))]) + content[1:]
-        return content + tag(key, content)
+        content = bytes([self.rng.choice((0, 1, 3, 128, 255))]) + content[1:]
+        return content + tag(key, Use.SURVEY, content)
 
     def of_somebody_else(self):
         victim, thief = self.rng.sample(self.attackers, 2)
         content = self.content()[0]
         content = content[:13] + victim.id + content[21:]
-        return content + tag(thief.key, content)
+        return content + tag(thief.key, Use.SURVEY, content)
 
     def of_nobody(self):
         content, key = self.content()
         content = content[:13] + self.rng.randbytes(8) + content[21:]
-        return content + tag(key, content)
+        return content + tag(key, Use.SURVEY, content)
 
     def of_a_revoked(self):
         of, _, body = self.rng.choice([self.good[0], self.good[-1]])

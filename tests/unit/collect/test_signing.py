@@ -1,6 +1,8 @@
 """Signed surveys and enrolments: only the right signer, only the right text."""
 
+import hmac
 import json
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.collect import signing
-from reticent.collect.enrolment import Enrolment, device_key, enrolled, tag
+from reticent.collect.enrolment import Enrolment, Use, device_key, enrolled, tag
 from reticent.collect.signing import signed, signer_of, survey_of, verified
 from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
@@ -159,8 +161,11 @@ def test_an_enrolment_is_stored_and_read():
 
 
 def test_the_tag_is_hmac_sha256():
-    """RFC 4231, test case 2, cut to 16 bytes."""
-    assert tag(b"Jefe", b"what do ya want for nothing?").hex() == "5bdcc146bf60754e6a042426089575c7"
+    """Of the label and the content, cut to 16 bytes: RFC 4231, test case 2, with its beginning as a label."""
+    use = SimpleNamespace(value=b"what do ya ")
+    assert tag(b"Jefe", use, b"want for nothing?").hex() == "5bdcc146bf60754e6a042426089575c7"
+    for use in Use:
+        assert tag(bytes(32), use, b"x") == hmac.digest(bytes(32), use.value + b"x", "sha256")[:16]
 
 
 @pytest.mark.parametrize(

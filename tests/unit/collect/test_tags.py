@@ -2,11 +2,16 @@
 
 import hmac
 import os
+from types import SimpleNamespace
 
 import numpy as np
 
 from reticent.collect import tags
-from reticent.collect.enrolment import TAG_BYTES, device_key, tag
+from reticent.collect.enrolment import TAG_BYTES, Use, device_key, tag
+from reticent.federated import payload
+from reticent.randomness import SimulationStream
+
+from . import fleet
 
 MASTER = os.urandom(32)
 LENGTHS = (
@@ -26,9 +31,9 @@ LENGTHS = (
 COUNT = 70
 
 
-def genuine(length, count=COUNT):
+def genuine(length, count=COUNT, use=Use.SURVEY):
     contents = [os.urandom(length - TAG_BYTES) for _ in range(count)]
-    rows = [one + tag(device_key(MASTER, one[13:21]), one) for one in contents]
+    rows = [one + tag(device_key(MASTER, one[13:21]), use, one) for one in contents]
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(count, length).copy()
 
 
@@ -75,3 +80,49 @@ def test_planted_half_a_tag_is_caught(monkeypatch):
 def test_planted_wrong_padding_is_caught(monkeypatch):
     monkeypatch.setattr(tags, "_XORED", [tags._XORED[0]] * 2)
     assert wrong_lengths(tags.are_genuine) == list(LENGTHS)
+
+
+# A label for each use
+
+
+def lengths_that_hold_elsewhere():
+    """Tags of other uses, and without a label, that hold for a survey."""
+    found = [
+        use for use in Use if use is not Use.SURVEY and tags.are_genuine(MASTER, genuine(47, use=use)).any()
+    ]
+    contents = [os.urandom(47 - TAG_BYTES) for _ in range(COUNT)]
+    plain = [one + hmac.digest(device_key(MASTER, one[13:21]), one, "sha256")[:TAG_BYTES] for one in contents]
+    table = np.frombuffer(b"".join(plain), dtype=np.uint8).reshape(COUNT, 47)
+    return found + (["without a label"] if tags.are_genuine(MASTER, table).any() else [])
+
+
+def test_a_tag_of_one_use_holds_in_no_other(monkeypatch):
+    """It failed: one key, one form of tags. Planted: a tag without its label."""
+    assert lengths_that_hold_elsewhere() == []
+    monkeypatch.setattr(tags, "Use", SimpleNamespace(SURVEY=SimpleNamespace(value=b"")))
+    assert lengths_that_hold_elsewhere() == ["without a label"]
+
+
+def test_no_label_begins_another():
+    labels = [use.value for use in Use]
+    assert not [(one, two) for one in labels for two in labels if one is not two and two.startswith(one)]
+
+
+def counted_elsewhere():
+    """Whether the report of a training counts as one of a survey, for an operator who found one id for both.
+
+    Ids are eight bytes: two texts with one id take about 2^32 tries, which an operator has time for.
+    """
+    survey, who = fleet.single("Duchi"), fleet.enrolment(0)
+    task = SimpleNamespace(id=survey.id, use=Use.TRAINING)
+    body = fleet.report(survey, who, stream=SimulationStream(1), nonce=b"12345678")[21:-TAG_BYTES]
+    sent = payload.written(task, who, 0, body)
+    table = np.frombuffer(sent, dtype=np.uint8).reshape(1, -1)
+    return bool(tags.are_genuine(fleet.MASTER, table)[0])
+
+
+def test_a_report_of_a_training_counts_in_no_survey(monkeypatch):
+    """It failed: both begin with version, id, number and reporter. Planted: both under one label."""
+    assert not counted_elsewhere()
+    monkeypatch.setattr(tags, "Use", SimpleNamespace(SURVEY=Use.TRAINING))
+    assert counted_elsewhere()

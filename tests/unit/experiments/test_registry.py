@@ -20,7 +20,17 @@ NAMES = [
     *("service-latency", "service-cpu"),
     *("collect-mse", "collect-pipeline"),
     *("fig-5.3", "fig-5.4", "fig-5.5", "table-5.2", "fig-5.8", "fig-5.9", "fig-5.10"),
-    *("loc-3.2", "loc-3.3", "loc-3.7", "loc-3.8", "loc-3.9", "loc-3.10", "loc-3.11", "loc-table-3.1"),
+    *(
+        "loc-3.2",
+        "loc-3.3",
+        "loc-3.7",
+        "loc-3.8",
+        "loc-3.9",
+        "loc-3.10",
+        "loc-3.11",
+        "loc-updates",
+        "loc-table-3.1",
+    ),
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
 

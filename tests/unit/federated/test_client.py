@@ -20,8 +20,10 @@ from reticent.federated.payload import Outcome
 from reticent.federated.server import Round
 from reticent.federated.tasks import signed
 from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device_marks import Marks
 from reticent.randomness import SimulationStream
 
+from ..operating import operator
 from . import people
 
 ENROLLED = people.enrolment(7)
@@ -113,7 +115,7 @@ def test_every_gradient_is_reported(client, kind, k):
     assert one.spent == len(ODD)
     for number, value in enumerate(ODD):  # and counted like any other
         report = one.report(task, number, value)
-        assert Round(task, number, people.MASTER).add([report]) == [Outcome.COUNTED]
+        assert Round(task, number, operator(people.MASTER)).add([report]) == [Outcome.COUNTED]
 
 
 class SilentOnOverflow(Client):
@@ -301,7 +303,8 @@ def unpaid(client, kind, tmp_path):
         paths.append((report, shutil.copy(tmp_path / "ledger", tmp_path / f"copy-{number}")))
     found = 0
     for number, (report, path) in enumerate(paths):
-        with Client(path, ENROLLED, people.SIGNER, lifetime=1000.0, most=10.0) as copy:
+        elsewhere = Marks(tmp_path / f"marks-{number}", moved=True)
+        with Client(path, ENROLLED, people.SIGNER, lifetime=1000.0, most=10.0, marks=elsewhere) as copy:
             found += copy.spent != number + 1.0
             found += copy.report(taken(copy, task), number, -GRADIENT) != report
             found += copy.spent != number + 1.0

@@ -6,13 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import TAG_BYTES, tag
+from reticent.collect.enrolment import TAG_BYTES, Use, tag
 from reticent.federated import payload
 from reticent.federated.payload import HEAD_BYTES, Outcome
 from reticent.federated.server import Round
 from reticent.mechanisms.numeric import OneBit
 from reticent.randomness import SimulationStream
 
+from ..operating import operator
 from . import people
 
 GRADIENT = np.array([0.5, -1.0, 0.0, 2.0, -0.25, 0.125, 1.0])
@@ -29,8 +30,8 @@ def reports(task, numbers, stream, number=NOW):
 def test_a_payload_is_these_bytes():
     task, one = people.task("Window", 7, 3), people.enrolment(1)
     found = payload.written(task, one, NOW, bytes([0b00101010, 0b00000000]))
-    content = b"\x01" + task.id + bytes([0, 0, 0, NOW]) + one.id + b"\x2a\x00"
-    assert found == content + tag(one.key, content)
+    content = b"\x02" + task.id + bytes([0, 0, 0, NOW]) + one.id + b"\x2a\x00"
+    assert found == content + tag(one.key, Use.TRAINING, content)
     assert (len(found), payload.size(task)) == (39, 39)
 
 
@@ -61,7 +62,7 @@ def test_a_wide_task_is_read():
     task = people.task("OneBit", 1 << 22, 5, epsilon=2.0, rounds=1 << 20)
     last, gradient = (1 << 20) - 1, np.zeros(1 << 22)
     sent = [people.report(task, people.enrolment(i), last, gradient, SimulationStream(1)) for i in range(3)]
-    round_ = Round(task, last, people.MASTER)
+    round_ = Round(task, last, operator(people.MASTER))
     assert round_.add(sent) == [Outcome.COUNTED] * 3
     assert np.count_nonzero(round_.sums) == 15
 
@@ -76,6 +77,7 @@ class Attack:
         self.task, self.rng, stream = task, random.Random(seed), SimulationStream(seed)
         self.honest = reports(task, range(20), stream)
         self.good = reports(task, range(100, 160), stream)  # right in all, never sent
+        self.revoked = reports(task, range(200, 203), stream)
         self.mechanism, self.spare = task.mechanism, -task.sample_size * task.mechanism.bits % 8
 
     def kinds(self):
@@ -88,12 +90,13 @@ class Attack:
             "longer": (lambda: self.one() + self.rng.randbytes(self.rng.randrange(1, 40)), {"length"}),
             "longer and tagged": (lambda: self.tagged(self.one()[:-TAG_BYTES] + b"\0"), {"length"}),
             "flipped": (self.flipped, {"version", "task", "round", "tag"}),
-            "another version": (lambda: self.with_field(0, b"\x02"), {"version"}),
+            "another version": (lambda: self.with_field(0, b"\x01"), {"version"}),
             "another task": (lambda: self.with_field(1, self.rng.randbytes(8)), {"task"}),
             "another round": (lambda: self.with_field(9, self.other_round()), {"round"}),
             "somebody else": (self.of_somebody_else, {"tag"}),
             "replayed": (lambda: self.rng.choice(self.honest), {"second"}),
             "second": (self.second, {"second"}),
+            "taken back": (lambda: self.rng.choice(self.revoked), {"revoked"}),
         }
         if self.spare:
             found["padding"] = (self.with_padding, {"symbol"})
@@ -107,7 +110,7 @@ class Attack:
     def tagged(self, content):
         """With the right tag of the client that the content names."""
         key = people.device_key(people.MASTER, content[13:21])
-        return content + tag(key, content)
+        return content + tag(key, Use.TRAINING, content)
 
     def truncated(self):
         sent = self.one()
@@ -129,7 +132,7 @@ class Attack:
 
     def of_somebody_else(self):
         thief, content = people.enrolment(self.rng.randrange(1000, 1050)), self.one()[:-TAG_BYTES]
-        return content + tag(thief.key, content)
+        return content + tag(thief.key, Use.TRAINING, content)
 
     def body(self, bits):
         head = self.one()[:HEAD_BYTES]
@@ -163,7 +166,10 @@ class Attack:
 def attacked(task, count, seed=17):
     """Send honest payloads, then `count` bad ones; what went wrong, by kind, and what was said."""
     attack, trouble, told = Attack(task, seed), Counter(), Counter()
-    round_ = Round(task, NOW, people.MASTER)
+    held = operator(people.MASTER)
+    for number in range(200, 203):
+        held.revocations.revoke(people.enrolment(number).id)
+    round_ = Round(task, NOW, held)
     assert set(round_.add(attack.honest)) == {Outcome.COUNTED}
     before, kinds = (round_.sums.copy(), round_.clients), attack.kinds()
     names = list(kinds)

@@ -9,14 +9,18 @@ import math
 import numpy as np
 import pytest
 
-from reticent.errors import ParameterError
+from reticent.collect.record import Record
+from reticent.errors import LedgerError, ParameterError
 from reticent.federated import server
 from reticent.federated.client import Client
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round, averaged, summed
 from reticent.federated.tasks import Task
+from reticent.ledger import MemoryLedger, Unit
+from reticent.privacy import Neighbours
 from reticent.randomness import SimulationStream
 
+from ..operating import operator
 from . import people
 
 BOUNDS = (1.0, 2.0, 0.5, 1.0, 4.0, 1.0)
@@ -158,7 +162,7 @@ def test_real_clients_give_that_average(tmp_path):
         clients.append(one)
         one.take(file)
     for number in range(rounds):
-        round_ = Round(task, number, people.MASTER)
+        round_ = Round(task, number, operator(people.MASTER))
         sent = [one.report(task, number, GRADIENT) for one in clients]
         assert set(round_.add(sent)) == {Outcome.COUNTED}
         assert round_.clients == people_there
@@ -181,7 +185,7 @@ def test_real_clients_give_that_average(tmp_path):
 def test_batches_add_up():
     task, stream = task_of("PMSub", 3), SimulationStream(1)
     sent = [people.report(task, people.enrolment(i), 2, GRADIENT, stream) for i in range(40)]
-    whole, parts = Round(task, 2, people.MASTER), Round(task, 2, people.MASTER)
+    whole, parts = Round(task, 2, operator(people.MASTER)), Round(task, 2, operator(people.MASTER))
     whole.add(sent)
     for start in range(0, 40, 7):
         parts.add(sent[start : start + 10])  # some twice
@@ -193,13 +197,13 @@ def test_batches_add_up():
 def test_twice_in_one_batch_counts_once():
     task = task_of("Duchi", 1)
     one = people.report(task, people.enrolment(1), 0, GRADIENT, SimulationStream(1))
-    round_ = Round(task, 0, people.MASTER)
+    round_ = Round(task, 0, operator(people.MASTER))
     assert round_.add([one, one]) == [Outcome.COUNTED, Outcome.SECOND]
     assert np.count_nonzero(round_.sums) == 1
 
 
 def test_an_empty_round_is_no_step():
-    round_ = Round(task_of("Duchi", 1), 0, people.MASTER)
+    round_ = Round(task_of("Duchi", 1), 0, operator(people.MASTER))
     assert round_.add([]) == []
     assert round_.gradient().tolist() == [0.0] * 6
     assert round_.clients == 0
@@ -208,10 +212,50 @@ def test_an_empty_round_is_no_step():
 @pytest.mark.parametrize("number", [-1, 10])
 def test_a_round_that_there_is_not_is_refused(number):
     with pytest.raises(ParameterError, match="round must be"):
-        Round(task_of("Duchi", 1), number, people.MASTER)
+        Round(task_of("Duchi", 1), number, operator(people.MASTER))
 
 
 def test_another_operators_clients_are_refused():
     task = task_of("Duchi", 1)
     sent = people.report(task, people.enrolment(1), 0, GRADIENT, SimulationStream(1))
-    assert Round(task, 0, bytes(32)).add([sent]) == [Outcome.TAG]
+    assert Round(task, 0, operator(bytes(32))).add([sent]) == [Outcome.TAG]
+
+
+# The ledger
+
+
+class Full(MemoryLedger):
+    """One that cannot be written."""
+
+    def _request(self, *given):
+        raise LedgerError("disk full")
+
+
+def learnt(ledger, task, clients=3):
+    """A round with some reports; what its average gives."""
+    round_ = Round(task, 2, operator(people.MASTER, ledger))
+    stream = SimulationStream(1)
+    round_.add([people.report(task, people.enrolment(i), 2, GRADIENT, stream) for i in range(clients)])
+    return round_.gradient()
+
+
+def test_what_a_round_tells_is_in_the_ledger_first():
+    """It failed: trainings entered nothing."""
+    task, ledger = task_of("Duchi", 1), MemoryLedger()
+    for _ in range(2):
+        learnt(ledger, task)
+        (found,) = ledger.accounts()
+        assert found.terms.name == f"training:{task.id.hex()}"
+        assert (found.terms.unit, found.terms.neighbours) == (Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
+        assert (found.spent, found.terms.cap) == (task.units, task.rounds * task.units)
+        assert ledger.reading(found.terms.name, "round 2").estimate() == (3,)
+    learnt(ledger, task_of("Duchi", 1, name="another"), clients=0)
+    assert len(ledger.accounts()) == 1, "nobody reported, nothing is told"
+
+
+def test_without_a_ledger_a_round_tells_nothing(monkeypatch):
+    """Planted: a record that enters nothing."""
+    with pytest.raises(LedgerError, match="disk full"):
+        learnt(Full(), task_of("Duchi", 1))
+    monkeypatch.setattr(Record, "learn", lambda *_: None)
+    assert learnt(Full(), task_of("Duchi", 1)).any()

@@ -20,6 +20,8 @@ from reticent.federated.tasks import designed, signed
 from reticent.mechanisms.numeric import kernels
 from reticent.randomness import SimulationStream
 
+from ..operating import operator
+
 RNG = np.random.default_rng(3)
 N, INPUTS = 600, 4
 FEATURES = RNG.uniform(-1.0, 1.0, (N, INPUTS))
@@ -125,7 +127,7 @@ def test_the_law_is_that_of_clients_and_a_server(tmp_path):
     t = task(rounds=1, group=n)
     file, signer = signed(t, key), key.public_key().public_bytes_raw()
     theta, x, y = np.zeros(t.dimensions), FEATURES[:1], TARGETS[:1]
-    opened = Round(t, 0, master)
+    opened = Round(t, 0, operator(master))
     for number in range(n):
         path = tmp_path / str(number)
         with Client(path, enrolled(master), signer, lifetime=4.0, rng=SimulationStream(number)) as client:

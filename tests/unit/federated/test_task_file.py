@@ -217,11 +217,26 @@ def test_blocks_of_a_large_file_are_joined(encoding, tmp_path, monkeypatch):
 
 
 def test_what_is_no_table_is_refused(encoding, tmp_path):
-    with pytest.raises(ParameterError, match="there is no"):
+    with pytest.raises(ParameterError, match="table must be a file, there is none at"):
         tables.read(tmp_path / "none.csv", encoding)
+    (tmp_path / "key.csv").write_text("ab" * 32 + "\n")  # which a task file of somebody else may name
+    (tmp_path / "link.csv").symlink_to("key.csv")
+    with pytest.raises(ParameterError, match="table must be a file with rows: no declaration, key or ledger"):
+        tables.read(tmp_path / "link.csv", encoding)
     (tmp_path / "t.csv").write_text("speed,kind\n1,car\n")
     with pytest.raises(ReticentError, match="with the columns speed, kind, braked"):
         tables.read(tmp_path / "t.csv", encoding)
     (tmp_path / "t.csv").write_text("speed,kind,braked\n")
     with pytest.raises(ParameterError, match="must have rows"):
         tables.read(tmp_path / "t.csv", encoding)
+
+
+def test_the_example_holds_all_that_a_simulation_needs(tmp_path):
+    text = task_file.template({"table": "clients.csv", "holdout": "public.csv"})
+    for name, rows in zip(("clients", "public"), task_file.EXAMPLE_ROWS, strict=True):
+        (tmp_path / f"{name}.csv").write_text("".join(task_file.example_rows(rows)))
+    found = task_file.parse(text, tmp_path)
+    rows = tables.read(found.table, found.encoding)
+    assert rows.clients == len(rows.targets) == clients_needed(found.task) == task_file.EXAMPLE_ROWS[0]
+    assert len(tables.read(found.holdout, found.encoding).targets) == task_file.EXAMPLE_ROWS[1]
+    assert 0.4 < (rows.targets > 0).mean() < 0.6

@@ -218,7 +218,13 @@ def test_payments_are_checked_as_requests_are(ledger):
     assert message(lambda: ledger.pay("a", event, key="")) == f"{KEY_RULE}, got ''"
     words = message(lambda: ledger.pay("a", event, key="k", idempotency="i i"))
     assert words == f"idempotency {NAME_RULE}, got 'i i'"
-    assert ledger.pay("a", event, key="k") == Grant("a", "k", 4, 4, 996, ())
+    assert ledger.pay("a", event, key="k") == Grant("a", "payment:k", 4, 4, 996, ())
+    assert message(lambda: ledger.pay("a", event, key="k" * 993)).startswith(KEY_RULE)
+    rule = "key must not begin with payment:, which names payments, got 'payment:k'"
+    asked = Amount(1, Unit.MU2, Neighbours.REPLACE_ONE)
+    assert message(lambda: ledger.request("a", "payment:k", asked)) == rule
+    assert message(lambda: ledger.request_many([Order("a", "payment:k", asked)])) == rule
+    assert message(lambda: ledger.declare(**DECLARED | {"key": "payment:k"})) == rule
     pure = {"unit": Unit.EPSILON, "name": "pure", "neighbours": Neighbours.ADD_REMOVE_ONE}
     ledger.open(Terms(**GOOD | pure))
     assert ledger.pay("pure", events.LaplaceDpEvent(2.0**30), key="k").charged == 932  # 931.3, rounded up

@@ -85,8 +85,8 @@ def test_a_replay_adds_everything_up(history):
     named = {under.name: under for under in state.keys.values()}
     k = named["k"]
     assert (k.requested, k.recorded, k.sums, k.question, k.grid) == (30, 20, [140, -160], "q", 4)
-    assert (named["l"].sums, named["l"].size, named["p"].size) == ([45], 1, 0)
-    assert (named["p"].requested, named["p"].recorded) == (paid, paid)
+    assert (named["l"].sums, named["l"].size, named["payment:p"].size) == ([45], 1, 0)
+    assert (named["payment:p"].requested, named["payment:p"].recorded) == (paid, paid)
     assert [one.fulfilled for one in state.measurements] == [False, True, True, True]
     assert [one.start for one in state.measurements] == [0, 10, 0, 0]
     assert list(state.waiting) == [0]
@@ -105,6 +105,7 @@ WRONG = [
     ("MeasurementRequested", {"information": 9}, "what is spent is not what was spent before and this"),
     ("MeasurementRequested", {"information": 11}, "what is spent is not what was spent before and this"),
     ("MeasurementRequested", {"information": 1, "spent": 1}, "it is charged less than the minimum"),
+    ("MeasurementRequested", {"information": 3, "spent": 3}, "it is charged less than the minimum"),
     ("MeasurementRequested", {"information": 10_001, "spent": 10_001}, "the cap is passed"),
     ("MeasurementRequested", {"number": 1}, "its number is not the next one"),
     ("MeasurementRequested", {"analyst": "0x" + "11" * 20}, "its analyst is not allowed"),
@@ -114,6 +115,7 @@ WRONG = [
     ("Reused", {"information": 31}, "it asks for more than was bought"),
     ("Reused", {"analyst": "0x" + "11" * 20}, "its analyst is not allowed"),
     ("Paid", {"payer": "0x" + "11" * 20}, "its payer is not allowed"),
+    ("Paid", {"name": b"another"}, "its identifier is another one's"),
     ("Fulfilled", {"number": 2}, "it is another measurement"),
     ("Fulfilled", {"number": 3}, "the measurement does not wait for values"),
     ("Fulfilled", {"start": 0}, "it is another measurement"),
@@ -141,7 +143,7 @@ def test_a_replay_refuses_an_event_that_breaks_a_rule(history, name, fields, rea
         ("MeasurementRequested", "its start is not what was requested before"),
         ("Fulfilled", "the measurement does not wait for values"),
         ("Reused", "its idempotency key was used before"),
-        ("Paid", "something was bought under the key before"),
+        ("Paid", "something was paid under the name before"),
     ],
 )
 def test_a_replay_refuses_an_event_twice(history, name, reason):
@@ -149,6 +151,25 @@ def test_a_replay_refuses_an_event_twice(history, name, reason):
     place = next(i for i, event in enumerate(events) if event.name == name)
     with pytest.raises(LedgerDamaged, match=reason):
         replay([*events[: place + 1], *events[place:]])
+
+
+def test_a_replay_knows_what_values_cost(history):
+    """Two values at 2 each are 4; at 5,000 each they are the cap, and at one more they pass it."""
+    events = list(history[1].events())
+    names = [event.name for event in events]
+    registered, declared, request = (
+        names.index(name) for name in ("Registered", "Declared", "MeasurementRequested")
+    )
+    least = replace(events[request], fields=events[request].fields | {"information": 4, "spent": 4})
+    assert replay([*events[:request], least]).measurements[0].information == 4
+    for minimum in (5_000, 5_001):
+        first = replace(events[registered], fields=events[registered].fields | {"minimum": minimum})
+        story = [*events[:registered], first, *events[registered + 1 : declared + 1]]
+        if minimum == 5_000:
+            assert len(replay(story).keys) == 1
+        else:
+            with pytest.raises(LedgerDamaged, match=r"Declared in .* the least it is charged passes the cap"):
+                replay(story)
 
 
 def test_a_replay_knows_pauses_and_quotas(history):
@@ -268,6 +289,8 @@ class World:
 
     def monotonic(self):
         return self.clock
+
+    time = monotonic
 
     def sleep(self, seconds):
         self.clock += 1
@@ -433,6 +456,22 @@ def test_a_deep_reorganisation_is_read_from_the_start(reorganising, monkeypatch)
     assert len(log.state.measurements) == 2
     another = EthereumLedger(ledger._node, ledger._contract.address, ledger._sender._key)
     assert [another.request("a", f"k{i}", units(5)).charged for i in range(3)] == [0, 0, 5]
+
+
+def test_a_chain_that_became_shorter_is_read_again(reorganising):
+    """What was read last is in no block of that number any more."""
+    ledger, _ = reorganising(1, chance=0, confirmations=0)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    for i in range(3):
+        ledger.request("a", f"k{i}", units(5))
+        log.sync()
+    ledger._node.rpc("anvil_rollback", 2)
+    ledger._node.rpc("anvil_dropAllTransactions")
+    fresh = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    fresh.sync()
+    log.sync()
+    assert plain(log) == plain(fresh)
+    assert log.block == ledger._node.number()
 
 
 def test_an_account_that_left_the_chain_is_unknown(reorganising):

@@ -1,6 +1,7 @@
 """Checkpoints: the C2SP format to the byte, several signatures, keys, and everything else refused."""
 
 import base64
+import dataclasses
 import hashlib
 import os
 import stat
@@ -109,6 +110,13 @@ def test_every_changed_character_is_refused():
         SIGNED + SIGNED.split("\n\n")[1] * 16,
         HEAD.text() + "\n\u2014 name " + base64.b64encode(b"1234").decode() + "\n",
         HEAD.text() + "\n\u2014 name !!!!\n",
+        SIGNED + SIGNED.split("\n\n")[1].replace(" example", " ex ample"),
+        SIGNED + SIGNED.split("\n\n")[1].replace(" example", " ex\u2003ample"),
+        SIGNED + SIGNED.split("\n\n")[1].replace(" example", " ex+ample"),
+        SIGNED + SIGNED.split("\n\n")[1].replace(" example", " ex\x1bample"),
+        SIGNED + SIGNED.split("\n\n")[1].replace(" example", " ex\ud800ample"),
+        SIGNED.replace("5\n", f"{1 << 63}\n", 1),
+        SIGNED.replace("5\n", "0\n", 1),
     ],
 )
 def test_the_parser_is_strict(text):
@@ -122,8 +130,84 @@ def test_the_parser_takes_what_just_fits():
     assert (head, pairs) == (HEAD, cp.parse(SIGNED)[1] * 16)
     shortest = "\n\u2014 name " + base64.b64encode(b"12345").decode() + "\n"
     assert cp.parse(HEAD.text() + shortest)[1] == [("name", b"12345")]
-    longest = Head("x" * 200, 10**19 - 1, HEAD.root, HEAD.totals)
+    longest = Head("x" * 200, 2**63 - 1, HEAD.root, HEAD.totals)
     assert cp.parse(cp.sign(longest, "y" * 200, KEY))[0] == longest
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 1 << 63}, "size must be <= 9223372036854775807"),
+        ({"size": -1}, "size must be >= 0"),
+        ({"size": 0}, "root must be the hash of nothing for a log of no entries"),
+        ({"root": b""}, "root and totals must be hashes of 32 bytes"),
+        ({"totals": bytes(33)}, "root and totals must be hashes of 32 bytes"),
+    ],
+)
+def test_a_head_that_no_log_has_is_refused(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        dataclasses.replace(HEAD, **changes)
+
+
+def line_of(signer, signature):
+    return f"\u2014 {signer.name} {base64.b64encode(signer.id + signature).decode()}\n"
+
+
+@pytest.mark.parametrize("signer", [LOG_KEY, WITNESS_KEY])
+@pytest.mark.parametrize("bad", [b"\x00", bytes(7), bytes(8), bytes(64), bytes(72), bytes(1000)])
+def test_a_bad_signature_beside_a_good_one_of_the_same_key_voids_the_note(signer, bad):
+    """C2SP signed-note: a known key whose signature fails makes the note one to refuse, in any order."""
+    text, lines = COSIGNED.split("\n\n")
+    for note in (COSIGNED + line_of(signer, bad), f"{text}\n\n{line_of(signer, bad)}{lines}"):
+        with pytest.raises(LedgerDamaged, match=f"not signed by {signer.name}"):
+            cp.verified(note, signer)
+        other = WITNESS_KEY if signer is LOG_KEY else LOG_KEY
+        assert cp.verified(note, other) == HEAD  # to whom it is the line of an unknown key
+
+
+def test_control_taking_any_good_line_would_pass_the_bad_one():
+    """Planted bug: the first line that verifies decides."""
+    note = COSIGNED + line_of(LOG_KEY, bytes(64))
+    head, pairs = cp.parse(note)
+    mine = [signed[4:] for name, signed in pairs if (name, signed[:4]) == (LOG_KEY.name, LOG_KEY.id)]
+    assert [cp._holds(head.text(), one, LOG_KEY) for one in mine] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["w\u00eftness.example", "\u8a3c\u4eba", "witness", "x" * 300, "\x7f"])
+def test_lines_of_unknown_keys_are_passed_over_whatever_their_name(name):
+    line = f"\u2014 {name} {base64.b64encode(os.urandom(2500)).decode()}\n"
+    assert cp.verified(COSIGNED + line, LOG_KEY) == HEAD
+    assert cp.verified(COSIGNED + line, WITNESS_KEY) == HEAD
+
+
+def test_several_good_lines_of_one_key_are_one_signature():
+    later = cp.cosignature_line(HEAD.text(), "witness", OTHER, 1_800_003_600)
+    assert cp.signed_by(COSIGNED + later, WITNESS_KEY) == COSIGNED.split("\n")[6] + "\n"
+    assert cp.verified(COSIGNED + SIGNED.split("\n\n")[1], LOG_KEY) == HEAD
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds"), [(0, True), (2**63 - 1, True), (2**63, False), (2**64 - 1, False)]
+)
+def test_a_time_is_below_2_to_the_63(seconds, holds):
+    """C2SP tlog-cosignature: a time that others read as negative is none, though the key did sign it."""
+    signed = seconds.to_bytes(8, "big") + OTHER.sign(cp._cosigned(HEAD.text(), seconds))
+    note = SIGNED + line_of(WITNESS_KEY, signed)
+    if holds:
+        assert cp.verified(note, WITNESS_KEY) == HEAD
+        assert SIGNED + cp.cosignature_line(HEAD.text(), "witness", OTHER, seconds) == note
+        return
+    with pytest.raises(LedgerDamaged, match="not signed by witness"):
+        cp.verified(note, WITNESS_KEY)
+    with pytest.raises(ParameterError, match="seconds must be <= 9223372036854775807"):
+        cp.cosignature_line(HEAD.text(), "witness", OTHER, seconds)
+
+
+def test_control_a_time_of_2_to_the_63_is_signed_well(monkeypatch):
+    """Planted bug: no ceiling. The signature itself is good, so nothing else would refuse it."""
+    monkeypatch.setattr(cp, "MOST", 2**64)
+    signed = (2**63).to_bytes(8, "big") + OTHER.sign(cp._cosigned(HEAD.text(), 2**63))
+    assert cp.verified(SIGNED + line_of(WITNESS_KEY, signed), WITNESS_KEY) == HEAD
 
 
 def test_loose_bits_at_the_end_of_base64_are_refused():

@@ -18,9 +18,11 @@ from unittest import mock
 
 import pytest
 
+from reticent.errors import RolledBack
 from reticent.ledger import device
 from reticent.ledger.base import Terms, Unit
 from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device_marks import Marks
 
 from .device_history import (
     LOCAL,
@@ -463,6 +465,36 @@ def test_a_killed_process_loses_and_doubles_nothing_on_a_real_disk(path, real_di
 @pytest.mark.slow
 def test_a_thousand_kills(path, real_disk):
     assert kills(path, 1000) == []
+
+
+class Marked(DeviceLedger):
+    """A ledger whose mark lies in another folder."""
+
+    def __init__(self, path, **options):
+        super().__init__(path, marks=Marks(path.with_name("marks")), owner="0" * 32, **options)
+
+
+def test_a_killed_process_is_never_behind_its_mark(path):
+    assert kills(path, 20, Marked) == []
+    Marked(path).close()
+
+
+class MarkedFirst(Marked):
+    """Planted: marks what it has not written yet."""
+
+    def _append(self, record):
+        if record[0] == "fulfil":
+            self._mark.write(self._state.entries + 1, device.framed(self._tip, record)[1])
+            if int(record[1]) == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+        super()._append(record)
+
+
+def test_the_kill_test_sees_a_mark_that_is_too_early(path):
+    with pytest.raises(AssertionError, match="the child failed by itself"):  # it was refused
+        kills(path, 40, MarkedFirst)
+    with pytest.raises(RolledBack):
+        Marked(path)
 
 
 class Forgetful(DeviceLedger):

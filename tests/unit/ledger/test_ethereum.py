@@ -1,11 +1,14 @@
 """The ledger on a real chain: what it refuses, what a lost node leaves behind, races, traces against SQL."""
 
+import json
 import random
 import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -36,10 +39,11 @@ from reticent.errors import (
 )
 from reticent.ledger import Amount, Measurement, Reading, SqlLedger, Terms, Unit
 from reticent.ledger import contracts as contracts_folder
-from reticent.ledger.base import Grant, Order
-from reticent.ledger.chain_contract import artifact, key_id
+from reticent.ledger.base import Grant, Order, payment_key
+from reticent.ledger.chain_contract import artifact, key_id, payment_id
 from reticent.ledger.chain_orders import Orders
 from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.lockfile import LockFile
 from reticent.privacy import Neighbours
 
 REPLACE = Neighbours.REPLACE_ONE
@@ -109,6 +113,43 @@ def test_an_account_keeps_its_terms(ledger, other):
         other(1).register(TERMS, oracle=ledger.address, commitment=bytes(32))
 
 
+def test_a_contract_of_an_earlier_release_is_known_by_name(anvil):
+    """As 0.1.0 deployed it: payments could be blocked there. Planted: an artifact that knows of none."""
+    old = json.loads((Path(__file__).parent / "data" / "PrivacyLedger-1.json").read_text())
+    with closing(Node(anvil.url)) as node:
+        sender = Sender(node, anvil.keys[9])
+        place = sender.transact(None, bytes.fromhex(old["bytecode"][2:]), gas=5_000_000).contract
+        with pytest.raises(WrongChain, match=r"but version 1, of 0\.1\.0, where whoever may ask can block"):
+            EthereumLedger(node, place, anvil.keys[0])
+        with pytest.raises(WrongChain, match=r"is not this version of PrivacyLedger$"):
+            replace(artifact(), earlier={}).check(node, place)
+        fresh = sender.transact(None, artifact().creation, gas=5_000_000).contract
+        assert node.call(fresh, artifact().encode("version")) == (2).to_bytes(32)
+
+
+def test_nobody_blocks_a_payment_that_is_on_its_way(ledger, analyst):
+    """It failed: an analyst who saw `pay` in the pool declared and requested its name first."""
+    events = pytest.importorskip("dp_accounting.dp_event", reason="dp-accounting is not installed")
+    event, name = events.GaussianDpEvent(4e5), payment_key("elsewhere")
+    encode, to = artifact().encode, ledger._contract.address
+    dataset, key = ledger._dataset("census"), key_id(name.encode(), b"", 0, 0)
+    for data in (
+        encode("declare", dataset, name.encode(), b"", 0, 0),
+        encode("request", dataset, key, 20, bytes(32)),
+    ):
+        analyst._sender.transact(to, data)
+    with pytest.raises(TransactionRefused, match="unknown key"):
+        analyst._sender.transact(to, encode("request", dataset, payment_id(name.encode()), 20, bytes(32)))
+    paid = ledger.pay("census", event, key="elsewhere")
+    assert (paid.key, paid.pending) == (name, ())
+    assert ledger.reading("census", name) == Reading("census", name, paid.charged, (), 0)
+    state = ledger.log.sync()
+    assert state.datasets[dataset].spent == 20 + paid.charged
+    assert state.keys[dataset, payment_id(name.encode())].name == name
+    with pytest.raises(KeyUsed, match="account census: a payment needs a fresh key"):
+        ledger.pay("census", event, key="elsewhere")
+
+
 def test_what_is_declared_goes_to_the_chain_with_the_first_request(ledger, other):
     ledger.declare("census", "mean age", question='{"mean": "age"}', grid=-3, dimension=2)
     assert list(ledger.log.sync().keys) == []
@@ -137,7 +178,8 @@ def test_another_declaration_is_another_key(ledger):
     assert ledger.request("census", "k", units(10)).charged == 0
 
 
-def test_a_payment_needs_a_key_that_is_not_measured(ledger):
+def test_a_payment_needs_a_fresh_name_and_no_other(ledger):
+    """What is measured under the same words is another key."""
     events = pytest.importorskip("dp_accounting.dp_event", reason="dp-accounting is not installed")
     event = events.GaussianDpEvent(4e5)
     ledger.declare("census", "k", question="q", grid=0, dimension=1)
@@ -148,8 +190,7 @@ def test_a_payment_needs_a_key_that_is_not_measured(ledger):
         ledger.pay("census", event, key="k", idempotency="again")
     ledger.declare("census", "l", question="q", grid=0, dimension=1)
     ledger.request("census", "l", units(10))
-    with pytest.raises(KeyUsed, match="account census: a payment needs a fresh key"):
-        ledger.pay("census", event, key="l")
+    assert ledger.pay("census", event, key="l").charged == paid.charged
 
 
 @pytest.mark.parametrize(
@@ -167,16 +208,34 @@ def test_words_that_a_chain_cannot_hold_are_refused(ledger, words, reason):
 
 
 def test_the_largest_words_and_records_fit_their_gas(ledger):
+    ledger.open(replace(TERMS, name="large", cap=1024, minimum=1))
     key = "\U0001f600" * 1000
-    ledger.declare("census", key, question="é" * 4096, grid=-32767, dimension=512)
-    number = ledger.request("census", key, units(7), idempotency="i").pending[0].number
+    ledger.declare("large", key, question="é" * 4096, grid=-32767, dimension=512)
+    number = ledger.request("large", key, units(7), idempotency="i").pending[0].number
     highest = (1 << 62) - 1
     with pytest.raises(ParameterError, match="values must be at most 512 on a chain, got 513"):
         ledger.fulfil(number, [0] * 513)
     sums = ledger.fulfil(number, [highest, -highest] * 256).sums
-    assert sums == (7 * highest, -7 * highest) * 256
-    ledger.request("census", key, units(14))
+    assert sums == (512 * highest, -512 * highest) * 256
+    ledger.request("large", key, units(1024))
     assert ledger.fulfil(number + 1, [-highest, highest] * 256).sums == (0,) * 512
+
+
+def test_each_value_must_be_paid_for(ledger):
+    """The minimum is charged for each value that a key is declared with; what passes the cap is refused."""
+    ledger.declare("census", "four", question="q", grid=0, dimension=4)
+    assert ledger.request("census", "four", units(5)).charged == 12
+    assert ledger.request("census", "four", units(12)).charged == 0
+    grants = ledger.request_many([Order("census", "four", units(14)), Order("census", "four", units(50))])
+    assert [one.charged for one in grants] == [12, 26]
+    assert ledger.balance("census").spent == 50
+    ledger.declare("census", "wide", question="q", grid=0, dimension=334)
+    with pytest.raises(BudgetExceeded) as refusal:
+        ledger.request("census", "wide", units(5))
+    assert (refusal.value.asked, refusal.value.left) == (1002, 950)
+    assert [one.name for one in ledger.log.sync().keys.values()] == ["four"]
+    ledger.declare("census", "fits", question="q", grid=0, dimension=316)
+    assert ledger.request("census", "fits", units(5)).charged == 948
 
 
 def test_an_analyst_has_a_first_request_within_its_gas(analyst):
@@ -276,6 +335,25 @@ def test_an_idempotency_key_is_the_callers_own(ledger, analyst):
         analyst.request("census", "k", units(9), idempotency="i")
 
 
+def transactions(ledger):
+    return int(ledger._node.rpc("eth_getTransactionCount", ledger.address, "latest"), 16)
+
+
+def test_an_idempotency_key_that_comes_twice_in_one_call(ledger):
+    orders = [
+        Order("census", "k", units(9), "i"),
+        Order("census", "k", units(9), "i"),
+        Order("census", "k", units(8), "i"),
+        Order("census", "k", units(12), "j"),
+    ]
+    before = transactions(ledger)
+    first, again, other, last = ledger.request_many(orders)
+    assert transactions(ledger) == before + 3  # the key, i and j: nothing is sent for what is known
+    assert [(one.charged, one.information) for one in (first, again, last)] == [(9, 9), (9, 9), (3, 12)]
+    assert str(other) == "idempotency key i was used for another request"
+    assert ledger.balance("census").spent == 12
+
+
 def test_free_requests_without_an_idempotency_key_send_nothing(ledger):
     ledger.request("census", "k", units(9))
     block = ledger._node.number()
@@ -283,6 +361,27 @@ def test_free_requests_without_an_idempotency_key_send_nothing(ledger):
     orders = [Order("census", "k", units(number)) for number in range(1, 8)]
     assert [grant.charged for grant in ledger.request_many(orders)] == [0] * 7
     assert ledger._node.number() == block
+
+
+def test_a_key_has_a_history_and_its_gas_is_asked_for_once(ledger, monkeypatch):
+    ledger.request("census", "other", units(5))
+    number = ledger.request("census", "k", units(5)).pending[0].number
+    ledger.fulfil(number, [3])
+    logs = [one.log for one in ledger.history("census", "k")]
+    assert [one.name for one in ledger.history("census", "k")] == [
+        "Declared", "MeasurementRequested", "Fulfilled",
+    ]  # fmt: skip
+    used = [ledger._node.receipt(log.transaction).gas for log in logs]
+    assert ledger.gas(logs + logs[:1]) == used + used[:1]
+    elsewhere = replace(logs[0], block_hash="0x" + "00" * 32)
+    assert ledger.gas([elsewhere, logs[1]]) == [None, used[1]]
+    monkeypatch.setattr(ledger._node, "rpc_many", lambda calls: [ChainError("away")] * len(calls))
+    assert ledger.gas(logs) == used
+    assert ledger.gas([elsewhere]) == [None]
+    monkeypatch.undo()
+    monkeypatch.setattr("reticent.ledger.ethereum._REMEMBERED", 1)
+    ledger.gas([elsewhere, *logs])
+    assert list(ledger._gas) == [(logs[2].block_hash, logs[2].transaction)]
 
 
 # Wrong places
@@ -416,6 +515,72 @@ def test_an_outbox_keeps_the_first_values_for_ever(ledger, other, tmp_path):
         Reading("census", "k", 5, (15,), 0),
         Reading("census", "l", 5, (40,), 0),
     ]
+
+
+def messages(ledger, monkeypatch):
+    """How many methods are asked for in each message to the node from now on."""
+    meant, sent = Node._post, []
+
+    def post(self, body):
+        sent.append([one["method"] for one in body] if isinstance(body, list) else [body["method"]])
+        return meant(self, body)
+
+    monkeypatch.setattr(Node, "_post", post)
+    return sent
+
+
+def test_what_one_asked_for_is_recorded_in_two_messages(ledger, other, monkeypatch):
+    """The number is known from asking, and the reading comes with the receipt: no log is read."""
+    number = ledger.request("census", "k", units(5)).pending[0].number
+    sent = messages(ledger, monkeypatch)
+    ledger._sender._fees, ledger._sender._nonce = (1e18, ledger._sender._current_fees()), None
+    del sent[:]
+    assert ledger.fulfil(number, [3]) == Reading("census", "k", 5, (15,), 0)
+    assert sent[:3] == [
+        ["eth_getTransactionCount", "eth_getTransactionCount"],
+        ["eth_sendRawTransaction"],
+        ["eth_getTransactionReceipt", "eth_call"],
+    ]
+    again = {method for one in sent[3:] for method in one}  # where the block came later than the first look
+    assert again <= {"eth_getTransactionReceipt", "eth_call"}
+    monkeypatch.undo()
+    monkeypatch.setattr("reticent.ledger.ethereum._REMEMBERED", 1)  # what is forgotten is read
+    numbers = [ledger.request("census", key, units(5)).pending[0].number for key in ("l", "m")]
+    assert list(ledger._own) == numbers[1:]
+    assert [ledger.fulfil(one, [4]).sums for one in numbers] == [(20,), (20,)]
+
+
+def test_a_reading_from_before_the_record_is_read_again(ledger, monkeypatch):
+    """A node behind a balancer may answer the second half of a message from an older block."""
+    number = ledger.request("census", "k", units(5)).pending[0].number
+    (waits,) = ledger.waiting("census")
+    stale = ledger._node.rpc(*_flat(ledger._contract.asked("recorded", waits.dataset, waits.key)))
+    meant = ledger._node.rpc_many
+
+    def rpc_many(calls):
+        found = meant(calls)
+        return [found[0], stale] if [one for one, _ in calls][1:] == ["eth_call"] else found
+
+    monkeypatch.setattr(ledger._node, "rpc_many", rpc_many)
+    assert ledger.fulfil(number, [3]) == Reading("census", "k", 5, (15,), 0)
+
+
+def _flat(asked):
+    return asked[0], *asked[1]
+
+
+def test_who_shares_a_key_takes_turns(ledger, other, tmp_path, monkeypatch):
+    sharing = other(0, lock=tmp_path / "turn.lock")
+    assert sharing.request("census", "k", units(5)).charged == 5
+    monkeypatch.setattr("reticent.ledger.ethereum._TURN_S", 0.05)
+    with closing(LockFile(str(tmp_path / "turn.lock"))) as held:
+        assert held.acquire(60)
+        with pytest.raises(ChainError, match=r"another process with this key has been sending for 0\.05 s"):
+            sharing.request("census", "l", units(5))
+        held.release()
+        monkeypatch.setattr("reticent.ledger.ethereum._TURN_S", 60.0)
+        assert sharing.request("census", "l", units(5)).charged == 5
+        assert held.acquire(60)  # it was given back
 
 
 def test_a_wrong_number_of_values_is_told_from_the_chain(ledger, other):

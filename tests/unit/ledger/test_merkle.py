@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from reticent.errors import ParameterError
 from reticent.ledger import merkle
 from reticent.ledger.merkle import (
     EMPTY_ROOT,
@@ -169,6 +170,58 @@ def test_every_flipped_bit_and_every_swap_is_rejected(tree, old, size):
         assert not verify_inclusion(flipped(leaf, bit), old, size, inclusion, roots[size])
         assert not verify_consistency(old, size, consistency, flipped(roots[old], bit), roots[size])
         assert not verify_consistency(old, size, consistency, roots[old], flipped(roots[size], bit))
+
+
+def cut(left, right, place):
+    """The same 64 bytes under a node, cut elsewhere."""
+    both = left + right
+    return both[:place], both[place:]
+
+
+@pytest.mark.parametrize("place", [0, 1, 31, 33, 64])
+def test_a_hash_of_another_length_is_refused(tree, place):
+    """A node hashes its children without a mark between them: nothing beside 64 bytes is a child too."""
+    leaf, sibling = cut(tree.leaves[0], tree.leaves[1], place)
+    assert merkle.node_hash(leaf, sibling) == tree.roots[2]
+    assert not verify_inclusion(leaf, 0, 2, [sibling], tree.roots[2])
+    old_root, rest = cut(tree.roots[2], merkle.node_hash(*tree.leaves[2:4]), place)
+    assert merkle.node_hash(old_root, rest) == tree.roots[4]
+    assert not verify_consistency(2, 4, [rest], old_root, tree.roots[4])
+    for wrong in (b"", tree.roots[2][:-1], tree.roots[2] + b"\x00"):
+        assert not verify_inclusion(wrong, 0, 1, [], wrong)
+        assert not verify_consistency(2, 2, [], wrong, wrong)
+        with pytest.raises(ParameterError, match="hashes must be of 32 bytes each"):
+            Frontier(1, [wrong])
+
+
+def test_control_without_the_length_an_empty_leaf_is_in_every_log(tree, monkeypatch):
+    """Planted bug: hashes of any length."""
+    monkeypatch.setattr(merkle, "_are_hashes", lambda given: True)
+    leaf, sibling = cut(tree.leaves[0], tree.leaves[1], 0)
+    assert verify_inclusion(leaf, 0, 2, [sibling], tree.roots[2])
+
+
+def test_the_empty_tree_has_one_root_and_begins_every_log(tree):
+    for size in range(5):
+        assert consistency_proof(0, size, tree.node) == []
+        assert verify_consistency(0, size, [], EMPTY_ROOT, tree.roots[size])
+        for root in (bytes(32), tree.roots[1]):
+            assert not verify_consistency(0, size, [], root, root)
+            assert not verify_consistency(0, size, [], root, tree.roots[size])
+    assert not verify_consistency(0, 3, [tree.roots[3]], EMPTY_ROOT, tree.roots[3])
+    assert not verify_consistency(0, 0, [], EMPTY_ROOT, tree.roots[1])
+
+
+@pytest.mark.parametrize(("index", "size"), [(0, 0), (-1, 3), (3, 3), (4, 3), (0, -1)])
+def test_no_path_leads_to_a_leaf_that_is_not_there(tree, index, size):
+    with pytest.raises(ParameterError, match=rf"index must be >= 0 and < {size}, got {index}"):
+        inclusion_proof(index, size, tree.node)
+
+
+@pytest.mark.parametrize(("old", "size"), [(-1, 3), (4, 3), (0, -1)])
+def test_no_proof_leads_to_a_shorter_log(tree, old, size):
+    with pytest.raises(ParameterError, match=rf"old must be >= 0 and <= {size}, got {old}"):
+        consistency_proof(old, size, tree.node)
 
 
 def test_random_sizes_far_out():

@@ -1,8 +1,10 @@
 """The ledger on a server: connections that are lost, commits that are none."""
 
+import secrets
+import sys
 import threading
-import time
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,7 +14,7 @@ from reticent.errors import (
     LedgerError,
 )
 from reticent.ledger import SqlLedger, sql
-from reticent.ledger.store import TryAgain, _first_line
+from reticent.ledger.store import PostgresStore, TryAgain, _first_line
 
 from .sql_ledgers import amount, consistent, terms
 
@@ -30,8 +32,8 @@ def disconnect(ledger):
 
     with psycopg.connect(ledger._store._url, autocommit=True) as connection:
         for held in ledger._store._connections.values():
-            connection.execute("SELECT pg_terminate_backend(%s)", (held.info.backend_pid,))
-    time.sleep(0.1)
+            ended = connection.execute("SELECT pg_terminate_backend(%s, 60000)", (held.info.backend_pid,))
+            assert ended.fetchone() == (True,), "it waits until the backend is gone"
 
 
 def test_a_connection_lost_while_idle_is_made_anew(server):
@@ -163,3 +165,128 @@ def test_an_unreachable_server_is_said_to_be_so():
     with pytest.raises(LedgerError, match="PostgreSQL cannot be used") as caught:
         SqlLedger("postgresql://nobody@127.0.0.1:9/none?connect_timeout=2")
     assert "\n" not in str(caught.value)
+
+
+# Where the tables are
+
+
+@pytest.fixture
+def database_of(postgres):
+    """A fresh database: its address without any schema, and a way to run a statement in it."""
+    import psycopg
+
+    place = postgres().split("&options")[0]
+    name = f"fresh_{secrets.token_hex(4)}"
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    parts = urlsplit(place)
+    url = parts._replace(path=f"/{name}").geturl()
+
+    def run(statement):
+        with psycopg.connect(url, autocommit=True) as connection:
+            found = connection.execute(statement)
+            return found.fetchall() if found.description else None
+
+    return url, run
+
+
+def schemas(run, table="account"):
+    return run(f"SELECT schemaname FROM pg_tables WHERE tablename = '{table}' ORDER BY 1")
+
+
+def led_astray(url, run):
+    """Spend, and then let the database's search path lead to a copy from before."""
+    with SqlLedger(url) as ledger:
+        ledger.open(terms())
+    (place,) = schemas(run)[0]
+    run("CREATE SCHEMA astray")
+    for (table,) in run(f"SELECT tablename FROM pg_tables WHERE schemaname = '{place}'"):
+        run(f"CREATE TABLE astray.{table} (LIKE {place}.{table} INCLUDING ALL)")
+        run(f"INSERT INTO astray.{table} SELECT * FROM {place}.{table}")
+    with SqlLedger(url) as ledger:
+        ledger.request("a", "k", amount(7))
+    name = urlsplit(url).path[1:]
+    run(f"ALTER DATABASE {name} SET search_path = astray, {place}")
+
+
+def test_no_search_path_leads_to_other_tables(database_of):
+    url, run = database_of
+    led_astray(url, run)
+    assert schemas(run) == [("astray",), ("reticent",)]
+    with SqlLedger(url) as ledger:
+        assert ledger.balance("a").spent == 7
+        ledger._store._drop(write=False)  # whoever connects anew looks there too
+        assert ledger.balance("a").spent == 7
+
+
+def test_planted_a_search_path_of_the_database_leads_to_an_old_copy(database_of, monkeypatch):
+    url, run = database_of
+    led_astray(url, run)
+    connect = PostgresStore._connected
+
+    def trusting(self, *, write):
+        connection = connect(self, write=write)
+        connection.execute("RESET search_path")
+        return connection
+
+    monkeypatch.setattr(PostgresStore, "_connected", trusting)
+    with SqlLedger(url) as ledger:
+        assert ledger.balance("a").spent == 0
+
+
+def test_a_ledger_of_an_earlier_release_is_brought_along(database_of):
+    url, run = database_of
+    before = f"{url}&options=-csearch_path%3Dpublic"
+    with SqlLedger(before) as ledger:
+        ledger.open(terms())
+        ledger.request("a", "k", amount(7))
+    with pytest.raises(LedgerError, match="lies in the schema public, and looking changes nothing"):
+        SqlLedger(url, create=False, migrate=False)
+    assert schemas(run) == [("public",)]
+    for _ in range(2):
+        with SqlLedger(url) as ledger:
+            assert ledger.balance("a").spent == 7
+            assert consistent(ledger)
+        assert schemas(run) == [("reticent",)]
+    with pytest.raises(LedgerError, match="the ledger of the schema public was moved"):
+        SqlLedger(before)
+    assert schemas(run) == [("reticent",)], "nor is one made anew where an earlier release looks"
+    assert schemas(run, "head") == [("public",), ("reticent",)]
+
+
+def test_an_address_names_one_schema(database_of):
+    url, _ = database_of
+    with pytest.raises(LedgerError, match="must name one schema"):
+        SqlLedger(f"{url}&options=-csearch_path%3D%24user")
+
+
+# What is said of a server
+
+
+@pytest.mark.parametrize("database", ["none", "away"])
+def test_errors_say_neither_host_nor_port(database_of, database, capsys, monkeypatch):
+    from reticent.cli.entry import main
+
+    url, _ = database_of
+    parts = urlsplit(url)
+    asked = (
+        parts._replace(path="/nowhere").geturl()
+        if database == "none"
+        else "postgresql://ann:pw@127.0.0.1:1/x"
+    )
+    with pytest.raises(
+        LedgerError, match=r"^PostgreSQL cannot be used: (connection refused|does not exist)$"
+    ) as caught:
+        SqlLedger(asked)
+    assert caught.value.__cause__ is not None  # for --debug
+    monkeypatch.setattr(sys, "argv", ["reticent", "ledger", "show", asked])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    for part in ("127.0.0.1", "port", "socket", "ann", "pw", "nowhere", str(parts.hostname)):
+        assert part not in said.removeprefix("error: PostgreSQL cannot be used")
+    monkeypatch.setattr(sys, "argv", ["reticent", "--debug", "ledger", "show", asked])
+    with pytest.raises(LedgerError) as caught:
+        main()
+    assert "failed" in str(caught.value.__cause__)

@@ -4,7 +4,6 @@ import fcntl
 import itertools
 import linecache
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,7 +25,7 @@ from reticent.ledger.batch import Batch
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.store import SqliteStore
 
-from .sql_ledgers import Surprise, amount, consistent, half_done, rows, terms
+from .sql_ledgers import Surprise, amount, consistent, half_done, interrupted_once, rows, terms
 
 
 def at_once(ledger, calls):
@@ -157,17 +156,13 @@ def test_an_interrupt_while_waiting_leaves_the_queue(ledger):
 
     def slow(batch):
         inside.set()
-        release.wait(10)
+        release.wait(60)
 
     thread = threading.Thread(target=ledger._write, args=(sql._Job(slow),))
     thread.start()
     inside.wait()
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupted_once(lambda: ledger._jobs):
         ledger.request("a", "k", amount(10))
-    timer.join()
     release.set()
     thread.join()
     assert ledger.balance("a").spent == 0

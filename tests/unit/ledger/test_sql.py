@@ -329,14 +329,14 @@ def test_readers_neither_wait_for_a_writer_nor_hold_it_up(ledger):
         batch.request(terms(), "other", 10, None)
         reader = threading.Thread(target=lambda: seen.append((ledger.balance("a").spent, ledger.head().size)))
         reader.start()
-        reader.join(10)
+        reader.join(60)
 
     ledger._write(sql._Job(slow))
     assert seen == [(10, 3)]
     with ledger._store.reading():
         writer = threading.Thread(target=lambda: ledger.request("a", "third", amount(10)))
         writer.start()
-        writer.join(10)
+        writer.join(60)
         assert not writer.is_alive()
     assert ledger.balance("a").spent == 30
 

@@ -14,7 +14,7 @@ import pytest
 from reticent.errors import LedgerDamaged, ParameterError, WitnessRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger import witness_server as module
-from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text
+from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text, signature_line
 from reticent.ledger.merkle import EMPTY_ROOT
 from reticent.ledger.witness_server import Refused, TimedReader, WitnessState, main, serve
 
@@ -27,6 +27,18 @@ def witness(inside):
     return inside
 
 
+def text_signed(size):
+    """A checkpoint that the log's key signed, of a head that no log has."""
+    text = head_of(3, {0: 5}).split("\n\n")[0].replace("\n3\n", f"\n{size}\n") + "\n"
+    return f"{text}\n{signature_line(text, ORIGIN, KEY)}"
+
+
+def beside_a_bad_line():
+    bad = PublicKey(ORIGIN, KEY.public_key()).id + bytes(64)
+    return f"{head_of(3, {0: 5})}\u2014 {ORIGIN} {base64.b64encode(bad).decode()}\n"
+
+
+NO_HEAD = "the checkpoint is not in the C2SP format: "
 NOT_JSON, NO_OBJECT = "the request is not JSON", "the request must be a JSON object"
 NO_AMOUNTS = "totals must map account numbers to units, as decimal texts"
 
@@ -56,6 +68,18 @@ NO_AMOUNTS = "totals must map account numbers to units, as decimal texts"
         (body(checkpoint="x" * 8193), 400, "checkpoint must be a text of at most 8192 characters"),
         (body(checkpoint="x" * 8192), 400, "the checkpoint is not in the C2SP format"),
         (body(checkpoint=head_of(3, {0: 5}, key=OTHER)), 400, f"the checkpoint is not signed by {ORIGIN}"),
+        (body(checkpoint=beside_a_bad_line()), 400, f"the checkpoint is not signed by {ORIGIN}"),
+        (
+            body(checkpoint=text_signed(1 << 63)),
+            400,
+            f"{NO_HEAD}size must be <= {(1 << 63) - 1}, got {1 << 63}",
+        ),
+        (
+            body(checkpoint=text_signed(0)),
+            400,
+            f"{NO_HEAD}root must be the hash of nothing for a log of no entries",
+        ),
+        (body(checkpoint="\ud800"), 400, "checkpoint must be a text that UTF-8 can hold"),
         (body(totals=None), 400, "totals must map account numbers to units"),
         (body(totals=[]), 400, NO_OBJECT),
         (lines(body(totals=None)) + b"\n{", 400, NOT_JSON),
@@ -104,6 +128,8 @@ def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
     assert witness.ask("GET", "/nope") == witness.ask("POST", "/nope", b"") == no_page
     assert witness.ask("GET", "/checkpoint?origin=nobody") == witness.ask("GET", "/checkpoint") == nobody
     assert witness.ask("POST", "/totals", {"origin": ORIGIN, "signature": ""}) == nobody
+    no_text = (400, {"error": "origin must be a text that UTF-8 can hold"})
+    assert witness.ask("POST", "/totals", {"origin": "\udfff", "signature": ""}) == no_text
     never = {"error": f"the witness never saw the log {ORIGIN}"}
     assert witness.ask("POST", "/recover", body(old_root="00")) == (404, never)
     most = module.MOST_FIRST_BYTES + module.MOST_BYTES

@@ -110,6 +110,8 @@ def lies(rng):
         ("a box of words", changed(box=["48", "49", "2", "3"])),
         ("another metric", changed(distance="squared")),
         ("distances given", changed(matrix=[[0, 1], [1, 0]])),
+        ("another geometry", changed(geometry="kilometres per degree")),
+        ("the old geometry", sealed(written({key: fields[key] for key in fields if key != "geometry"}))),
         ("a field missing", sealed(written({key: fields[key] for key in fields if key != "level"}))),
         ("another format", changed(format=2)),
         ("beta zero", changed(beta=0.0)),

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import multiprocessing
+import sqlite3
 import stat
 import threading
 from dataclasses import replace
@@ -11,14 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reticent.errors import ParameterError
-from reticent.location import payload
+from reticent.errors import LedgerError, ParameterError
+from reticent.estimation.locations import estimated
+from reticent.ledger import MemoryLedger, Unit
+from reticent.location import LocationDevice, payload
+from reticent.location import campaign as campaigns
+from reticent.location import privic as privics
 from reticent.location.campaign import SETTINGS, STORE, Campaign, Settings
 from reticent.location.payload import Outcome
 from reticent.location.rounds import verified
 from reticent.location.store import ReportStore
+from reticent.privacy import Neighbours
 
-from .campaign import MASTER, SIGNER, SIGNING, enrolment
+from ..operating import operator
+from .campaign import MASTER, SIGNER, SIGNING, enrolment, sealed, written
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
@@ -27,11 +34,11 @@ ROUNDS = PARIS.rounds
 
 
 def begun(folder, settings=PARIS):
-    return Campaign.begin(folder, settings, MASTER, SIGNING)
+    return Campaign.begin(folder, settings, operator(MASTER), SIGNING)
 
 
 def opened(folder):
-    return Campaign(folder, MASTER, SIGNING)
+    return Campaign(folder, operator(MASTER), SIGNING)
 
 
 def reports(asked, people, first=0, cell=3):
@@ -201,6 +208,68 @@ def test_a_damaged_file_of_settings(tmp_path, text):
         opened(tmp_path / "c")
 
 
+def estimates(campaign):
+    return [privic.estimate for _, _, privic in campaign.steps()]
+
+
+def worked_out(folder, monkeypatch, same=np.array_equal):
+    """How many estimates each look at a campaign takes, and whether they are those of who opens it afresh."""
+    calls, right = [], []
+    monkeypatch.setattr(campaigns.np, "array_equal", same)
+    monkeypatch.setattr(
+        privics, "estimated", lambda *args, **options: calls.append(1) or estimated(*args, **options)
+    )
+    looks = []
+    with begun(folder) as campaign:
+        for _ in range(ROUNDS - 1):
+            campaign.add(reports(campaign.current, 20))
+            campaign.end_round()
+        for people in (0, 10, 10):
+            if people:
+                campaign.add(reports(campaign.current, people, first=people * len(looks), cell=9))
+            calls.clear()
+            found = estimates(campaign)
+            looks.append(len(calls))
+            with opened(folder) as afresh:
+                right.append(all(map(true_equal, found, estimates(afresh))))
+        calls.clear()
+        estimates(campaign)
+        looks.append(len(calls))
+    return looks, all(right)
+
+
+true_equal = np.array_equal
+
+
+def test_only_rounds_with_new_reports_are_worked_out(tmp_path, monkeypatch):
+    """Planted: a memory that does not look at the counts says what was."""
+    looks, right = worked_out(tmp_path / "a", monkeypatch)
+    assert looks == [1, 1, 1, 0]  # at first that of the open round, of which nothing was known
+    assert right
+    looks, right = worked_out(tmp_path / "b", monkeypatch, same=lambda a, b: True)
+    assert not right
+
+
+def test_what_a_look_is_given_is_its_own(tmp_path):
+    with begun(tmp_path / "c") as campaign:
+        campaign.add(reports(campaign.current, 20))
+        first = campaign.privic()
+        first.learn(first.channel(), np.arange(PARIS.grid.size) * PARIS.grid.open)
+        assert len(campaign.privic().rounds) == 1
+        with opened(tmp_path / "c") as afresh:
+            assert np.array_equal(campaign.privic().estimate, afresh.privic().estimate)
+
+
+def test_a_campaign_that_began_with_twenty_updates_keeps_them(tmp_path):
+    """As all did before the number followed the reports: their estimates do not change under them."""
+    with begun(tmp_path / "c", replace(PARIS, updates=20)):
+        pass
+    with opened(tmp_path / "c") as campaign:
+        assert campaign.privic().updates == 20
+    with begun(tmp_path / "d") as campaign:
+        assert campaign.privic().updates is None
+
+
 def test_settings_survive_a_file(tmp_path):
     begun(tmp_path / "c").close()
     with opened(tmp_path / "c") as campaign:
@@ -209,3 +278,120 @@ def test_settings_survive_a_file(tmp_path):
     (tmp_path / "c" / SETTINGS).write_text(json.dumps(changed))
     with pytest.raises(ParameterError, match="beta must be"):
         opened(tmp_path / "c")
+
+
+# The ledger
+
+
+def held(folder, ledger, settings=PARIS):
+    return Campaign.begin(folder, settings, operator(MASTER, ledger), SIGNING)
+
+
+LOOKS = {
+    "an estimate": lambda campaign: campaign.privic(),
+    "counts": lambda campaign: campaign.counts(0),
+    "the next round": lambda campaign: campaign.end_round(0),
+    "the maps": lambda campaign: list(campaign.steps()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_is_learnt_is_in_the_ledger_first(tmp_path, look):
+    """It failed: campaigns entered nothing."""
+    ledger = MemoryLedger()
+    with held(tmp_path / "c", ledger) as campaign:
+        campaign.add(reports(campaign.current, 30))
+        assert ledger.accounts() == [], "nobody looked yet"
+        look(campaign)
+        (found,) = ledger.accounts()
+        assert found.terms.name == f"campaign:{campaign.store.rounds()[0].id.hex()}"
+        assert (found.terms.unit, found.terms.neighbours) == (Unit.EPSILON_PER_KM, Neighbours.METRIC)
+        assert found.spent == campaign.store.rounds()[0].units
+        look(campaign)
+        assert ledger.accounts() == [found], "once"
+
+
+class Full(MemoryLedger):
+    """A ledger that cannot be written."""
+
+    def _request(self, *given):
+        raise LedgerError("disk full")
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_without_a_ledger_nothing_is_told(tmp_path, look):
+    """Planted: a campaign that looks before it enters."""
+    with held(tmp_path / "c", Full()) as campaign:
+        campaign.add(reports(campaign.current, 30))
+        with pytest.raises(LedgerError, match="disk full"):
+            look(campaign)
+        assert len(campaign.store.rounds()) == 1, "and nothing is published that depends on it"
+        campaign._record.learn = lambda *_: None
+        look(campaign)
+
+
+def test_all_rounds_add_up_to_what_a_device_paid(tmp_path):
+    """To the unit, though levels of rounds differ in their last digits; the cap holds all of them."""
+    ledger = MemoryLedger()
+    with (
+        held(tmp_path / "c", ledger) as campaign,
+        LocationDevice(
+            tmp_path / "phone", enrolment(0), SIGNER, lifetime_per_km=9.0, most_jump_km=5.0
+        ) as phone,
+    ):
+        for _ in range(ROUNDS):
+            campaign.add([phone.report(phone.take(campaign.file()), 48.85, 2.33)])
+            campaign.end_round()
+        campaign.privic()
+        name = campaign.study.terms.name
+        assert ledger.balance(name).spent == phone.ledger.balance("places").spent
+        assert ledger.balance(name).remaining >= 0
+        counted = [ledger.reading(name, f"round {number}").estimate() for number in range(ROUNDS)]
+        assert counted == [(1,)] * (ROUNDS - 1) + [()], "the last one stays open"
+
+
+def test_a_report_that_comes_between_is_not_shown(tmp_path, monkeypatch):
+    """Between entering and reading: what is shown is what was entered. Planted: reading again."""
+    ledger = MemoryLedger()
+    with held(tmp_path / "c", ledger) as campaign:
+        late = reports(campaign.current, 5)
+        learn = campaign._record.learn
+        monkeypatch.setattr(campaign._record, "learn", lambda *given: (campaign.add(late), learn(*given)))
+        campaign.store.rounds()
+        assert not campaign.counts(0).any()
+        assert ledger.accounts() == []
+        campaign.add(late[:1])
+        assert campaign.counts(0).sum() == 1
+        assert campaign.store.counts(0).sum() == 5
+
+
+# Campaigns of before
+
+
+def aged(folder):
+    """As it would be of a version that had another map: its rounds do not name one."""
+    begun(folder).close()
+    base = sqlite3.connect(folder / STORE)
+    with contextlib.closing(base), base:
+        fields = json.loads(_text(folder))
+        file = sealed(written({key: one for key, one in fields.items() if key != "geometry"}))
+        base.execute("UPDATE rounds SET file = ?", (file,))
+
+
+def _text(folder):
+    with ReportStore(folder / STORE, operator(MASTER)) as store:
+        return store.rounds()[0].text
+
+
+def test_a_campaign_of_another_geometry_is_refused_by_name(tmp_path, monkeypatch):
+    """And nothing of it stays open: a service looks again for each page."""
+    aged(tmp_path / "c")
+    closed = []
+    close = ReportStore.close
+    monkeypatch.setattr(ReportStore, "close", lambda self: closed.append(close(self)))
+    for _ in range(3):
+        with pytest.raises(
+            ParameterError, match="geometry must be orthographic, got 'kilometres per degree'"
+        ):
+            opened(tmp_path / "c")
+    assert len(closed) == 3

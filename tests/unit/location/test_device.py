@@ -11,6 +11,7 @@ import pytest
 
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
 from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device_marks import Marks
 from reticent.location import LocationDevice, payload
 from reticent.location.device import ACCOUNT
 from reticent.location.payload import Outcome
@@ -144,7 +145,8 @@ def test_planted_silence_is_found(phone, planted):
 
 
 def test_points_are_drawn_from_their_cells(phone, monkeypatch):
-    """Outside: the nearest cell. Closed: the nearest open one. No number: the middle."""
+    """Outside: the nearest cell as seen from above; America is north-west of Paris, by the shortest way.
+    Closed: the nearest open one. No number: the middle."""
     seen = []
 
     def spy(self, places, rng):
@@ -156,7 +158,7 @@ def test_points_are_drawn_from_their_cells(phone, monkeypatch):
     points = [(48.0, 2.0), (48.829, 2.39), AWAY, (math.nan, math.nan), (48.879, 2.3905), (48.845, 2.335)]
     assert silent(one, lambda number: campaign.asked(0.1, number), points) == []
     grid = campaign.GRID
-    assert seen[:4] == [0, 4, 0, 12]
+    assert seen[:4] == [0, 4, 15, 12]
     assert all(grid.open[cell] for cell in seen)
     assert seen[4] == 14  # cells are wider than high
     assert seen[5] in (2, 6, 8, 12)
@@ -243,7 +245,10 @@ def unpaid(phone, kind, tmp_path):
         paths.append((asked, report, shutil.copy(tmp_path / "ledger", tmp_path / f"copy-{number}")))
     found = 0
     for number, (asked, report, path) in enumerate(paths):
-        with LocationDevice(path, PHONE, campaign.SIGNER, lifetime_per_km=1000.0, most_jump_km=JUMP) as copy:
+        elsewhere = Marks(tmp_path / f"marks-{number}", moved=True)
+        with LocationDevice(
+            path, PHONE, campaign.SIGNER, lifetime_per_km=1000.0, most_jump_km=JUMP, marks=elsewhere
+        ) as copy:
             found += not math.isclose(copy.spent_per_km, number + 1.0, rel_tol=1e-6)
             found += copy.report(taken(copy, asked), *AWAY) != report
             found += not math.isclose(copy.spent_per_km, number + 1.0, rel_tol=1e-6)

@@ -57,6 +57,18 @@ def test_a_million_cells_fit():
     assert verified(file, campaign.SIGNER).id == made.id
 
 
+def test_the_guarantee_of_a_round_is_one_of_points():
+    """Two points a metre apart may be in cells `jump` km more apart: without the slack the claim is false."""
+    asked = campaign.asked(beta=0.5)
+    assert asked.guarantee.slack == asked.grid.jump
+    assert asked.guarantee.within(0.001).epsilon == pytest.approx(0.001 + asked.grid.jump, rel=1e-6)
+    logs = np.log(asked.channel.matrix[np.ix_(asked.grid.open, asked.grid.open)])
+    cells = np.flatnonzero(asked.grid.open).tolist()
+    a, b = cells.index(0), cells.index(6)  # diagonally across a corner
+    between = float(np.abs(logs[a] - logs[b]).max())
+    assert asked.channel.guarantee.within(0.001).epsilon < between <= asked.guarantee.within(0.001).epsilon
+
+
 # Lies
 
 
@@ -209,7 +221,37 @@ def test_grids_that_cannot_be_published():
 # What a kilometre is
 
 
-def test_a_box_whose_kilometres_are_not_is_refused():
-    """79 degrees north, a box from -10 to 80 takes points 4.3 times as far apart as they are."""
-    with pytest.raises(ParameterError, match=r"stretch kilometres by at most 1\.1, got 4\.7"):
-        campaign.asked(beta=0.01, grid=Grid.over(Box(-10.0, 80.0, 0.0, 20.0), 9, 4))
+def test_a_round_of_another_geometry_is_refused_by_name(device):
+    """Kilometres per degree, as rounds were signed before: no field, or any other word in it."""
+    fields = json.loads(campaign.asked().text)
+    old = {key: one for key, one in fields.items() if key != "geometry"}
+    for one, name in (
+        (old, "kilometres per degree"),
+        (fields | {"geometry": "flat"}, "flat"),
+        (fields | {"geometry": None}, "None"),
+    ):
+        with pytest.raises(
+            ParameterError, match=f"geometry must be orthographic, got '?{name}'?: near points"
+        ):
+            device.take(campaign.sealed(campaign.written(one)))
+    assert device.spent_per_km == 0.0
+
+
+def test_planted_an_old_round_that_is_read_as_new_is_found(device, monkeypatch):
+    """Planted: the label is not looked at. Then only the size of a cell could tell."""
+    old = {key: one for key, one in json.loads(campaign.asked().text).items() if key != "geometry"}
+    true = PlaceRound.parse.__func__
+
+    def careless(cls, text):
+        return true(cls, campaign.written({"geometry": "orthographic"} | json.loads(text)))
+
+    monkeypatch.setattr(PlaceRound, "parse", classmethod(careless))
+    assert device.take(campaign.sealed(campaign.written(old)))
+
+
+def test_a_box_whose_kilometres_are_not_is_refused(device):
+    fields = json.loads(campaign.asked(beta=0.01).text)
+    with pytest.raises(
+        ParameterError, match=r"box must reach at most 2650 km from its middle, got 4\d\d\d km"
+    ):
+        device.take(campaign.sealed(campaign.written(fields | {"box": [-10.0, 80.0, 0.0, 20.0]})))

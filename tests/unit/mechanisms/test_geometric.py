@@ -86,6 +86,23 @@ def test_the_thresholds_keep_epsilon_and_little_is_lost(epsilon, sensitivity):
         assert noise.variance == pytest.approx(2 * ratio / math.expm1(-noise.rate) ** 2, rel=1e-9)
 
 
+@pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_every_rate_of_the_range_can_be_made(count):
+    """Down to 2^-40 per unit; there one rounding of the part above would exceed epsilon itself."""
+    rng = np.random.default_rng()
+    cases = [(2.0**-40, 1), (2.0**-39, 1), (20.0, 1), (20.0, 20 << 40)]
+    for _ in range(count):
+        sensitivity = round(math.exp(rng.uniform(0.0, math.log(20 << 40))))
+        least = math.nextafter(2.0**-40 * sensitivity, 21.0)
+        cases.append((min(20.0, math.exp(rng.uniform(math.log(least), math.log(20.0)))), sensitivity))
+    for epsilon, sensitivity in cases:
+        if Fraction(epsilon) < Fraction(sensitivity, 1 << 40):
+            continue  # just below, by the rounding of this loop
+        noise = TwoSidedGeometric(epsilon, sensitivity)
+        assert Fraction(noise.digits.loss(sensitivity)) <= Fraction(epsilon), (epsilon, sensitivity)
+        assert float(noise.digits.rate) * sensitivity > 0.997 * epsilon, (epsilon, sensitivity)
+
+
 @pytest.mark.parametrize("digit", [0, 5, -1])
 def test_a_wrong_threshold_is_refused(digit):
     noise = TwoSidedGeometric(1.0, 64)

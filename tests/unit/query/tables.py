@@ -26,7 +26,7 @@ MOST_TABLES = 1 << 20
 class Tallied:
     """Rows whose sums are given: (cell, rows, sum of x, sum of x^2). Keeps every statement that it sees."""
 
-    relation = "rows"
+    relation, engine = "rows", "duckdb"
 
     def __init__(self, data, sums=()):
         self.names, self.sums, self.statements = numbered(data), list(sums), []
@@ -204,7 +204,7 @@ class Coded:
 class _Split:
     """One statement's rows, handed out table by table."""
 
-    relation = None
+    relation, engine = None, "duckdb"
 
     def __init__(self, coded, plan):
         self.names, self.relation = coded.names, coded.relation

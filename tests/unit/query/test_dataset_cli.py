@@ -61,7 +61,9 @@ class TestNew:
         assert (census / "census.yaml").read_text() == CENSUS
 
     def test_no_file(self, command, census):
-        assert refused(command("dataset", "new", "no.csv"), "source must be a file, there is none at no.csv")
+        assert refused(
+            command("dataset", "new", "no.csv"), "source.csv must be a file, there is none at no.csv"
+        )
 
 
 class TestCheck:
@@ -115,7 +117,7 @@ class TestSnapshot:
         assert command("dataset", "snapshot", "census.yaml")[0] == 0
         (census / "census.yaml").write_text(CENSUS.replace("version: 1", "version: 2"))
         assert command("dataset", "snapshot", "census.yaml")[0] == 0
-        names = sorted(path.name for path in (census / "census.reticent").iterdir())
+        names = sorted(path.name for path in (census / "census.reticent").glob("snap*"))
         assert names == ["snapshot-1.duckdb", "snapshot-2.duckdb"]
 
     def test_changed_bounds_need_a_new_version(self, command, census):
@@ -169,10 +171,36 @@ class TestImport:
             json.dumps({"url": "census.csv", "tableSchema": {"columns": [column]}})
         )
         options = ["dataset", "import", "m.json", "--epsilon", "1", "--delta", "1e-6"]
+        assert refused(command(*options), "metadata m.json: privacyUnit must name a column, or privacyId be")
+        line = "metadata m.json: unit must be row, or left out, got 'person'"
+        assert refused(command(*options, "--unit", "person"), line)
+        options += ["--unit", "row"]
         assert refused(command(*options), "census.yaml: File exists")
         (census / "census.yaml").unlink()
         assert command(*options)[0] == 0
         assert dataset_file.read(census / "census.yaml").column("age").last == 120
+
+    def test_json_by_any_name(self, command, census):
+        column = {"name": "wild", "datatype": "boolean"}
+        for name in ("m.jsonld", "m.json-ld"):
+            (census / name).write_text(json.dumps({"url": "m.csv", "tableSchema": {"columns": [column]}}))
+            options = ["--epsilon", "1", "--delta", "1e-6", "--unit", "row", "--out", f"{name}.yaml"]
+            assert command("dataset", "import", name, *options)[0] == 0
+            assert dataset_file.read(census / f"{name}.yaml").person is None
+
+    def test_lomas(self, command, census):
+        (census / "penguins.yaml").write_text(
+            "max_ids: 3\nrow_privacy: false\ncolumns:\n  tag: {type: int, private_id: true}\n"
+            "  sex: {type: string, categories: [f, m]}\n"
+        )
+        options = ["--epsilon", "1", "--delta", "1e-6", "--source", "p.csv", "--out", "p.yaml"]
+        assert command("dataset", "import", "penguins.yaml", *options)[0] == 0
+        data = dataset_file.read(census / "p.yaml")
+        assert (data.person, data.contribution) == ("tag", 3)
+        assert refused(
+            command("dataset", "import", "penguins.yaml", *options, "--unit", "row"),
+            "metadata penguins.yaml: unit must be left out: the file protects persons, told apart by tag",
+        )
 
     @pytest.mark.parametrize(
         ("options", "line"),

@@ -254,6 +254,22 @@ def test_a_session_that_pays_again_would_be_noticed(clock, monkeypatch):
         check_alike(clock, 20, 2)
 
 
+def test_the_same_error_is_free_again_where_an_oracle_measures(clock):
+    """The group is a twentieth of what was guessed: what is recorded is wide, and stays what was bought."""
+    data, ledger, rng = declared(), InMemory(), SimulationStream(1)
+    clock.meanwhile = lambda: record(ledger, data, ledger.told, rng)
+    costs = []
+    for _ in range(3):
+        session = Session(data, None, ledger)
+        for query in (tree.mean("age", where=OLD), tree.proportion(OLD, by="sex")):
+            answer = session.ask(query, error=0.2, rows=50_000)
+            assert answer.error > 0.2
+            costs.append(answer.cost)
+        session.close(ledger=False)
+    assert min(costs[:2]) > 0
+    assert costs[2:] == [0] * 4
+
+
 # Waiting
 
 
@@ -392,13 +408,14 @@ def test_every_plan_is_declared_before_it_is_asked_for(clock):
             session.price(query, error=100.0, rows=100)
             session.ask(query, information=0.05)
             session.ask(query, error=1000.0)
+            session.recorded_rows(query)
     first = {}
     for what, key in said:
         assert first.setdefault(key, what) == "declare"
     question = resolve(tree.mean("age", where=OLD), data)
     counting = Question(Measured.COUNT, None, True, question.where, (), data)
     assert ledger.told[question.key] == (question.text, plan(question).shift, 2)
-    assert ledger.told[counting.key] == (counting.text, plan(counting).shift, 1)  # looked at for the price
+    assert ledger.told[counting.key] == (counting.text, plan(counting).shift, 1)  # looked at for its size
     assert ledger.told[resolve(tree.variance("age", by="sex"), data).key][2] == 6
 
 

@@ -52,7 +52,7 @@ def test_persons():
     text = "\n".join(explain(PERSONS))
     assert "each person, told apart by who, with at most 3 rows" in text
     assert "with one person taken out or added" in text
-    assert "Rows without a person count together as one person" in text
+    assert "Rows do not count where that says nobody" in text
     assert "the number of rows" not in text
     assert "several rows is not protected" not in text
     assert "is much" not in text

@@ -7,18 +7,17 @@ import pytest
 
 import reticent
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.ledger import MemoryLedger
 from reticent.query import By, census, histogram, mean
 from reticent.query.measure import plan
 from reticent.query.questions import resolve
 
 
-@pytest.fixture(scope="module")
-def declaration(tmp_path_factory):
-    return census.write(tmp_path_factory.mktemp("census"), rows=500)
+@pytest.fixture
+def declaration(tmp_path):
+    return census.write(tmp_path, rows=500)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def frame(declaration):
     return pd.read_csv(declaration.with_suffix(".csv"))
 
@@ -37,12 +36,12 @@ QUERIES = [mean("income"), mean("hours", where="age >= 40"), histogram(["race", 
     ids=["pandas", "arrow", "objects"],
 )
 def test_a_frame_is_read_as_the_file_is(declaration, frame, form):
-    with reticent.open(declaration, ledger=MemoryLedger()) as file:
+    with reticent.open(declaration) as file:
         wanted = [exact(file, query) for query in QUERIES]
-    with reticent.open(declaration, ledger=MemoryLedger(), frame=form(frame)) as session:
+    with reticent.open(declaration, frame=form(frame)) as session:
         assert [exact(session, query) for query in QUERIES] == wanted
         changed = frame.assign(income=frame.income + 1)
-    with reticent.open(declaration, ledger=MemoryLedger(), frame=changed) as session:
+    with reticent.open(declaration, frame=changed) as session:
         assert exact(session, QUERIES[0]) != wanted[0]  # so that the comparison can fail
 
 
@@ -53,19 +52,18 @@ def test_a_column_of_objects_never_decides_its_type(declaration, frame):
     missing = frame.copy()
     missing.loc[0, "income"] = np.nan
     with (
-        reticent.open(declaration, ledger=MemoryLedger(), frame=spoiled) as one,
-        reticent.open(declaration, ledger=MemoryLedger(), frame=missing) as other,
+        reticent.open(declaration, frame=spoiled) as one,
+        reticent.open(declaration, frame=missing) as other,
     ):
         assert exact(one, QUERIES[0]) == exact(other, QUERIES[0])
 
 
 def test_a_bad_frame_costs_nothing(declaration):
-    ledger = MemoryLedger()
-    session = reticent.open(declaration, ledger=ledger, frame=3)
+    session = reticent.open(declaration, frame=3)
     with pytest.raises(ParameterTypeError, match="frame must be a data frame or an Arrow table, got int"):
         session.mean("income", error=1000)
     assert session.balance().spent == 0
-    session = reticent.open(declaration, ledger=ledger, frame=pd.DataFrame({"age": [1]}))
+    session = reticent.open(declaration, frame=pd.DataFrame({"age": [1]}))
     with pytest.raises(ParameterError, match="income"):
         session.mean("income", error=1000)
     assert session.balance().spent == 0
@@ -78,7 +76,7 @@ def test_arrays_are_taken_for_lists():
 
 
 def test_answers_come_as_frames(declaration):
-    with reticent.open(declaration, ledger=MemoryLedger()) as session:
+    with reticent.open(declaration) as session:
         answer = session.histogram("race", error=50)
     table, shown = answer.to_arrow(), answer.to_pandas()
     assert list(shown.columns) == ["race", "value", "standard_error", "low", "high"]

@@ -36,7 +36,8 @@ COLUMNS = (
     Column("sex", Kind.CATEGORY, values=("female", "male")),
 )
 DATA = DataSet("people", "1", COLUMNS, Budget(epsilon=8.0, delta=1e-4), rows=100)
-CAP, LEAST = DATA.terms.cap, DATA.terms.minimum
+CAP, MINIMUM = DATA.terms.cap, DATA.terms.minimum
+LEAST = 4 * MINIMUM  # no question here has more values
 SUMS = [(0, 60, 4000, 3_000_000), (1, 40, 5000, 3_500_000)]
 ASKED = mean("income", where="age > 60")
 
@@ -166,7 +167,11 @@ WRONG = {
     "a coarser grid": ({"grid": planned().shift - 1}, "grid must be"),
     "more values": ({"dimension": 3}, "dimension must be 2 for this question, got 3"),
     "any values": ({"dimension": 0}, "dimension must be 2 for this question, got 0"),
-    "less than is sold": ({"information": LEAST - 1}, "information must be at least"),
+    "less than is sold": ({"information": MINIMUM - 1}, f"information must be at least {2 * MINIMUM}"),
+    "less than two values cost": (
+        {"information": 2 * MINIMUM - 1},
+        f"information must be at least {2 * MINIMUM}, got {2 * MINIMUM - 1}",
+    ),
     "odd letters": ({"name": "\x1b[2J\udcff", "question": "\x1b[2J\udcff"}, "question must be"),
     "a huge number": ({"question": '{"form":' + "9" * 5000 + "}"}, "question must be"),
     "deep": ({"question": "[" * 8000}, "question must be"),

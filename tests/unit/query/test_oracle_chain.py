@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from reticent.errors import LedgerError, NotMeasured, QuestionRefused
+from reticent.errors import LedgerError, NotMeasured, QuestionRefused, TransactionRefused
 from reticent.ledger import SqlLedger
 from reticent.query import Case, Session, census, dataset_file, histogram, mean
 from reticent.query import count as how_many
@@ -21,12 +21,12 @@ from .town import Town, seen
 ASKED = mean("income", where="age > 60")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def declaration(tmp_path_factory):
     return census.write(tmp_path_factory.mktemp("census"), rows=300)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def data(declaration):
     return dataset_file.read(declaration)
 
@@ -93,6 +93,20 @@ def test_analysts_ask_and_the_oracle_records(town, data, running):
     assert balance.spent == finer.information + other.information == spent(town)
 
 
+def test_the_same_error_is_free_again_for_everybody(town, data, running):
+    """A guess of 300 rows where a handful match: the interval is wide, and the same request stays bought."""
+    asked = mean("income", where="age > 85"), {"error": 50_000.0, "rows": 300}
+    with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
+        query, accuracy = asked
+        first = session.ask(query, **accuracy)
+        assert first.cost == first.information > 0
+        with Session(data, None, town.ledger(town.owner), wait_s=60) as looking:
+            assert looking.price(query, **accuracy).cost == 0
+            again = looking.ask(query, **accuracy)
+        assert (again.cost, again.cells) == (0, first.cells)
+        assert session.balance().spent == first.cost
+
+
 def test_the_answer_is_the_contract_s_sums_over_its_information(town, data, running):
     with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
         query = how_many(where="age > 60")
@@ -134,7 +148,7 @@ WORDS = {
 
 
 def test_strangers_words_are_refused_and_cost_the_oracle_nothing(town, data, oracle):
-    prepared, least = planned(data), data.terms.minimum
+    prepared, least = planned(data), 2 * data.terms.minimum
     for words in WORDS.values():
         if isinstance(words.get("question"), tuple):
             field, instead = words["question"]
@@ -149,6 +163,42 @@ def test_strangers_words_are_refused_and_cost_the_oracle_nothing(town, data, ora
     assert [one.state for one in oracle.step()] == [State.REFUSED] * len(WORDS) + [State.RECORDED]
     assert [one.identity for one in seen(town.paper)] == [good]
     assert spent(town) == least
+
+
+# A small analyst
+
+
+def test_a_small_analyst_makes_an_oracle_record_little(town, data, oracle):
+    """Each value must be paid for: a quota of three of them buys no record of four, nor one after another."""
+    least, prepared = data.terms.minimum, planned(data, histogram("race"))
+    assert prepared.values == 4
+    town.send(town.owner, "allow", town.dataset, town.analyst.address, 3 * least)
+    with pytest.raises(TransactionRefused, match="past the quota"):
+        town.ask(prepared, least)
+    with (
+        Session(data, None, town.ledger(town.analyst), wait_s=60) as session,
+        pytest.raises(LedgerError, match=rf"quota: asked {4 * least} units, only {3 * least} left"),
+    ):
+        session.ask(histogram("race"), information=least / 10**12)
+    town.send(town.owner, "allow", town.dataset, town.analyst.address, 9 * least)
+    for _ in range(2):
+        assert town.ask(prepared, least)[3] == 4 * least
+    with pytest.raises(TransactionRefused, match="past the quota"):
+        town.ask(prepared, least)
+    assert [one.state for one in oracle.step()] == [State.RECORDED] * 2
+    assert spent(town) == 8 * least
+
+
+def test_the_price_on_a_chain_is_what_is_charged(town, data, running):
+    """A price counts the values, where they are recorded on a chain; beside the rows they are free."""
+    query, least = histogram("race"), data.terms.minimum
+    with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
+        assert session.price(query, information=2 * least / 10**12).cost == 4 * least
+        answer = session.ask(query, information=2 * least / 10**12)
+        assert (answer.cost, answer.information, answer.without_reuse) == (4 * least,) * 3
+        assert session.price(query, information=3.9 * least / 10**12).cost == 0
+        assert session.price(query, information=5 * least / 10**12).cost == 4 * least
+        assert session.balance().spent == 4 * least
 
 
 # One oracle

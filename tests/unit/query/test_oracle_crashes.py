@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -15,6 +16,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.ethereum import EthereumLedger
 from reticent.query import census, dataset_file, histogram, mean, source, variance
 from reticent.query import count as how_many
+from reticent.query.home import folder
 from reticent.query.measure import Plan, plan
 from reticent.query.oracle import Oracle, open_oracle
 from reticent.query.questions import resolve
@@ -50,6 +52,12 @@ def declaration(tmp_path_factory):
     prepared = plan(resolve(mean("income"), dataset_file.read(path)))
     prepared.measure([0], 10**9)  # warm, before anything is forked
     return path
+
+
+def first_opened(path):
+    """The declaration as if nobody ever had: each town has a contract of its own."""
+    shutil.rmtree(folder(path), ignore_errors=True)
+    return dataset_file.read(path)
 
 
 def rows(data, *_):
@@ -169,7 +177,7 @@ class Kills:
 def survive(chain, declaration, fresh, kills, seed=14):
     rng, wrong, done, measured = random.Random(seed), [], 0, 0
     while done < kills:
-        town = Town(chain, dataset_file.read(declaration), fresh())
+        town = Town(chain, first_opened(declaration), fresh())
         life = Kills(town, declaration, rng)
         while life.kills < min(PER_TOWN, kills - done):
             life.ask()
@@ -212,7 +220,7 @@ def test_killed_oracles_draw_once_and_lose_nothing_in_full(chain, declaration, f
 @pytest.mark.slow
 def test_every_point_is_a_safe_place_to_die(chain, declaration, fresh):
     """One measurement, killed at its first point, then at its second, until one comes through."""
-    town = Town(chain, dataset_file.read(declaration), fresh())
+    town = Town(chain, first_opened(declaration), fresh())
     life = Kills(town, declaration, random.Random(1))
     wrong = []
     for last in range(1, 10 * MOST_POINTS):
@@ -247,20 +255,20 @@ def die_in_flight(town, declaration, **planted):
 
 
 def test_a_record_in_flight_is_sent_again_as_it_was(chain, declaration, fresh):
-    town = Town(chain, dataset_file.read(declaration), fresh())
+    town = Town(chain, first_opened(declaration), fresh())
     assert die_in_flight(town, declaration) == []
     assert len(seen(town.paper)) == 1  # to the byte
     town.close()
 
 
 def test_the_check_finds_an_oracle_that_redraws(chain, declaration, fresh):
-    town = Town(chain, dataset_file.read(declaration), fresh())
+    town = Town(chain, first_opened(declaration), fresh())
     assert "two draws left for one request" in die_in_flight(town, declaration, redraws=True, outboxed=False)
     town.close()
 
 
 def test_the_outbox_stops_an_oracle_that_redraws(chain, declaration, fresh):
-    town = Town(chain, dataset_file.read(declaration), fresh())
+    town = Town(chain, first_opened(declaration), fresh())
     found = die_in_flight(town, declaration, redraws=True)
     assert "a request is lost" in found
     assert "two draws left for one request" not in found

@@ -639,9 +639,8 @@ GOOD = resolve(tree.count(where=AGE), ROWS).text
     ids=lambda given: repr(given)[:30],
 )
 def test_what_is_no_canonical_json_is_refused(text, message):
-    with pytest.raises(ParameterError, match=f"{HOW}{message}") as refused:
+    with pytest.raises(ParameterError, match=f"{HOW}{message}"):
         parse(text, ROWS)
-    assert refused.value.__cause__ is None
 
 
 BOMBS = ("[" * 500_000, '{"all":[' * 100_000, "[" * 500_000 + "]" * 500_000)

@@ -9,8 +9,9 @@ import duckdb
 import pytest
 
 from reticent.errors import ParameterError, SourceError
+from reticent.ledger import MemoryLedger
 from reticent.privacy import Budget
-from reticent.query import source
+from reticent.query import Session, source, storage, tree
 from reticent.query.columns import Column, Kind
 from reticent.query.datasets import DataSet
 
@@ -101,13 +102,48 @@ class TestCsv:
             ("age,race,citizen\n#5,white,yes\n", [(60, 0, 1)]),
             ("citizen,age,race\nyes,5,white\n", [(5, 0, 1)]),
             ("age,race,citizen\n", []),
+            ("age,race,citizen\n5,wh\rite,yes\r6,white,no\r7,white\n", [(5, 2, 0)]),
+            ("age,race,citizen\r\n5,white,no\n6,black,yes\r\n7,black,1\r\n", [(5, 0, 0), (7, 1, 1)]),
+            ("age,race,citizen\r5,white,yes\r\n6,black\r", [(5, 0, 1), (6, 1, 0)]),
         ],
-        ids=["mark", "crlf", "short", "long", "quotes", "quoted-names", "no-comments", "order", "empty"],
+        ids=[
+            "mark",
+            "crlf",
+            "short",
+            "long",
+            "quotes",
+            "quoted-names",
+            "no-comments",
+            "order",
+            "empty",
+            "lone-cr",
+            "lone-lf",
+            "cr",
+        ],
     )
     def test_lines(self, tmp_path, text, found):
         (tmp_path / "d.csv").write_bytes(text.encode())
         with source.connect(data_set(csv="d.csv"), tmp_path) as table:
             assert codes(table) == found
+
+    @pytest.mark.parametrize("options", ["delim=',', quote='\"', escape='\"'", "sample_size=-1"])
+    def test_a_planted_reader_that_makes_rows_of_a_field_is_noticed(self, monkeypatch, tmp_path, options):
+        """As an engine reads by itself, or under a dialect guessed from the rows."""
+
+        def by_duckdb(path, data):
+            given = (
+                f"'{path}', {options}, header=true, all_varchar=true, strict_mode=false, null_padding=true"
+            )
+            table = duckdb.sql(f"SELECT * FROM read_csv({given})").to_arrow_table()
+            return storage.Stream(table.schema, lambda: iter(table.to_batches()))
+
+        mine = "\r".join(["5", *["6,white,yes"] * 50])
+        (tmp_path / "d.csv").write_text(f"age,race,citizen\n{mine},white\n", newline="")
+        with source.connect(data_set(csv="d.csv"), tmp_path) as table:
+            assert len(codes(table)) == 1
+        monkeypatch.setattr(source, "_csv", by_duckdb)
+        with source.connect(data_set(csv="d.csv"), tmp_path) as table:
+            assert len(codes(table)) > 1
 
     def test_names_are_taken_as_they_are(self, tmp_path):
         name = 'it\'s "odd"; DROP TABLE rows; -- é'
@@ -135,6 +171,11 @@ class TestRefusals:
             ({"duckdb": "no.db", "table": "people"}, "source.duckdb must be a file"),
             ({"csv": "d[1].csv"}, r"source.csv must be a path without \* \? \["),
             ({"csv": "x.csv"}, "columns.age: the source has no such column, it has a, b"),
+            ({"duckdb": "d.db", "table": "nobody"}, "source.table must be a table or view of that database"),
+            (
+                {"url": "nonsense://me:SECRET@nowhere/x", "table": "people"},
+                "source.url must begin with postg",
+            ),
         ],
     )
     def test_what_does_not_fit_is_said_in_one_line(self, folder, given, line):
@@ -147,10 +188,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "given",
         [
-            {"duckdb": "d.db", "table": "nobody"},
             {"duckdb": "d.csv", "table": "people"},
             {"parquet": "d.csv"},
-            {"url": "nonsense://me:SECRET@nowhere/x", "table": "people"},
             {"url": "postgresql://me:SECRET@127.0.0.1:1/x", "table": "people"},
         ],
     )
@@ -158,6 +197,70 @@ class TestRefusals:
         with pytest.raises(SourceError) as raised:
             source.connect(data_set(**given), folder)
         assert_silent(raised.value, "the source cannot be reached")
+
+
+class TestEngines:
+    """Only engines that pass T4 and the tests of total functions: the others are refused before a charge."""
+
+    @pytest.mark.parametrize("scheme", ["spark", "pyspark", "mysql", "sqlite", "duckdb", "bigquery", "x-y"])
+    def test_an_address_of_another_engine_is_refused_by_name(self, scheme):
+        declared = data_set(url=f"{scheme}://me:SECRET@nowhere/x", table="people")
+        with pytest.raises(
+            ParameterError, match=f"^source.url must begin with postgresql://.*'{scheme}'"
+        ) as raised:
+            source.connect(declared, None)
+        assert "SECRET" not in str(raised.value)
+
+    def test_nothing_is_charged_for_it(self):
+        ledger, declared = MemoryLedger(), data_set(url="spark://nowhere/x", table="people")
+        with Session(declared, lambda: source.connect(declared, None), ledger) as session:
+            with pytest.raises(ParameterError, match="of all engines, only DuckDB and PostgreSQL"):
+                session.ask(tree.mean("age"), error=10)
+            assert session.balance().spent == 0
+
+    @pytest.mark.parametrize(
+        ("said", "known"),
+        [
+            ("PostgreSQL 18.4 on x86_64-pc-linux-gnu, compiled by gcc (GCC) 14.2.1 20250110, 64-bit", True),
+            ("PostgreSQL 16.3 (Debian 16.3-1.pgdg120+1) on x86_64-pc-linux-gnu", True),
+            ("PostgreSQL 13.9 on x86_64-pc-linux-gnu", False),
+            (
+                "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2, Redshift 1.0.63",
+                False,
+            ),
+            ("PostgreSQL 15.12-YB-2.25.2.0-b0 on x86_64-pc-linux-gnu", False),
+            ("PostgreSQL 14.4 (Greenplum Database 8.0) on x86_64", False),
+            ("CockroachDB CCL v24.1.0 (x86_64-pc-linux-gnu)", False),
+        ],
+    )
+    def test_what_only_speaks_as_postgresql_does_is_no_postgresql(self, said, known):
+        assert bool(source._TESTED.match(said)) is known
+
+    def test_settings_of_a_server_decide_nothing(self, server):
+        """A role may write dates, moments and doubles in its own way."""
+        import psycopg
+
+        columns = (
+            Column("day", Kind.CATEGORY, values=("2026-01-02", "none")),
+            Column("share", Kind.CATEGORY, values=("0.30000000000000004", "none")),
+        )
+        declared = DataSet(
+            "d", "1", columns, Budget(1, 1e-6), rows=2, source={"url": server, "table": "settings"}
+        )
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("CREATE TABLE settings (day timestamptz, share float8)")
+            connection.execute("INSERT INTO settings VALUES ('2026-01-02 00:30+00', 0.30000000000000004)")
+            try:
+                for setting in (
+                    "DateStyle = 'German'",
+                    "TimeZone = 'America/New_York'",
+                    "extra_float_digits = -3",
+                ):
+                    connection.execute(f"ALTER ROLE CURRENT_USER SET {setting}")
+                with source.connect(declared, None) as table:
+                    assert codes(table) == [(0, 0)]
+            finally:
+                connection.execute("ALTER ROLE CURRENT_USER RESET ALL")
 
 
 def assert_silent(error, line):
@@ -205,10 +308,16 @@ class TestTally:
             table.tally(sql)
         assert_silent(raised.value, "the data cannot be read")
 
-    def test_a_file_that_is_no_text_fails_without_quoting_it(self, folder):
-        (folder / "d.csv").write_bytes(b"age,race,citizen\n5,SECRET\xff,yes\n")
-        with source.connect(data_set(csv="d.csv"), folder) as table, pytest.raises(SourceError) as raised:
-            codes(table)
+    def test_bytes_that_are_no_text_are_marked_and_counted(self, folder):
+        (folder / "d.csv").write_bytes(b"age,race,citizen\n5,SECRET\xff,yes\n6,white,\xc3\n")
+        with source.connect(data_set(csv="d.csv"), folder) as table:
+            assert codes(table) == [(5, 2, 1), (6, 0, 0)]
+
+    def test_a_file_that_is_gone_fails_without_a_word_of_it(self, folder):
+        with source.connect(data_set(csv="d.csv"), folder) as table:
+            (folder / "d.csv").rename(folder / "SECRET.csv")
+            with pytest.raises(SourceError) as raised:
+                codes(table)
         assert_silent(raised.value, "the data cannot be read")
 
     def test_threads_take_turns(self, table):
@@ -226,7 +335,7 @@ def test_nothing_is_left_open(folder):
         pass
     with duckdb.connect(str(folder / "d.db")) as connection:  # refused while a reader has it open
         connection.execute("DROP TABLE people")
-    with pytest.raises(SourceError):
+    with pytest.raises(ParameterError, match=r"^source\.table must be a table"):
         source.connect(data_set(duckdb="d.db", table="people"), folder)
     with duckdb.connect(str(folder / "d.db")) as connection:
         connection.execute("CREATE TABLE people (x INTEGER)")

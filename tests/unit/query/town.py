@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import rlp
 from eth_abi import decode
-from hexbytes import HexBytes
 
 from reticent.chain.contracts import Artifact
 from reticent.chain.node import Node
@@ -74,14 +74,24 @@ class Seen:
 
 def seen(paper):
     """Every record that an oracle ever handed to its node."""
-    from eth_account.typed_transactions import TypedTransaction  # after `chain.keys`, which undoes its harm
-
     found = []
     for raw in dict.fromkeys(Path(paper).read_text().split() if Path(paper).exists() else []):
-        data = bytes(TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"])
+        data = fields_of(raw)["data"]
         *named, values = decode(_FULFIL, data[4:])
         found.append(Seen(raw, data, *named, tuple(values)))
     return found
+
+
+def fields_of(raw):
+    """What a signed transaction says; before EIP-1559 the whole price is a tip."""
+    body = bytes.fromhex(raw[2:])
+    if body[0] == 2:
+        _, nonce, tip, fee, gas, _, value, data, *_ = rlp.decode(body[1:])
+    else:
+        nonce, fee, gas, _, value, data, *_ = rlp.decode(body)
+        tip = fee
+    numbers = {"nonce": nonce, "tip": tip, "fee": fee, "gas": gas, "value": value}
+    return {"data": data} | {name: int.from_bytes(number) for name, number in numbers.items()}
 
 
 class Town:
@@ -89,6 +99,7 @@ class Town:
 
     def __init__(self, anvil, data, folder):
         self.url, self.data = anvil.url, data
+        self.oracle_url = None  # of a node that only the oracle asks
         self.owner, self.keeper, self.analyst = anvil.keys[:3]
         self.node = Node(self.url)
         self.dataset = dataset_id(self.owner.address, data.name)
@@ -108,7 +119,7 @@ class Town:
 
     def connect(self, outbox, point=lambda: None, **options):
         """The ledger as the oracle sees it, watched."""
-        node = Watched(self.url, self.paper, point)
+        node = Watched(self.oracle_url or self.url, self.paper, point)
         return self.ledger(self.keeper, node=node, outbox=outbox, **options)
 
     def send(self, key, function, *arguments):
@@ -129,7 +140,7 @@ class Town:
         if not held[0]:
             self.send(self.analyst, "declare", self.dataset, *words)
         self.send(self.analyst, "request", self.dataset, key, held[3] + information, bytes(32))
-        return self.dataset, key, held[3], information
+        return self.dataset, key, held[3], max(information, self.data.terms.minimum * max(1, words[3]))
 
     def _call(self, function, *arguments):
         return self.node.call(self.address, LEDGER.encode(function, *arguments))
@@ -159,16 +170,18 @@ def faults(town, draw=lambda one: one.data):
     state = town.state()
     if state.waiting:
         wrong.append("a request is lost")
-    asked = [(one.dataset, one.key, one.start, one.information) for one in state.measurements]
+    asked = [(one.dataset, one.key, one.start, one.information) for one in state.measurements if not one.paid]
     if len(set(asked)) != len(asked) or not set(asked) <= set(draws):
         wrong.append("something was recorded that was never sent, or twice")
     for one in (one for identity in asked for one in list(draws.get(identity, {}).values())[:1]):
         held = sums.setdefault((one.dataset, one.key), [0] * len(one.values))
         sums[one.dataset, one.key] = [a + one.information * b for a, b in zip(held, one.values, strict=True)]
-    if any(sums.get(place) != under.sums for place, under in state.keys.items()):
+    recorded = {place: under for place, under in state.keys.items() if under.recorded and not under.paid}
+    if any(sums.get(place) != under.sums for place, under in recorded.items()):
         wrong.append("other values are recorded than were drawn")
     with SqlLedger(town.folder / "own.sqlite", create=False) as own:
-        if own.balance(town.data.name).spent != sum(information for *_, information in draws):
+        before = sum(one.information for one in state.measurements if one.paid)  # elsewhere
+        if own.balance(town.data.name).spent != before + sum(information for *_, information in draws):
             wrong.append("the own total is not what was sent")
         if own.pending(town.data.name):
             wrong.append("the own ledger waits for a draw")

@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from private_example.data import MODEL, holdout
+from reticent.collect.operator import Operator
 from reticent.federated import saved
 from reticent.federated.flower import PrivateFedSGD, Summary
 
@@ -29,20 +30,21 @@ def main(grid: Grid, context: Context) -> None:
         with (folder / "rounds.jsonl").open("a") as file:
             file.write(json.dumps(asdict(summary)) + "\n")
 
-    strategy = PrivateFedSGD(
-        (folder / "task.json").read_bytes(),
-        (folder / "enrolment.key").read_bytes(),
-        patience_s=config["patience-s"],
-        checkpoint=folder / "run.npz",
-        resume=True,
-        on_round=note,
-    )
-    strategy.start(
-        grid,
-        strategy.initial_arrays(),
-        num_rounds=strategy.rounds_left,
-        timeout=config["timeout-s"],
-        evaluate_fn=look,
-    )
+    with Operator.at(folder / "enrolment.key") as operator:  # each round is entered in its ledger first
+        strategy = PrivateFedSGD(
+            (folder / "task.json").read_bytes(),
+            operator,
+            patience_s=config["patience-s"],
+            checkpoint=folder / "run.npz",
+            resume=True,
+            on_round=note,
+        )
+        strategy.start(
+            grid,
+            strategy.initial_arrays(),
+            num_rounds=strategy.rounds_left,
+            timeout=config["timeout-s"],
+            evaluate_fn=look,
+        )
     statement = saved.Statement(strategy.task, strategy.training.number, saved.How.CLIENTS)
     saved.save(folder / "model.safetensors", strategy.training.theta, statement)

@@ -13,12 +13,15 @@ from reticent.audit.exact import check_channel, check_matrix
 from reticent.audit.findings import Finding
 from reticent.audit.fit import fit
 from reticent.audit.outputs import as_rows
-from reticent.audit.planted import samplers, tables
+from reticent.audit.places import check_places, check_points, rows_of
+from reticent.audit.planted import places, samplers, tables
 from reticent.audit.structure import check_structure
-from reticent.audit.support import check_support, check_support_exact
+from reticent.audit.subjects import MAP
+from reticent.audit.support import check_support, check_support_exact, check_support_rows
 from reticent.audit.total import check_joint, check_memory, check_streams, check_total
 from reticent.mechanisms.categorical import KRR, OLH, OUE
 from reticent.mechanisms.gaussian import DiscreteGaussian
+from reticent.mechanisms.location import ElasticChannel, TableChannel, exponential
 from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
 from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
@@ -61,6 +64,23 @@ def _structure(mechanism: Any, quick: bool) -> Finding:
 
 def _support_exact(channel: Any, quick: bool) -> Finding:
     return check_support_exact(channel)
+
+
+def _places(channel: Any, quick: bool) -> Finding:
+    return check_places(channel)
+
+
+def _place_support(channel: Any, quick: bool) -> Finding:
+    return check_support_rows(rows_of(channel))
+
+
+def _points(grid: Any, quick: bool) -> Finding:
+    """Here the planted thing is the map."""
+    return check_points(exponential(grid, 2.0), pairs=20_000 if quick else 1_000_000)
+
+
+def _metric_rows(law: Any, quick: bool) -> Finding:
+    return check_matrix(law.rows(), law.claim, distances=law.distances)
 
 
 def _fit(*inputs: Any) -> Check:
@@ -135,6 +155,19 @@ def _six(kind: Any) -> Callable[[], Any]:
     return lambda: kind(epsilon=1.0, categories=6)
 
 
+def _right_places() -> ElasticChannel:
+    return ElasticChannel(places.GRID, places.crowds(places.GRID), places.BETA)
+
+
+def _right_table() -> TableChannel:
+    return places.Claimed(places.GRID, exponential(places.GRID, 2.0 * places.BETA).matrix)
+
+
+def _torn_map() -> Any:
+    assert MAP.box is not None
+    return places.TornGrid.over(MAP.box, MAP.rows, MAP.columns)
+
+
 PLANTS: dict[str, Plant] = {
     "printed Eq. 3.3": Plant("exact", tables.PrintedMiddle, lambda: ThreeOutputs(epsilon=1.0), _exact),
     "printed Eq. 3.1": Plant("exact", tables.PrintedSign, lambda: ThreeOutputs(epsilon=1.0), _exact),
@@ -169,8 +202,16 @@ PLANTS: dict[str, Plant] = {
         "exact",
         tables.HalfTheRate,
         lambda: tables.HalfTheRate(claim=0.8),
-        lambda law, quick: check_matrix(law.rows(), law.claim, distances=law.distances),
+        _metric_rows,
     ),
+    "beta claimed for 2 beta": Plant("exact", places.HalfTheLevel, _right_places, _places),
+    "printed Algorithm 2": Plant(
+        "exact", places.PrintedNormaliser, lambda: places.PrintedNormaliser(printed=False), _metric_rows
+    ),
+    "one normaliser for all places": Plant("exact", places.OneNormaliser, _right_table, _places),
+    "squared distances": Plant("exact", places.SquaredDistances, _right_table, _places),
+    "cells taken for kilometres": Plant("exact", places.CellsForKilometres, _right_table, _places),
+    "reports by another map of crowds": Plant("fit", places.OtherCrowds, _right_places, _fit(3)),
     "OUE draws another q": Plant("fit", _six(tables.DriftingQ), _six(OUE), _fit(0, 5)),
     "Laplace scale off by 1 %": Plant("fit", samplers.ScaleOff, lambda: Laplace(epsilon=1.0), _fit(0.3)),
     "Gaussian scale off by 1 %": Plant(
@@ -201,6 +242,9 @@ PLANTS: dict[str, Plant] = {
     "dropped symbol": Plant(
         "support", tables.DroppedSymbol, lambda: Window(epsilon=4.0, outputs=5), _support_exact
     ),
+    "far places cut off": Plant("support", places.CutOff, _right_places, _place_support),
+    "places beyond 64 bits": Plant("support", places.SixtyFourBits, _right_places, _place_support),
+    "map torn at the date line": Plant("points", _torn_map, lambda: MAP, _points),
     "grid that moves with the input": Plant(
         "support", samplers.MovingGrid, samplers.FixedGrid, _support(0.1, 0.3)
     ),

@@ -6,10 +6,11 @@ On a SuperNode all of it is in the node's own configuration, which the server ca
         reticent-signer="<64 hexadecimal digits>" reticent-lifetime=8.0 reticent-most=1.0'
 
 `reticent-most` is what one report may cost; the lifetime budget if it is not given. For personalised training
-`reticent-unit` says what both are in: "mu2", if it is not given, or "epsilon".
+`reticent-unit` says what both are in: "mu2", if it is not given, or "epsilon". `reticent-marks` is a folder
+for marks of ledgers (`ledger.device_marks`), if it is not the usual one; not where the ledger is.
 
 In a simulation nodes have no configuration of their own, and one machine holds everybody's data anyway:
-there it is in the run's configuration, with a folder `reticent-clients` of N.ledger and N.json.
+there it is in the run's configuration, with a folder `reticent-clients` of N.ledger, N.json and marks.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from reticent.errors import ParameterError
 from reticent.federated.client import Client
 from reticent.federated.personalised.client import PersonalClient
 from reticent.ledger.base import Unit
+from reticent.ledger.device_marks import Marks
 
 LEDGER, ENROLMENT, CLIENTS = "reticent-ledger", "reticent-enrolment", "reticent-clients"
+MARKS = "reticent-marks"
 SIGNER, LIFETIME, MOST, UNIT = "reticent-signer", "reticent-lifetime", "reticent-most", "reticent-unit"
 
 
@@ -53,7 +56,8 @@ def personal_of_simulation(context: Context) -> PersonalClient:
 
 def _of_node(context: Context) -> dict[str, Any]:
     given = context.node_config
-    return _options(_text(given, LEDGER), _text(given, ENROLMENT), given)
+    options = _options(_text(given, LEDGER), _text(given, ENROLMENT), given)
+    return options | ({"marks": Marks(_text(given, MARKS))} if MARKS in given else {})
 
 
 def _of_simulation(context: Context) -> dict[str, Any]:
@@ -61,7 +65,8 @@ def _of_simulation(context: Context) -> dict[str, Any]:
     if not isinstance(number, int):
         raise ParameterError("partition-id must be a whole number")
     folder = Path(_text(context.run_config, CLIENTS))
-    return _options(str(folder / f"{number}.ledger"), str(folder / f"{number}.json"), context.run_config)
+    options = _options(str(folder / f"{number}.ledger"), str(folder / f"{number}.json"), context.run_config)
+    return options | {"marks": Marks(folder / "marks")}
 
 
 def _options(ledger: str, enrolment: str, given: Mapping[str, Any]) -> dict[str, Any]:

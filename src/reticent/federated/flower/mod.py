@@ -87,7 +87,7 @@ class ReportMod(ABC):
                 return _refused(message, Refusal.PARTICIPATIONS)
             except GuaranteeError:
                 return _refused(message, Refusal.TASK)
-            except Exception:
+            except Exception:  # the node's own, as above
                 _LOG.warning("the ledger of this node cannot be used", exc_info=True)
                 return _refused(message, Refusal.SET_UP)
         return reply

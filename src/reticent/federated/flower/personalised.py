@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, RecordDict
 
+from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.federated.flower import records
 from reticent.federated.flower.clients import personal_of_node
@@ -100,10 +101,10 @@ class PersonalStrategy(ReportStrategy):
 
     training: PersonalTraining
 
-    def __init__(self, file: bytes, master: bytes, **options: Any) -> None:
+    def __init__(self, file: bytes, operator: Operator, **options: Any) -> None:
         task = tasks.task_of(file)
         self.training = PersonalTraining.begun(task, np.zeros((task.hypotheses, task.dimensions)))
-        super().__init__(task, file, master, **options)
+        super().__init__(task, file, operator, **options)
 
     def _begin(self, arrays: ArrayRecord) -> None:
         hypotheses = self.task.checked_hypotheses(stacked(arrays, self.task.hypotheses))
@@ -116,7 +117,7 @@ class PersonalStrategy(ReportStrategy):
         return unstacked(self.training.hypotheses, self._like)
 
     def _round(self) -> PersonalRound:
-        return PersonalRound(self.task, self.training.number, self.training.hypotheses, self._master)
+        return PersonalRound(self.task, self.training.number, self.training.hypotheses, self._operator)
 
     def _step(self, found: PersonalRound | None) -> None:
         reports = np.zeros((0, self.task.numbers)) if found is None else found.reports()

@@ -48,7 +48,7 @@ def payload_of(message: Message) -> bytes | None:
     """The payload of a client's message; None if it has none. Whatever came, nothing is raised."""
     try:
         found = message.content.config_records[REPORT][PAYLOAD]
-    except Exception:
+    except Exception:  # whatever a client sent
         return None
     return found if isinstance(found, bytes) else None
 

@@ -25,6 +25,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from reticent.arguments import real, whole
+from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.federated import payload, tasks
 from reticent.federated.flower import records
@@ -76,7 +77,7 @@ class ReportStrategy(Strategy):
     Args:
         task: what is learnt.
         file: the same, signed, as nodes get it.
-        master: the operator's enrolment key.
+        operator: who knows the clients, and in whose ledger each round is entered before it moves anything.
         least: a round with fewer reports moves nothing.
         patience_s: how long a round waits for `task.group` nodes that may still report; then it goes on with
             those that are there.
@@ -95,7 +96,7 @@ class ReportStrategy(Strategy):
         self,
         task: Any,
         file: bytes,
-        master: bytes,
+        operator: Operator,
         *,
         least: int = 1,
         patience_s: float = 60.0,
@@ -103,7 +104,7 @@ class ReportStrategy(Strategy):
         resume: bool = False,
         on_round: Callable[[Summary], None] | None = None,
     ) -> None:
-        self.task, self._file, self._master = task, file, master
+        self.task, self._file, self._operator = task, file, operator
         self._least = whole("least", least, low=1)
         self._patience_s = real("patience_s", patience_s, low=0.0)
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -246,8 +247,8 @@ class ReportStrategy(Strategy):
             asked = Counter({int(node): int(times) for node, times in kept["nodes"]})
             counted = Counter({int(who).to_bytes(8, "big"): int(times) for who, times in kept["clients"]})
             task = kept["task"].tobytes()
-        except Exception:
-            raise ParameterError(f"checkpoint {path.name} must be one that this strategy wrote") from None
+        except Exception as error:
+            raise ParameterError(f"checkpoint {path.name} must be one that this strategy wrote") from error
         if task != self.task.id:
             raise ParameterError(f"checkpoint {path.name} must be of the same task")
         self.training, self._asked, self._counted, self._is_resumed = training, asked, counted, True
@@ -258,10 +259,10 @@ class PrivateFedSGD(ReportStrategy):
 
     training: Training
 
-    def __init__(self, file: bytes, master: bytes, **options: Any) -> None:
+    def __init__(self, file: bytes, operator: Operator, **options: Any) -> None:
         task = tasks.task_of(file)
         self.training = Training.begun(task)
-        super().__init__(task, file, master, **options)
+        super().__init__(task, file, operator, **options)
 
     def initial_arrays(self) -> ArrayRecord:
         """Zeros in one array: where training begins, if the app has no shapes of its own."""
@@ -278,7 +279,7 @@ class PrivateFedSGD(ReportStrategy):
         return records.shaped(self.training.theta, self._like)
 
     def _round(self) -> Round:
-        return Round(self.task, self.training.number, self._master)
+        return Round(self.task, self.training.number, self._operator)
 
     def _step(self, found: Round | None) -> None:
         self.training.step(np.zeros(self.task.dimensions) if found is None else found.gradient())

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from reticent.arguments import real
+from reticent.collect.counted import FORGOTTEN, Counted
 from reticent.collect.enrolment import Enrolment
-from reticent.errors import GuaranteeError, ParameterError
+from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
 from reticent.federated.participation import Participations
 from reticent.federated.personalised import wire
 from reticent.federated.personalised.learners import Records, chosen
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import MOST_NUMBERS, PersonalTask, verified
-from reticent.ledger.base import Terms, Unit
+from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device import Budgeted
+from reticent.ledger.device_marks import Marks
 from reticent.mechanisms.base import Floats
 from reticent.privacy import UNITS_PER_ONE, Neighbours
 from reticent.privacy.budget import cap_units
@@ -42,6 +45,7 @@ class PersonalClient(Budgeted):
         most: what it allows a single report.
         unit: of both: mu^2 for tasks with Gaussian noise, epsilon for Laplace; others are refused.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
+        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class PersonalClient(Budgeted):
         most: float,
         unit: Unit = Unit.MU2,
         rng: Stream | None = None,
+        marks: Marks | None = None,
     ) -> None:
         if unit not in (Unit.MU2, Unit.EPSILON):
             raise ParameterError("unit must be mu2 or epsilon")
@@ -63,8 +68,12 @@ class PersonalClient(Budgeted):
         cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
         self._guard = threading.Lock()
         self._taken: dict[bytes, PersonalTask] = {}
+        self._known: dict[bytes, Participations] = {}  # by task
         super().__init__(
-            path, Terms(ACCOUNT, unit, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap)
+            path,
+            Terms(ACCOUNT, unit, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap),
+            enrolment.key,
+            marks,
         )
 
     def take(self, file: bytes) -> PersonalTask:
@@ -84,8 +93,8 @@ class PersonalClient(Budgeted):
         self._check_price(trial)
         try:
             trial.sample(np.zeros((1, task.numbers)))  # what cannot draw is not paid
-        except Exception:
-            raise GuaranteeError("the noise of the task cannot be drawn") from None
+        except Exception as error:
+            raise GuaranteeError("the noise of the task cannot be drawn") from error
         self._taken[task.id] = task
         return task
 
@@ -126,14 +135,13 @@ class PersonalClient(Budgeted):
         Raises:
             BudgetExceeded: the lifetime budget does not hold the charge.
             ParticipationsSpent: the task allows no further round of this client.
+            ReportForgotten: one has left, as the server says, and is not remembered.
             GuaranteeError: the charge is more than this client allows a report.
             ParameterError: there is no such task or round, or the hypotheses are not of the task.
         """
         held = self._held(task)
         number = held.checked_round(number)
         sanitiser = Sanitiser(held, hypotheses)
-        head = f"{held.id.hex()}/{self._enrolment.id.hex()}"
-        rounds = Participations(self.ledger, ACCOUNT, self._unit, head, held.participations)
 
         def draw() -> list[int]:
             place, vector = _total(held, choice, updated, sanitiser)
@@ -141,7 +149,10 @@ class PersonalClient(Budgeted):
             return [int(value) for value in sanitiser.sample(clipped, self._stream)[0]]
 
         with self._guard:
+            rounds = self._rounds(held)
             values = rounds.remembered(number)
+            if self._is_forgotten(self._head(held), number, values):
+                raise ReportForgotten(f"round {number} of {held.name}: {FORGOTTEN}")
             if values is None:
                 self._check_price(sanitiser)
                 values = rounds.paid(number, sanitiser.units, draw)
@@ -152,6 +163,34 @@ class PersonalClient(Budgeted):
         if held is None:
             raise ParameterError(f"task must be one that this client took, got {task.name}")
         return held
+
+    def _head(self, task: PersonalTask) -> str:
+        return f"{task.id.hex()}/{self._enrolment.id.hex()}"
+
+    def _rounds(self, task: PersonalTask) -> Participations:
+        if task.id not in self._known:
+            head = self._head(task)
+            self._known[task.id] = Participations(self.ledger, ACCOUNT, self._unit, head, task.participations)
+        return self._known[task.id]
+
+    def heed(self, task: PersonalTask, word: Counted) -> list[int]:
+        """Take the server's word on the rounds that it has counted: what is not remembered is never drawn.
+
+        It is paid for all the same, since it has left, and is a participation. A liar can only silence.
+
+        Returns:
+            The rounds that were counted and that this client does not remember.
+        """
+        held = self._held(task)
+        word.check(f"training:{held.id.hex()}", self._enrolment)
+        numbers = [held.checked_round(one) for one in word.periods]
+        usual = Sanitiser(held, np.zeros((held.hypotheses, held.dimensions)))
+        amount = Amount(usual.units, self._unit, Neighbours.ANY_TWO_VALUES)
+        with self._guard:
+            rounds = self._rounds(held)
+            lost = [one for one in numbers if rounds.settle(one, partial(self._settle, amount))]
+            self._close(self._head(held), word.closed)
+        return lost
 
     @property
     def spent(self) -> float:
@@ -164,11 +203,11 @@ def _total(task: PersonalTask, choice: Any, updated: Any, sanitiser: Sanitiser) 
     assert sanitiser.hypotheses is not None
     try:
         place = min(max(int(choice), 0), task.hypotheses - 1)
-    except Exception:
+    except Exception:  # a total function of its data
         place = 0
     try:
         with np.errstate(all="ignore"):
             vector = np.asarray(updated, dtype=np.float64).reshape(-1)
-    except Exception:
+    except Exception:  # the same
         return place, sanitiser.hypotheses[place]
     return place, vector if vector.size == task.dimensions else sanitiser.hypotheses[place]

@@ -1,7 +1,8 @@
 """What the server of personalised training does: collect the reports of a round, cluster them, average.
 
-It sees noisy vectors only; nothing here needs to be trusted, and nothing here is paid. What it may not do is
-look at losses of clients: `best` takes data that are public.
+It sees noisy vectors only, which clients have paid for; nothing here needs to be trusted. What a round tells
+is entered into the operator's ledger first. What a server may not do is look at losses of clients: `best`
+takes data that are public.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.collect.record import Study
 from reticent.errors import ParameterError
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import wire
@@ -19,7 +22,17 @@ from reticent.federated.personalised.clustering import from_slots, k_means, with
 from reticent.federated.personalised.learners import Population
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
+from reticent.federated.server import training_study
 from reticent.mechanisms.base import Floats, Symbols
+
+if TYPE_CHECKING:  # who trains needs none of it
+    from reticent.collect.operator import Operator
+
+
+def study(task: PersonalTask) -> Study:
+    """A task as the operator's ledger knows it: at the price of the worst hypotheses that it allows."""
+    worst = Sanitiser(task)
+    return training_study(task, worst.unit, worst.units)
 
 
 class PersonalRound:
@@ -29,11 +42,11 @@ class PersonalRound:
         task: what is learnt.
         number: of the round.
         hypotheses: that the clients were given.
-        master: the operator's enrolment key.
+        operator: who knows the clients, and in whose ledger the round is entered.
     """
 
-    def __init__(self, task: PersonalTask, number: int, hypotheses: Floats, master: bytes) -> None:
-        self.task, self.number, self._master = task, task.checked_round(number), master
+    def __init__(self, task: PersonalTask, number: int, hypotheses: Floats, operator: Operator) -> None:
+        self.task, self.number, self._operator = task, task.checked_round(number), operator
         self.sanitiser = Sanitiser(task, hypotheses)
         self.outcomes: Counter[Outcome] = Counter()
         self._reports: dict[bytes, Symbols] = {}
@@ -45,7 +58,9 @@ class PersonalRound:
 
     def add(self, payloads: Sequence[bytes]) -> list[Outcome]:
         """Count payloads; each client once, and nothing that is not whole. None raises."""
-        outcomes, clients, reports = wire.read(self.sanitiser, self.number, payloads, self._master)
+        held = self._operator
+        revoked = held.revocations.look()
+        outcomes, clients, reports = wire.read(self.sanitiser, self.number, payloads, held.master, revoked)
         counted = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
         for place, client, report in zip(counted, clients, reports, strict=True):
             if client in self._reports:
@@ -56,7 +71,16 @@ class PersonalRound:
         return outcomes
 
     def reports(self) -> Floats:
-        """The noisy vectors of all who are counted: shape (clients, numbers)."""
+        """The noisy vectors of all who are counted: shape (clients, numbers).
+
+        The round is in the operator's ledger then, with the number of reports at the first look.
+
+        Raises:
+            LedgerError: it could not be entered, and nothing is told.
+        """
+        if self.clients:
+            paid = self.sanitiser.units
+            self._operator.record.learn(study(self.task), {self.number: self.clients}, paid)
         found = np.array(list(self._reports.values()), dtype=np.int64).reshape(-1, self.task.numbers)
         return self.sanitiser.decoded(found)
 

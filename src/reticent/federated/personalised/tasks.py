@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
 from reticent.collect import signing, texts
+from reticent.collect.enrolment import Use
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated import models
 from reticent.federated.models import Model
@@ -85,6 +86,8 @@ class PersonalTask:
 
     Reference: Biswas 2023, Algorithm 6.
     """
+
+    use = Use.PERSONAL_TRAINING  # of a client's key; no field
 
     name: str
     version: str

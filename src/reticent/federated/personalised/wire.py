@@ -8,7 +8,7 @@ tag                            as in `federated.payload`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -37,7 +37,11 @@ def written(sanitiser: Sanitiser, enrolment: Enrolment, number: int, values: Seq
 
 
 def read(
-    sanitiser: Sanitiser, number: int, payloads: Sequence[bytes], master: bytes
+    sanitiser: Sanitiser,
+    number: int,
+    payloads: Sequence[bytes],
+    master: bytes,
+    revoked: Container[bytes] = (),
 ) -> tuple[list[Outcome], list[bytes], Symbols]:
     """Read many payloads of one round; each is judged on its own, and none raises.
 
@@ -45,7 +49,7 @@ def read(
         What became of each; of those that hold, the ids of the clients and the numbers, (clients, numbers).
     """
     length, each = size(sanitiser), width(sanitiser)
-    outcomes = [payload.judged(sanitiser.task, number, one, master, length) for one in payloads]
+    outcomes = [payload.judged(sanitiser.task, number, one, master, length, revoked) for one in payloads]
     clients, reports = [], []
     for place, outcome in enumerate(outcomes):
         if outcome is not Outcome.COUNTED:

@@ -13,6 +13,9 @@
     Amounts are below 2**62 and values fit int64: no sum can pass 2**125, so arithmetic cannot overflow.
 """
 
+# Of this contract: 1 kept the keys of payments among those of questions.
+version: public(constant(uint256)) = 2
+
 MAX_UNITS: constant(uint64) = 2**62 - 1
 MOST_VALUES: constant(uint256) = 512
 
@@ -23,13 +26,13 @@ struct DataSet:
     oracle: address  # alone records values
     paused: bool
     cap: uint64
-    minimum: uint64  # the least that a fresh measurement is charged
+    minimum: uint64  # the least that a fresh measurement is charged, for each of its values
     spent: uint64
     registered: uint256  # the block, where the event has the names and terms
 
 
 struct Key:
-    declared: bool
+    least: uint64  # that a fresh measurement is charged; 0 for a key that was never declared
     sized: bool  # whether the number of values is fixed
     size: uint256
     requested: uint64
@@ -128,6 +131,7 @@ event Paid:
     dataset: indexed(bytes32)
     key: indexed(bytes32)
     payer: address
+    name: Bytes[4000]
     information: uint64
     spent: uint64
     idempotency: bytes32
@@ -180,7 +184,8 @@ def register(
     @param neighbours The neighbouring relation of every release.
     @param subject Whose data is protected, in words (UTF-8).
     @param cap Units of 1e-12 that may be spent in all.
-    @param minimum The least that a fresh measurement is charged.
+    @param minimum The least that a fresh measurement is charged, for each value that its key was declared with: whoever
+        asks for many pays for many, since recording them costs the oracle gas.
     @param oracle Who alone records values.
     @param commitment A keyed commitment to the declaration of the data set, with a fresh nonce; never a hash of data.
     @return The identifier.
@@ -222,6 +227,7 @@ def declare(
 ) -> bytes32:
     """
     @notice Say what is measured under a key. All of it makes the identifier, so a false declaration is another key.
+        Refused if the least that one measurement is charged passes the cap.
     @param dataset The identifier that `register` gave.
     @param name The key as the ledger names it.
     @param question What the oracle must measure, for it to check against the data set's declaration.
@@ -250,7 +256,8 @@ def request(dataset: bytes32, key: bytes32, information: uint64, idempotency: by
     is_owner: bool = msg.sender == self.datasets[dataset].owner
     quota: uint64 = self.analysts[dataset][msg.sender].quota
     assert is_owner or quota > 0, "ledger: not allowed"
-    assert self.keys[dataset][key].declared, "ledger: unknown key"
+    least: uint64 = self.keys[dataset][key].least
+    assert least > 0, "ledger: unknown key"
     assert information > 0 and information <= MAX_UNITS, "ledger: information out of range"
     requested: uint64 = self.keys[dataset][key].requested
     if information <= requested:
@@ -265,7 +272,7 @@ def request(dataset: bytes32, key: bytes32, information: uint64, idempotency: by
         if idempotency != empty(bytes32):
             self.answers[place] = self._answer(body, requested, 0)
         return 0
-    charge: uint64 = max(information - requested, self.datasets[dataset].minimum)
+    charge: uint64 = max(information - requested, least)
     if not is_owner:
         used: uint64 = self.analysts[dataset][msg.sender].used + charge
         assert used <= quota, "ledger: past the quota"
@@ -334,25 +341,26 @@ def fulfil(
 @external
 def pay(dataset: bytes32, name: Bytes[4000], information: uint64, idempotency: bytes32) -> uint64:
     """
-    @notice Charge a release that was made elsewhere, in full, under a fresh key; it counts as recorded, without values.
+    @notice Charge a release that was made elsewhere, in full, under a fresh name; it counts as recorded, without values.
+        Its key is in a space of its own, which nobody can declare or request: whoever sees a payment coming cannot take
+        its name first.
     @param dataset The identifier that `register` gave.
-    @param name The key as the ledger names it.
+    @param name The payment as the ledger names it.
     @param information What it is worth.
     @param idempotency A repeated call with the same is answered as the first was; empty for none.
     @return What was charged.
     """
-    key: bytes32 = self._key(name, b"", 0, 0)
+    key: bytes32 = self._payment(name)
     place: bytes32 = self._answer_place(dataset, msg.sender, idempotency)
     body: uint256 = self._body(b"pay", key, information)
     if idempotency != empty(bytes32) and self.answers[place] != 0:
         return self._answered(self.answers[place], body)
     assert self._may_pay(dataset, msg.sender), "ledger: not allowed"
     assert information > 0 and information <= MAX_UNITS, "ledger: information out of range"
+    assert len(name) > 0, "ledger: name is empty"
     assert self.keys[dataset][key].requested == 0, "ledger: key used"
     charge: uint64 = max(information, self.datasets[dataset].minimum)
     spent: uint64 = self._charge(dataset, charge)
-    if not self.keys[dataset][key].declared:
-        self._declare(dataset, name, b"", 0, 0)
     self.keys[dataset][key].sized = True
     self.keys[dataset][key].requested = charge
     self.keys[dataset][key].recorded = charge
@@ -365,6 +373,7 @@ def pay(dataset: bytes32, name: Bytes[4000], information: uint64, idempotency: b
         dataset=dataset,
         key=key,
         payer=msg.sender,
+        name=name,
         information=charge,
         spent=spent,
         idempotency=idempotency,
@@ -456,7 +465,7 @@ def look(dataset: bytes32, key: bytes32, analyst: address, idempotency: bytes32)
     who: Analyst = self.analysts[dataset][analyst]
     return Look(
         paused=held.paused,
-        declared=under.declared,
+        declared=under.least > 0,
         sized=under.sized,
         size=under.size,
         cap=held.cap,
@@ -507,8 +516,10 @@ def _declare(
     assert len(name) > 0, "ledger: name is empty"
     assert convert(dimension, uint256) <= MOST_VALUES, "ledger: too many values"
     key: bytes32 = self._key(name, question, grid, dimension)
-    assert not self.keys[dataset][key].declared, "ledger: declared already"
-    self.keys[dataset][key].declared = True
+    assert self.keys[dataset][key].least == 0, "ledger: declared already"
+    least: uint256 = convert(self.datasets[dataset].minimum, uint256) * max(convert(dimension, uint256), 1)
+    assert least <= convert(self.datasets[dataset].cap, uint256), "ledger: past the cap"
+    self.keys[dataset][key].least = convert(least, uint64)
     if dimension > 0:
         self.keys[dataset][key].sized = True
         self.keys[dataset][key].size = convert(dimension, uint256)
@@ -558,6 +569,15 @@ def _key(name: Bytes[4000], question: Bytes[8192], grid: int16, dimension: uint1
     @dev The identifier of a key: all that is said of it.
     """
     return keccak256(abi_encode(keccak256(name), keccak256(question), grid, dimension))
+
+
+@internal
+@pure
+def _payment(name: Bytes[4000]) -> bytes32:
+    """
+    @dev The identifier of a payment: a hash of two words, so that it is that of no key, which is a hash of four.
+    """
+    return keccak256(abi_encode(keccak256(b"payment"), keccak256(name)))
 
 
 @internal

@@ -6,23 +6,26 @@ What is named here is loaded when it is first used: a device loads the mechanism
 import typing as _typing
 from importlib import import_module as _import_module
 
+from reticent.mechanisms.catalogue import CATEGORICAL as _CATEGORICAL
+
 if _typing.TYPE_CHECKING:
-    from reticent.mechanisms.categorical.base import Categories, FrequencyOracle
-    from reticent.mechanisms.categorical.choose import best
-    from reticent.mechanisms.categorical.krr import KRR
-    from reticent.mechanisms.categorical.olh import OLH
-    from reticent.mechanisms.categorical.oue import OUE
+    from reticent.mechanisms.categorical.base import (
+        Categories as Categories,
+    )
+    from reticent.mechanisms.categorical.base import (
+        FrequencyOracle as FrequencyOracle,
+    )
+    from reticent.mechanisms.categorical.choose import best as best
+    from reticent.mechanisms.categorical.krr import KRR as KRR
+    from reticent.mechanisms.categorical.olh import OLH as OLH
+    from reticent.mechanisms.categorical.oue import OUE as OUE
 
-__all__ = ["KRR", "OLH", "OUE", "Categories", "FrequencyOracle", "best"]
-
-_HOMES = {
-    "KRR": "krr",
-    "OLH": "olh",
-    "OUE": "oue",
+_HOMES = _CATEGORICAL | {
     "Categories": "base",
     "FrequencyOracle": "base",
     "best": "choose",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ from reticent.mechanisms.base import (
     is_masked,
     is_masked_array,
 )
+from reticent.mechanisms.catalogue import check_listed
 
 MAX_CATEGORIES = 1 << 20
 
@@ -155,6 +156,12 @@ class FrequencyOracle(Randomiser):
         fallback: the category (index, or label if labels are declared) that stands in for unknown
             and missing values; the first one by default.
     """
+
+    travels: ClassVar[tuple[str, ...] | None]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        check_listed(cls)
 
     def __init__(
         self, *, epsilon: float, categories: int | Sequence[Label], fallback: Label | None = None

@@ -79,6 +79,7 @@ class KRR(Channel, FrequencyOracle):
     """
 
     name = "KRR"
+    travels = ()
 
     def _prepare(self) -> None:
         self._response = Response.made(self.epsilon, self.categories.size)

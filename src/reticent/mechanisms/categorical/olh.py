@@ -87,6 +87,7 @@ class OLH(FrequencyOracle):
     """
 
     name = "OLH"
+    travels = ("buckets",)
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ class OUE(FrequencyOracle):
     """
 
     name = "OUE"
+    travels = ()
 
     def _prepare(self) -> None:
         self._true_count = DRAWS // 2

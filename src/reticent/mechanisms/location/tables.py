@@ -119,8 +119,8 @@ def linear_program(space: Space, prior: Any, level: float) -> TableChannel:
     try:
         from scipy import sparse
         from scipy.optimize import linprog
-    except ImportError:
-        raise MissingExtra("a linear program", "location") from None
+    except ImportError as error:
+        raise MissingExtra("a linear program", "location") from error
     from reticent.mechanisms.location.elastic import as_prior
 
     level = real("level", level, low=0.0, open_low=True)

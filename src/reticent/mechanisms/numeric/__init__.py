@@ -6,47 +6,49 @@ What is named here is loaded when it is first used: a device loads the mechanism
 import typing as _typing
 from importlib import import_module as _import_module
 
+from reticent.mechanisms.catalogue import NUMERIC as _NUMERIC
+
 if _typing.TYPE_CHECKING:
-    from reticent.mechanisms.numeric.base import NumericChannel, NumericRandomiser
-    from reticent.mechanisms.numeric.choose import Optimal, best
-    from reticent.mechanisms.numeric.hybrid import HM, HMTP, PM, Duchi, PMOpt, PMSub, ThreeOutputs
-    from reticent.mechanisms.numeric.laplace import Laplace
-    from reticent.mechanisms.numeric.one_bit import OneBit
-    from reticent.mechanisms.numeric.window import Window
+    from reticent.mechanisms.numeric.base import (
+        NumericChannel as NumericChannel,
+    )
+    from reticent.mechanisms.numeric.base import (
+        NumericRandomiser as NumericRandomiser,
+    )
+    from reticent.mechanisms.numeric.choose import Optimal as Optimal
+    from reticent.mechanisms.numeric.choose import best as best
+    from reticent.mechanisms.numeric.hybrid import (
+        HM as HM,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        HMTP as HMTP,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        PM as PM,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        Duchi as Duchi,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        PMOpt as PMOpt,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        PMSub as PMSub,
+    )
+    from reticent.mechanisms.numeric.hybrid import (
+        ThreeOutputs as ThreeOutputs,
+    )
+    from reticent.mechanisms.numeric.laplace import Laplace as Laplace
+    from reticent.mechanisms.numeric.one_bit import OneBit as OneBit
+    from reticent.mechanisms.numeric.window import Window as Window
 
-__all__ = [
-    "HM",
-    "HMTP",
-    "PM",
-    "Duchi",
-    "Laplace",
-    "NumericChannel",
-    "NumericRandomiser",
-    "OneBit",
-    "Optimal",
-    "PMOpt",
-    "PMSub",
-    "ThreeOutputs",
-    "Window",
-    "best",
-]
-
-_HOMES = {
-    "HM": "hybrid",
-    "HMTP": "hybrid",
-    "PM": "hybrid",
-    "Duchi": "hybrid",
-    "Laplace": "laplace",
+_HOMES = _NUMERIC | {
     "NumericChannel": "base",
     "NumericRandomiser": "base",
-    "OneBit": "one_bit",
     "Optimal": "choose",
-    "PMOpt": "hybrid",
-    "PMSub": "hybrid",
-    "ThreeOutputs": "hybrid",
-    "Window": "window",
     "best": "choose",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,8 @@ from reticent.mechanisms.base import (
     is_masked,
     is_positive,
 )
-from reticent.mechanisms.numeric.kernels import engine_for
+from reticent.mechanisms.catalogue import check_listed
+from reticent.mechanisms.numeric.kernels import Formula, engine_for
 from reticent.randomness import Stream, secure_or
 
 _BLOCK = 1 << 14
@@ -62,8 +63,8 @@ def checked_bounds(bounds: Any) -> tuple[float, float]:
     """Return (lower, upper) if they are two finite numbers with lower < upper."""
     try:
         lower, upper = bounds
-    except (TypeError, ValueError):
-        raise ParameterTypeError(f"bounds must be a pair (lower, upper), got {bounds!r}") from None
+    except (TypeError, ValueError) as error:
+        raise ParameterTypeError(f"bounds must be a pair (lower, upper), got {bounds!r}") from error
     lower, upper = real("bounds[0]", lower), real("bounds[1]", upper)
     if not lower < upper or not np.isfinite(upper - lower):
         raise ParameterError(f"bounds must satisfy lower < upper within doubles, got ({lower:g}, {upper:g})")
@@ -74,6 +75,12 @@ def checked_bounds(bounds: Any) -> tuple[float, float]:
 
 class NumericRandomiser(Randomiser):
     """One number in declared bounds, reported without bias under epsilon-LDP."""
+
+    travels: ClassVar[tuple[str, ...] | None]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        check_listed(cls)
 
     def __init__(self, *, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:
         self.epsilon = checked_epsilon(epsilon)
@@ -113,8 +120,7 @@ class NumericChannel(NumericRandomiser, Channel):
     (`_kernel`, `_law`), exact probabilities, and the points where the variance can be largest.
     """
 
-    _kernel: str
-    _draws_per_value = 1
+    _kernel: Formula
 
     @property
     @abstractmethod
@@ -180,7 +186,7 @@ class NumericChannel(NumericRandomiser, Channel):
 
     def _randomness(self, stream: Stream, count: int) -> Any:
         """Yield the randomness of consecutive blocks of values."""
-        if self._draws_per_value == 1:
+        if self._kernel.draws < 2:
             return ((words,) for words in stream.word_blocks(count))  # the engine makes units of them
         return (_pairs(stream, min(_BLOCK, count - start)) for start in range(0, count, _BLOCK))
 

@@ -29,6 +29,7 @@ from reticent.errors import GuaranteeError, ParameterError
 from reticent.mechanisms.base import Floats, exp_below, require_ratio
 from reticent.mechanisms.numeric import formulas
 from reticent.mechanisms.numeric.base import NumericChannel, worst_between_knots
+from reticent.mechanisms.numeric.kernels import Formula, Function, Law, Writing
 from reticent.randomness import LATTICE
 
 Counts = NDArray[np.int64]
@@ -217,6 +218,96 @@ class Piecewise:
         return counts
 
 
+def _two_values(writing: Writing) -> Function:
+    where, compiled, clamp = writing
+
+    @compiled
+    def two_values(x: Any, f: Any, law: Law) -> Any:
+        """`plus` with probability (middle - 1) + slope x, else `minus`."""
+        middle, slope, minus, plus = law
+        return where(f < middle + clamp(x) * slope, plus, minus)
+
+    return two_values  # type: ignore[no-any-return]
+
+
+def _three(writing: Writing) -> Function:
+    where, compiled, _ = writing
+
+    @compiled
+    def three(v: Any, f: Any, law: Law) -> Any:
+        """The middle output at the bottom of the lattice, the less likely side at its top."""
+        zero_0, zero_fall, side_0, side_fall, minus, zero, plus = law
+        a = np.abs(v)
+        unlikely = where(v < 0.0, plus, minus)
+        likely = where(v < 0.0, minus, plus)
+        side = where(f >= side_0 + a * side_fall, unlikely, likely)
+        return where(f < zero_0 - a * zero_fall, zero, side)
+
+    return three  # type: ignore[no-any-return]
+
+
+def _three_values(writing: Writing) -> Function:
+    _, compiled, clamp = writing
+    three = _three(writing)
+
+    @compiled
+    def three_values(x: Any, f: Any, law: Law) -> Any:
+        return three(clamp(x), f, law)
+
+    return three_values  # type: ignore[no-any-return]
+
+
+def _grid(writing: Writing) -> Function:
+    where, compiled, _ = writing
+
+    @compiled
+    def grid(v: Any, f: Any, law: Law) -> Any:
+        """Algorithm 5 on integers: a uniform place in the window or in the whole range, rounded at random.
+
+        `position` counts equally likely places; its fraction is the randomness of the rounding.
+        """
+        scale, window_end, left_half, left_0, per_bin, low_0, per_half, bin_width, shift, step = law
+        position = f * scale
+        place = np.floor(position)
+        inside = f < window_end
+        count = place + where(inside, np.floor((v + 1.0) * left_half) + left_0, low_0)
+        bins = np.floor(count * where(inside, per_bin, per_half))
+        rounding = where(inside, (position - place) + 0.5 * bin_width, 0.5)
+        level = np.floor(bins * where(inside, bin_width, 0.5) + rounding)
+        return (level - shift) * step
+
+    return grid  # type: ignore[no-any-return]
+
+
+def _piecewise(writing: Writing) -> Function:
+    _, compiled, clamp = writing
+    grid = _grid(writing)
+
+    @compiled
+    def piecewise(x: Any, f: Any, law: Law) -> Any:
+        return grid(clamp(x), f, law)
+
+    return piecewise  # type: ignore[no-any-return]
+
+
+def _hybrid(writing: Writing) -> Function:
+    where, compiled, clamp = writing
+    grid, three = _grid(writing), _three(writing)
+
+    @compiled
+    def hybrid(x: Any, f: Any, law: Law) -> Any:
+        """Below `grid_end` the grid, above it the three values."""
+        grid_end, grid_law, three_law = law
+        v = clamp(x)
+        return where(f < grid_end, grid(v, f, grid_law), three(v, f, three_law))
+
+    return hybrid  # type: ignore[no-any-return]
+
+
+TWO_VALUES, THREE_VALUES = Formula(_two_values, 1), Formula(_three_values, 1)
+PIECEWISE, HYBRID = Formula(_piecewise, 1), Formula(_hybrid, 1)
+
+
 class Hybrid(NumericChannel):
     """With probability `_mixing()` the piecewise part, else three values; the documents' seven mechanisms.
 
@@ -227,6 +318,7 @@ class Hybrid(NumericChannel):
         bounds: the declared interval.
     """
 
+    travels: ClassVar[tuple[str, ...]] = ("levels",)
     _has_middle: ClassVar[bool]
 
     def __init__(
@@ -247,9 +339,7 @@ class Hybrid(NumericChannel):
             whole("levels", levels, low=3, high=MAX_LEVELS)
         if taken < LATTICE:
             self._three = ThreeValues.made(self.epsilon, self._p00(), LATTICE - taken)
-        self._kernel = (
-            "piecewise" if self._three is None else "three_values" if self._grid is None else "hybrid"
-        )
+        self._kernel = PIECEWISE if self._three is None else THREE_VALUES if self._grid is None else HYBRID
 
     def _mixing(self) -> float:
         """Probability of the piecewise part."""
@@ -329,11 +419,12 @@ class Duchi(Hybrid):
     """
 
     name = "Duchi"
+    travels = ()
     _has_middle = False
 
     def __init__(self, *, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:
         super().__init__(epsilon=epsilon, bounds=bounds)
-        self._kernel = "two_values"
+        self._kernel = TWO_VALUES
 
     def _law(self, *, symbols: bool) -> tuple[Any, ...]:
         assert self._three is not None
@@ -354,6 +445,7 @@ class ThreeOutputs(Hybrid):
     """Three outputs, -C, 0 and C, with the optimal P(0|0). Reference: Zhao et al. 2020, Section IV-A."""
 
     name = "Three-Outputs"
+    travels = ()
     _has_middle = True
 
     def __init__(self, *, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:

@@ -41,6 +41,7 @@ class Laplace(NumericRandomiser):
     """
 
     name = "Laplace"
+    travels = None  # no finite alphabet
 
     def __init__(self, *, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> None:
         super().__init__(epsilon=epsilon, bounds=bounds)

@@ -21,12 +21,34 @@ from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms.base import Floats, Symbols, exp_below, require_ratio
 from reticent.mechanisms.numeric import formulas
 from reticent.mechanisms.numeric.base import NumericChannel, worst_between_knots
+from reticent.mechanisms.numeric.kernels import Formula, Function, Law, Writing
 from reticent.mechanisms.packing import checked_symbols, unpack_bits
 from reticent.randomness import Stream, secure_or
 
 MAX_DITHER_LEVELS = 1 << 16
 _LEAST_RHO = 1e-7  # one of 2^22 attributes is more
 _BLOCK = 1 << 15  # symbols, a multiple of 8
+
+
+def _one_bit(writing: Writing) -> Function:
+    where, compiled, clamp = writing
+
+    @compiled
+    def one_bit(x: Any, word: Any, law: Law) -> Any:
+        """Dither level from the low bits of the word; the bit by comparing the high ones with a threshold.
+
+        Row j of `table` is (lower knot, threshold per unit of x, code of bit 1, code of bit 0).
+        """
+        table, level_mask, level_shift, lowest, highest = law
+        v = clamp(x)
+        row = (word & level_mask) * np.uint64(4)
+        draw = np.int64(word >> level_shift)
+        threshold = (v - table[row]) * table[row + np.uint64(1)] + lowest
+        threshold = where(threshold > lowest, threshold, lowest)
+        threshold = where(threshold < highest, threshold, highest)
+        return table[row + np.uint64(2) + np.uint64(draw >= np.int64(threshold))]
+
+    return one_bit  # type: ignore[no-any-return]
 
 
 class OneBit(NumericChannel):
@@ -41,7 +63,8 @@ class OneBit(NumericChannel):
     """
 
     name = "OneBit"
-    _kernel = "one_bit"
+    travels = ("rho", "dither_levels")
+    _kernel = Formula(_one_bit, 0)
 
     def __init__(
         self,

@@ -21,10 +21,31 @@ from reticent.arguments import whole
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.mechanisms.base import Floats, exp_below, require_ratio
 from reticent.mechanisms.numeric.base import NumericChannel, as_floats, worst_between_knots
+from reticent.mechanisms.numeric.kernels import Formula, Function, Law, Writing
 from reticent.randomness import LATTICE
 
 MOST_OUTPUTS = 256
 _PLACES = 1 << 50  # equally likely places of one draw; see `hybrid` for why not 2^52
+
+
+def _window(writing: Writing) -> Function:
+    where, compiled, clamp = writing
+
+    @compiled
+    def window(x: Any, f: Any, g: Any, law: Law) -> Any:
+        """Round x at random to a neighbouring knot (f), then a symbol in or outside the knot's window (g)."""
+        inner_knots, knots, per_cell, length, inside_end, per_inside, per_outside, codes = law
+        v = clamp(x)
+        cell = np.searchsorted(inner_knots, v, side="right")
+        row = cell + where(f - 1.0 < (v - knots[cell]) * per_cell[cell], 1, 0)
+        n = np.floor((g - 1.0) * 1125899906842624.0)  # 2^50 equally likely places
+        inside = np.floor(n * per_inside)
+        inside = where(inside < length, inside, length - 1.0)
+        outside = np.floor((n - inside_end) * per_outside)
+        outside = where(outside < row, outside, outside + length)
+        return codes[np.int64(where(n < inside_end, row + inside, outside))]
+
+    return window  # type: ignore[no-any-return]
 
 
 class Window(NumericChannel):
@@ -40,8 +61,8 @@ class Window(NumericChannel):
     """
 
     name = "Window"
-    _kernel = "window"
-    _draws_per_value = 2
+    travels = ("window", "y")
+    _kernel = Formula(_window, 2)
 
     def __init__(
         self,

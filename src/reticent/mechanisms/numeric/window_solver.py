@@ -35,17 +35,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.arguments import real, whole
+from reticent.arguments import whole
 from reticent.errors import ParameterError
+from reticent.mechanisms.base import checked_epsilon
 from reticent.mechanisms.numeric.window import MOST_OUTPUTS
 
 Array = NDArray[np.float64]
-
-LEAST_EPSILON: Final = 1e-3
-"""Smallest accepted epsilon: the range in which the solver is tested."""
-MOST_EPSILON: Final = 700.0
-"""Largest accepted epsilon: e^-epsilon is still a normal float."""
-"""Largest accepted number of outputs: one solve takes 0.05 to 0.4 s there."""
 
 _GAP: Final = 1e-7  # relative gap between the variance and its lower bound at which the solver stops
 _GROWTH: Final = 20.0  # growth of the barrier's parameter after each centring
@@ -91,7 +86,7 @@ def solve_window(epsilon: float, outputs: int, window: int) -> WindowSolution:
     """Minimise the worst-case variance over the output values, for a given window length.
 
     Args:
-        epsilon: Privacy level, from 1e-3 to 700.
+        epsilon: Privacy level, in the range of every local mechanism (`checked_epsilon`).
         outputs: N, from 2 to 256.
         window: M, from 1 to N - 1.
 
@@ -107,7 +102,7 @@ def solve_window(epsilon: float, outputs: int, window: int) -> WindowSolution:
         grid of points in the cells: same optimum, reached in tens of steps.
     Privacy: Holds for any output values; this function affects accuracy only.
     """
-    epsilon, n = _epsilon(epsilon), whole("outputs", outputs, low=2, high=MOST_OUTPUTS)
+    epsilon, n = checked_epsilon(epsilon), whole("outputs", outputs, low=2, high=MOST_OUTPUTS)
     return _solve(epsilon, n, whole("window", window, low=1, high=n - 1))
 
 
@@ -119,7 +114,7 @@ def best_window(epsilon: float, outputs: int) -> WindowSolution:
     is moved by one while that helps.
 
     Args:
-        epsilon: Privacy level, from 1e-3 to 700.
+        epsilon: Privacy level, in the range of every local mechanism (`checked_epsilon`).
         outputs: The most outputs to use, from 2 to 256.
 
     Returns:
@@ -132,14 +127,14 @@ def best_window(epsilon: float, outputs: int) -> WindowSolution:
 
     Reference: Reticent, docs/references.md [Window].
     """
-    return _best_window(_epsilon(epsilon), whole("outputs", outputs, low=2, high=MOST_OUTPUTS))
+    return _best_window(checked_epsilon(epsilon), whole("outputs", outputs, low=2, high=MOST_OUTPUTS))
 
 
 def window_worst_case_variance(epsilon: float, outputs_y: ArrayLike, window: int) -> float:
     """The exact worst-case variance over [-1, 1] of the window mechanism with the given output values.
 
     Args:
-        epsilon: Privacy level, from 1e-3 to 700.
+        epsilon: Privacy level, in the range of every local mechanism (`checked_epsilon`).
         outputs_y: y_1..y_N, with y == -y[::-1] exactly; only their proportions matter, since they are
             scaled so that the last knot is 1.
         window: M, from 1 to N - 1.
@@ -151,7 +146,7 @@ def window_worst_case_variance(epsilon: float, outputs_y: ArrayLike, window: int
 
     Reference: Reticent, docs/references.md [Window].
     """
-    epsilon = _epsilon(epsilon)
+    epsilon = checked_epsilon(epsilon)
     y = np.asarray(outputs_y, dtype=np.float64)
     if y.ndim != 1 or not 2 <= y.size <= MOST_OUTPUTS:
         raise ParameterError(f"outputs_y must be 2 to {MOST_OUTPUTS} numbers in a row, got shape {y.shape}")
@@ -162,10 +157,6 @@ def window_worst_case_variance(epsilon: float, outputs_y: ArrayLike, window: int
     if not (np.diff(half.means(z)) > 0.0).all() or not half.top @ z > 0.0:
         raise ParameterError("outputs_y must give increasing knots: y[s + window] > y[s] for every s")
     return float(_cells(half, z / (half.top @ z)).maxima.max())
-
-
-def _epsilon(epsilon: float) -> float:
-    return real("epsilon", epsilon, low=LEAST_EPSILON, high=MOST_EPSILON)
 
 
 @dataclass(frozen=True)

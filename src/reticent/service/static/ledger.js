@@ -9,11 +9,13 @@
     return new Uint8Array(await crypto.subtle.digest("SHA-256", whole));
   };
   const ZERO = Uint8Array.of(0), ONE = Uint8Array.of(1);
+  const EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";  // the root of a log of no entries
+  const areHashes = (given) => given.every((one) => /^[0-9a-f]{64}$/.test(one));
   const half = (one) => Math.floor(one / 2);  // sizes stay below 2^53, so halving by arithmetic is exact
 
   // RFC 9162, 2.1.3.2.
   const included = async (leaf, number, size, proof, root) => {
-    if (number >= size) return false;
+    if (number >= size || !areHashes([root, ...proof])) return false;
     let at = number, last = size - 1, node = await hash(ZERO, new TextEncoder().encode(leaf));
     for (const step of proof.map(bytes)) {
       if (last === 0) return false;
@@ -30,7 +32,8 @@
 
   // RFC 9162, 2.1.4.2: the log (old, oldRoot) is the beginning of (size, root).
   const grew = async (old, size, proof, oldRoot, root) => {
-    if (old > size) return false;
+    if (!Number.isSafeInteger(size) || old > size || !areHashes([oldRoot, root, ...proof])) return false;
+    if (old === 0 && oldRoot !== EMPTY) return false;
     if (old === size) return oldRoot === root;
     if (old === 0) return proof.length === 0;
     let at = old - 1, last = size - 1, isPower = old;

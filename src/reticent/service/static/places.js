@@ -1,4 +1,4 @@
-// Maps of a campaign: cells as rectangles without tiles, chosen by a click or with the arrow keys.
+// Maps of a campaign: cells by their corners, without tiles, chosen by a click or with the arrow keys.
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
@@ -8,26 +8,25 @@
   const drawn = {};  // by the id of their element
   let maps = null, chosen = null, stamp = null, asked = 0;
 
-  const bounds = (cell) => {
-    const [south, north, west, east] = maps.box;
+  const ring = (cell) => {
     const row = Math.floor(cell / maps.columns), column = cell % maps.columns;
-    const up = (north - south) / maps.rows, across = (east - west) / maps.columns;
-    return [[south + row * up, west + column * across], [south + (row + 1) * up, west + (column + 1) * across]];
+    const [low, high] = [maps.corners[row], maps.corners[row + 1]];
+    return [low[column], low[column + 1], high[column + 1], high[column]];
   };
   const named = (cell) => `row ${Math.floor(cell / maps.columns)}, column ${cell % maps.columns}`;
 
   const made = (id, choosable) => {
-    const box = [[maps.box[0], maps.box[2]], [maps.box[1], maps.box[3]]];
+    const box = L.latLngBounds(maps.corners.flat());
     const map = L.map(id, { maxZoom: 18, zoomControl: choosable, dragging: choosable, trackResize: false, attributionControl: false, zoomSnap: 0, scrollWheelZoom: false, keyboard: false, renderer: L.canvas(), zoomAnimation: false, fadeAnimation: false });
     map.fitBounds(box, { padding: [4, 4] });
     const closed = new Set(maps.closed), cells = [], shares = [];
     for (let cell = 0; cell < maps.rows * maps.columns; cell++) {
-      const one = L.rectangle(bounds(cell), { weight: 0.5 });
+      const one = L.polygon(ring(cell), { weight: 0.5 });
       one.bindTooltip(() => document.createTextNode(`${named(cell)}: ${closed.has(cell) ? "closed" : percent(drawn[id].shares[cell])}`), { sticky: true });
       if (choosable) one.on("click", () => choose(cell));
       cells.push(one.addTo(map));
     }
-    const mark = L.rectangle(bounds(0), { fill: false, weight: 3, interactive: false, opacity: 0 }).addTo(map);
+    const mark = L.polygon(ring(0), { fill: false, weight: 3, interactive: false, opacity: 0 }).addTo(map);
     if (choosable) {
       $(id).addEventListener("keydown", (event) => {
         const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key];
@@ -54,7 +53,7 @@
     one.cells.forEach((cell, i) => cell.setStyle(
       one.closed.has(i) ? { color: line, fillColor: colour("--soft"), fillOpacity: 0.3 } : { color: line, fillColor: ink, fillOpacity: opacity(shares[i], most) }));
     one.mark.setStyle({ color: colour("--bad"), opacity: chosen === null ? 0 : 1 });
-    if (chosen !== null) one.mark.setBounds(bounds(chosen));
+    if (chosen !== null) one.mark.setLatLngs(ring(chosen));
     one.mark.bringToFront();
   };
 
@@ -75,7 +74,7 @@
     chosen = cell;
     for (const id of ["estimate", "reported", "truth"]) {
       if (!drawn[id]) continue;
-      drawn[id].mark.setBounds(bounds(cell)).setStyle({ color: colour("--bad"), opacity: 1 });
+      drawn[id].mark.setLatLngs(ring(cell)).setStyle({ color: colour("--bad"), opacity: 1 });
       drawn[id].mark.bringToFront();
     }
     const mine = ++asked;

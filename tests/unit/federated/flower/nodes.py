@@ -53,6 +53,7 @@ def node_config(folder, number=0, enrolment=None, **changes):
     given = {
         "reticent-ledger": str(folder / f"{number}.ledger"),
         "reticent-enrolment": str(path),
+        "reticent-marks": str(folder / "marks"),
         "reticent-signer": SIGNER.hex(),
         "reticent-lifetime": 10.0,
     }

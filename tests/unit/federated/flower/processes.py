@@ -6,7 +6,6 @@ import ipaddress
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from reticent.processes import free_port
+
 EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "flower"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -26,12 +27,6 @@ QUIET = {
 }
 KEYS = {"ca-certfile": "ca.pem", "certfile": "server.pem", "keyfile": "server.key"}
 START_S = 120.0  # on a machine with much else to do
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def write_certificates(folder):

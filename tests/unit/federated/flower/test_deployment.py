@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 from reticent.collect.enrolment import Enrolment
+from reticent.collect.secret_file import kept_secret
 from reticent.federated import Client, Round, Training, saved, tasks
+from reticent.ledger.device_marks import Marks
 
+from ...operating import operator as in_memory
 from . import processes
 
 SLY = '''
@@ -51,7 +54,8 @@ def prepared(folder, clients):
 
 def client_of(operator, number, ledger):
     enrolment = Enrolment.from_json((operator / "clients" / f"{number}.json").read_text())
-    return Client(ledger, enrolment, bytes.fromhex((operator / "signer").read_text()), lifetime=12.0)
+    signer, marks = bytes.fromhex((operator / "signer").read_text()), Marks(f"{ledger}-marks", moved=True)
+    return Client(ledger, enrolment, signer, lifetime=12.0, marks=marks)
 
 
 def reports_of(operator, number, file, scratch):
@@ -80,7 +84,7 @@ def ended(deployment, run, limit_s):
 def check_model(operator, by_client, *, may_be_lost=()):
     """The model is that of the reports in the clients' ledgers, each counted once."""
     file = (operator / "task.json").read_bytes()
-    task, master = tasks.task_of(file), (operator / "enrolment.key").read_bytes()
+    task, master = tasks.task_of(file), kept_secret(operator / "enrolment.key")
     summaries = [json.loads(line) for line in (operator / "rounds.jsonl").read_text().splitlines()]
     by_hand = Training.begun(task)
     for number, summary in enumerate(summaries):
@@ -88,7 +92,7 @@ def check_model(operator, by_client, *, may_be_lost=()):
         for who in may_be_lost:  # paid, and never arrived
             if len(given) > summary["counted"]:
                 given.pop(who, None)
-        one = Round(task, number, master)
+        one = Round(task, number, in_memory(master))
         one.add(list(given.values()))
         assert one.clients == summary["counted"]
         by_hand.step(one.gradient())

@@ -14,6 +14,7 @@ from reticent.federated.flower import PrivateMod, mod, of_simulation, private_mo
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round
 
+from ...operating import operator
 from . import nodes
 
 SECRET = 0.6180339887
@@ -91,7 +92,7 @@ def check_train(folder, make, apps=APPS):
         assert list(content) == ["report"], "something beside a report"
         assert list(content["report"]) == ["payload"]
         report = content["report"]["payload"]
-        assert Round(task, 0, nodes.MASTER).add([report]) == [Outcome.COUNTED]
+        assert Round(task, 0, operator(nodes.MASTER)).add([report]) == [Outcome.COUNTED]
         with of_files(folder, number) as client:
             assert client.ledger.balance("training").spent == task.units, "not paid for"
             assert client.report(client.take(file), 0, np.ones(5)) == report, "not what was paid for"
@@ -368,7 +369,7 @@ def test_enrolments_of_other_masters_make_reports_nobody_counts(tmp_path):
     task = nodes.task()
     reply = nodes.app_of(APPS["honest"], [private_mod])(nodes.question(nodes.signed(task)), held)
     report = records.payload_of(reply)
-    assert Round(task, 0, nodes.MASTER).add([report]) == [Outcome.TAG]
+    assert Round(task, 0, operator(nodes.MASTER)).add([report]) == [Outcome.TAG]
 
 
 def test_the_core_does_not_import_flower():

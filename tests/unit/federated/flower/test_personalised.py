@@ -17,6 +17,7 @@ from reticent.federated.models import Linear
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import PersonalRound, PersonalTask, PersonalTraining, tasks
 
+from ...operating import operator
 from . import nodes
 
 HYPOTHESES = np.array([[1.0, 0.0, 0.5], [-1.0, 0.25, 0.0]])
@@ -103,7 +104,7 @@ def check_train(folder, make):
             raise AssertionError("the app's error left the node") from error
         assert not reply.has_error(), "no report"
         assert {name: list(record) for name, record in reply.content.items()} == {"report": ["payload"]}
-        found = PersonalRound(one, 0, HYPOTHESES, nodes.MASTER)
+        found = PersonalRound(one, 0, HYPOTHESES, operator(nodes.MASTER))
         assert found.add([records.payload_of(reply)]) == [Outcome.COUNTED]
         with personal_of_node(held) as client:
             assert client.ledger.balance("personalised-training").spent == found.sanitiser.units > 0, "unpaid"
@@ -169,7 +170,7 @@ def test_hypotheses_beyond_the_task_are_refused_and_cost_nothing(tmp_path, bad):
 def test_a_run_is_that_of_the_core_and_a_ledger_stops_its_client(tmp_path):
     one = task(group=5, participations=3)
     file, summaries, path = tasks.signed(one, nodes.SIGNING), [], tmp_path / "run.npz"
-    price = PersonalRound(one, 0, HYPOTHESES, nodes.MASTER).sanitiser.units
+    price = PersonalRound(one, 0, HYPOTHESES, operator(nodes.MASTER)).sanitiser.units
     apps = {}
     for number in range(5):
         held = nodes.context(node_config(tmp_path, number))
@@ -178,14 +179,16 @@ def test_a_run_is_that_of_the_core_and_a_ledger_stops_its_client(tmp_path):
         app = nodes.app_of(improving(number % 2, 0.25), [PersonalMod()])
         apps[number] = lambda message, app=app, held=held: app(message, held)
     grid = nodes.Nodes(apps)
-    made = PersonalStrategy(file, nodes.MASTER, patience_s=0.0, checkpoint=path, on_round=summaries.append)
+    made = PersonalStrategy(
+        file, operator(nodes.MASTER), patience_s=0.0, checkpoint=path, on_round=summaries.append
+    )
     result = made.start(grid, arrays(HYPOTHESES), num_rounds=2, timeout=1.0)
-    again = PersonalStrategy(file, nodes.MASTER, patience_s=0.0, checkpoint=path, resume=True)
+    again = PersonalStrategy(file, operator(nodes.MASTER), patience_s=0.0, checkpoint=path, resume=True)
     assert again.rounds_left == 1
     again.start(grid, arrays(HYPOTHESES), num_rounds=1, timeout=1.0)
     by_hand = PersonalTraining.begun(one, HYPOTHESES)
     for number, replies in enumerate(found for found in grid.replies if found):
-        found = PersonalRound(one, number, by_hand.hypotheses, nodes.MASTER)
+        found = PersonalRound(one, number, by_hand.hypotheses, operator(nodes.MASTER))
         found.add([report for reply in replies if (report := records.payload_of(reply)) is not None])
         by_hand.step(found.reports())
     assert np.array_equal(again.training.hypotheses, by_hand.hypotheses)

@@ -1,16 +1,21 @@
 """The strategy over nodes that are honest, dead, silent, wrong or sly: rounds end, and count what holds."""
 
+import contextlib
 import math
+import shutil
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from reticent.collect.enrolment import enrolled
-from reticent.errors import ParameterError
+from reticent.collect.enrolment import Enrolment, enrolled
+from reticent.collect.record import Record
+from reticent.errors import LedgerError, ParameterError
 from reticent.federated import Round, Training, payload, server
 from reticent.federated.flower import PrivateFedSGD, of_simulation, records, strategy
+from reticent.ledger import MemoryLedger
 
+from ...operating import operator
 from . import nodes
 
 START = np.array([0.5, -0.25, 1.0, 0.0, 2.0])
@@ -21,7 +26,7 @@ def run(grid, made, rounds=None):
 
 
 def strategy_of(task, **changes):
-    return PrivateFedSGD(nodes.signed(task), nodes.MASTER, **{"patience_s": 0.0} | changes)
+    return PrivateFedSGD(nodes.signed(task), operator(nodes.MASTER), **{"patience_s": 0.0} | changes)
 
 
 def honest_nodes(folder, count):
@@ -38,7 +43,7 @@ def test_a_run_is_that_of_the_core_on_the_same_reports(tmp_path):
     result = run(grid, made)
     by_hand = Training.begun(task, START)
     for number in range(task.rounds):
-        one = Round(task, number, nodes.MASTER)
+        one = Round(task, number, operator(nodes.MASTER))
         one.add(payloads(grid.replies[2 * number]))
         by_hand.step(one.gradient())
     assert np.array_equal(made.training.theta, by_hand.theta)
@@ -100,13 +105,14 @@ class Sly:
 
 
 class Forgetful:
-    """A node that throws its ledger away before every round."""
+    """A node that throws its ledger and all marks away before every round."""
 
     def __init__(self, folder, number):
         self.folder, self.number, self.enrolment = folder, number, enrolled(nodes.MASTER)
 
     def __call__(self, message):
         (self.folder / f"{self.number}.ledger").unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "marks", ignore_errors=True)
         return nodes.node(self.folder, self.number, np.ones(5), enrolment=self.enrolment)(message)
 
 
@@ -161,7 +167,7 @@ def check_misbehaviour(folder):
         assert (summary.bad, summary.missing) == (len(BAD) + len(sly), len(MISSING))
     by_hand = Training.begun(task, START)
     for number in range(2):
-        one = Round(task, number, nodes.MASTER)
+        one = Round(task, number, operator(nodes.MASTER))
         one.add(
             [records.payload_of(app(nodes.question(nodes.signed(task), number))) for app in good.values()]
         )
@@ -180,7 +186,7 @@ def test_a_client_counted_twice_is_caught(tmp_path, monkeypatch):
         def add(self, given):
             self.seen = []
             for one in given:
-                alone = Round(self.task, self.number, nodes.MASTER)
+                alone = Round(self.task, self.number, operator(nodes.MASTER))
                 self.seen += [one] * (alone.add([one]) == [server.Outcome.COUNTED])
                 self.sums += alone.sums
             return [server.Outcome.COUNTED] * len(given)
@@ -265,17 +271,17 @@ def test_a_run_goes_on_where_it_was_broken_off(tmp_path):
     task = nodes.task(group=4, participations=1, momentum=0.5)
     file, grid = nodes.signed(task), nodes.Nodes(honest_nodes(tmp_path, 12))
     path = tmp_path / "run.npz"
-    broken = PrivateFedSGD(file, nodes.MASTER, patience_s=0.0, checkpoint=path, on_round=stop)
+    broken = PrivateFedSGD(file, operator(nodes.MASTER), patience_s=0.0, checkpoint=path, on_round=stop)
     with pytest.raises(Stopped):
         run(grid, broken)
-    made = PrivateFedSGD(file, nodes.MASTER, patience_s=0.0, checkpoint=path, resume=True)
+    made = PrivateFedSGD(file, operator(nodes.MASTER), patience_s=0.0, checkpoint=path, resume=True)
     assert made.rounds_left == 2
     assert np.array_equal(made.training.theta, broken.training.theta)
     run(grid, made)
     assert [summary.counted for summary in made.rounds] == [4, 4]  # nobody twice
     by_hand = Training.begun(task, START)
     for number, replies in enumerate(found for found in grid.replies if found):
-        one = Round(task, number, nodes.MASTER)
+        one = Round(task, number, operator(nodes.MASTER))
         one.add(payloads(replies))
         by_hand.step(one.gradient())
     assert np.array_equal(made.training.theta, by_hand.theta)
@@ -303,3 +309,51 @@ def test_rounds_and_numbers_are_those_of_the_task(tmp_path):
     with pytest.raises(ParameterError, match="must hold 5 numbers in all, got 4"):
         strategy_of(nodes.task()).start(nodes.Nodes({}), ArrayRecord([np.zeros(4)]), num_rounds=1)
     assert np.array_equal(records.flat(made.initial_arrays(), 5), np.zeros(5))
+
+
+# The operator's ledger
+
+
+def test_every_round_that_moves_something_is_in_the_ledger(tmp_path):
+    """It failed: a strategy knew no ledger. A round with too few reports tells nothing."""
+    task, ledger = nodes.task(group=4), MemoryLedger()
+    made = PrivateFedSGD(nodes.signed(task), operator(nodes.MASTER, ledger), patience_s=0.0)
+    run(nodes.Nodes(honest_nodes(tmp_path, 8)), made)
+    (found,) = ledger.accounts()
+    assert found.spent == task.rounds * task.units == found.terms.cap
+    few = PrivateFedSGD(nodes.signed(nodes.task()), operator(nodes.MASTER, ledger), patience_s=0.0, least=9)
+    run(nodes.Nodes(honest_nodes(tmp_path, 2)), few)
+    assert ledger.accounts() == [found]
+
+
+def moved(tmp_path):
+    """Whether parameters changed, or were kept, under a ledger that cannot be written."""
+
+    class Full(MemoryLedger):
+        def _request(self, *given):
+            raise LedgerError("disk full")
+
+    path = tmp_path / "run.npz"
+    task = nodes.task(group=4)
+    made = PrivateFedSGD(nodes.signed(task), operator(nodes.MASTER, Full()), patience_s=0.0, checkpoint=path)
+    with contextlib.suppress(LedgerError):
+        run(nodes.Nodes(honest_nodes(tmp_path, 4)), made)
+    return not np.array_equal(made.training.theta, START) or path.exists()
+
+
+def test_without_a_ledger_nothing_moves(tmp_path, monkeypatch):
+    """Planted: a record that enters nothing."""
+    assert not moved(tmp_path)
+    monkeypatch.setattr(Record, "learn", lambda *_: None)
+    assert moved(tmp_path)
+
+
+def test_a_node_that_was_taken_back_moves_nothing(tmp_path):
+    """It failed: revocation bound surveys only."""
+    task, held = nodes.task(group=2), operator(nodes.MASTER)
+    grid = nodes.Nodes(honest_nodes(tmp_path, 2))
+    who = Enrolment.from_json((tmp_path / "0.json").read_text())
+    held.revocations.revoke(who.id)
+    made = PrivateFedSGD(nodes.signed(task), held, patience_s=0.0)
+    run(grid, made, rounds=1)
+    assert [(one.counted, one.bad) for one in made.rounds] == [(1, 1)]

@@ -10,6 +10,7 @@ from reticent.federated.personalised.tasks import signed
 from reticent.ledger.base import Unit
 from reticent.ledger.device import DeviceLedger
 
+from ...operating import operator
 from .parts import HYPOTHESES, LAPLACE, MASTER, SIGNER, SIGNING, enrolment
 
 X, Y = np.ones((10, 2)), np.full(10, 11.0)
@@ -31,7 +32,7 @@ def test_a_report_is_charged_what_the_round_costs_and_counted(task, client, abou
     one, price = client(made), Sanitiser(made, HYPOTHESES).units
     payload = one.train(made, 0, HYPOTHESES, X, Y)
     assert one.spent == price / 1e12
-    server = PersonalRound(made, 0, HYPOTHESES, MASTER)
+    server = PersonalRound(made, 0, HYPOTHESES, operator(MASTER))
     assert [outcome.value for outcome in server.add([payload])] == ["counted"]
     assert server.reports().shape == (1, made.numbers)
     assert not uncharged(one, made, 0, payload)

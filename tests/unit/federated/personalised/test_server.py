@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import TAG_BYTES, tag
-from reticent.errors import ParameterError
+from reticent.collect.enrolment import TAG_BYTES, Use, tag
+from reticent.collect.record import Record
+from reticent.errors import LedgerError, ParameterError
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import (
     PersonalRound,
@@ -16,9 +17,11 @@ from reticent.federated.personalised import (
     wire,
 )
 from reticent.federated.personalised.server import stepped
+from reticent.ledger import MemoryLedger
 from reticent.randomness import SimulationStream
 
-from .parts import FIELDS, HYPOTHESES, MASTER, enrolment
+from ...operating import operator
+from .parts import FIELDS, HYPOTHESES, LAPLACE, MASTER, enrolment
 
 
 def report(made, values, number=0, client=1):
@@ -26,7 +29,7 @@ def report(made, values, number=0, client=1):
 
 
 def tagged(content, client=1):
-    return content + tag(enrolment(client).key, content)
+    return content + tag(enrolment(client).key, Use.PERSONAL_TRAINING, content)
 
 
 @pytest.mark.parametrize("about", ["hypothesis", "centre", "slots"])
@@ -51,13 +54,13 @@ def test_payloads_that_do_not_hold_are_refused_each_for_its_reason(task):
         Outcome.COUNTED: good,
         Outcome.SECOND: report(made, [2] * 6),
         Outcome.LENGTH: good[:-1],
-        Outcome.VERSION: tagged(b"\x02" + content[1:]),
+        Outcome.VERSION: tagged(b"\x01" + content[1:]),
         Outcome.TASK: tagged(content[:1] + bytes(8) + content[9:]),
         Outcome.ROUND: report(made, [1] * 6, number=1),
         Outcome.TAG: content + bytes(TAG_BYTES),
         Outcome.SYMBOL: report(made, [0] * 5 + [limit + 1], client=2),
     }
-    server = PersonalRound(made, 0, HYPOTHESES, MASTER)
+    server = PersonalRound(made, 0, HYPOTHESES, operator(MASTER))
     assert server.add(list(payloads.values())) == list(payloads)
     assert server.clients == 1
     assert server.add([None, 7, b"", "x", good + b"0"])[:4] == [Outcome.LENGTH] * 4
@@ -71,7 +74,7 @@ def test_a_range_that_is_not_checked_is_seen(task, monkeypatch):
     sanitiser = Sanitiser(made, HYPOTHESES)
     beyond = report(made, [sanitiser.limit + 1] * 6)
     monkeypatch.setattr(Sanitiser, "_limit", lambda self: (1 << 23) - 1)
-    open_server = PersonalRound(made, 0, HYPOTHESES, MASTER)
+    open_server = PersonalRound(made, 0, HYPOTHESES, operator(MASTER))
     assert wire.width(open_server.sanitiser) == wire.width(sanitiser)
     assert open_server.add([beyond]) == [Outcome.COUNTED]
 
@@ -193,3 +196,31 @@ def test_records_agree_with_the_models_one_by_one():
                 for _ in range(3):
                     theta = theta - 0.2 * model.gradients(theta, x[i], y[i]).mean(axis=0)
                 assert people.updated(starts, who, rate=0.2, epochs=3)[row] == pytest.approx(theta)
+
+
+def told(made, ledger):
+    server = PersonalRound(made, 0, HYPOTHESES, operator(MASTER, ledger))
+    server.add([report(made, [1] * made.numbers)])
+    return server.reports()
+
+
+@pytest.mark.parametrize("changes", [{}, LAPLACE, {"about": "hypothesis"}])
+def test_what_a_round_tells_is_in_the_ledger_first(task, changes, monkeypatch):
+    """It failed: trainings entered nothing. Charged as clients pay, not the worst that a task allows."""
+    made, ledger = task(**changes), MemoryLedger()
+    charged = Sanitiser(made, HYPOTHESES)
+    told(made, ledger)
+    (found,) = ledger.accounts()
+    assert found.terms.name == f"training:{made.id.hex()}"
+    assert (found.terms.unit, found.spent) == (charged.unit, charged.units)
+    assert found.terms.cap == made.rounds * Sanitiser(made).units
+    assert (charged.units < Sanitiser(made).units) == (made.about == "hypothesis")
+
+    def fails(*_):
+        raise LedgerError("disk full")
+
+    monkeypatch.setattr(MemoryLedger, "_request", fails)
+    with pytest.raises(LedgerError, match="disk full"):
+        told(made, MemoryLedger())
+    monkeypatch.setattr(Record, "learn", lambda *_: None)  # planted
+    assert len(told(made, MemoryLedger())) == 1

@@ -17,6 +17,7 @@ from reticent.federated.personalised.tasks import signed
 from reticent.privacy import epsilon_of
 from reticent.randomness import SECURE, SimulationStream
 
+from ...operating import operator
 from .parts import HYPOTHESES, MASTER, SIGNER, SIGNING, enrolment
 
 NEAR = 0.05
@@ -121,7 +122,7 @@ def test_a_simulation_is_what_clients_and_server_do(task, tmp_path, about):
         for one in clients:
             one.take(signed(made, SIGNING))
         for number in (0, 1):
-            server = PersonalRound(made, number, training.hypotheses, MASTER)
+            server = PersonalRound(made, number, training.hypotheses, operator(MASTER))
             server.add(
                 [
                     one.train(made, number, training.hypotheses, people.features[i], people.targets[i])

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.mechanisms import catalogue
 from reticent.mechanisms.base import exp_below, require_ratio
 from reticent.mechanisms.numeric import (
     HM,
     HMTP,
     PM,
     Duchi,
+    Laplace,
     OneBit,
     Optimal,
     PMOpt,
@@ -26,10 +28,10 @@ from reticent.mechanisms.numeric import (
 )
 from reticent.randomness import SimulationStream
 
-FAMILY = [Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP, OneBit, Window, Optimal]
+FAMILY = [*map(catalogue.loaded, catalogue.travelling(catalogue.NUMERIC)), Optimal]
 DOCUMENTS = [Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP]
 BRANCHES = [formulas.LN2, formulas.EPSILON_HM, formulas.EPSILON_THREE, formulas.EPSILON_HMTP]
-EDGES = [0.001, 20.0, *BRANCHES, math.nextafter(formulas.LN2, 1), formulas.EPSILON_ONEBIT_OPTIMAL]
+EDGES = [1e-4, 0.001, 20.0, *BRANCHES, math.nextafter(formulas.LN2, 1), formulas.EPSILON_ONEBIT_OPTIMAL]
 FULL = np.geomspace(0.01, 10.0, 200)
 FEW = [*FULL[::14], *EDGES]
 INPUTS = np.array([-1.0, -0.73, -1e-9, 0.0, 0.25, 0.999999, 1.0])
@@ -394,6 +396,35 @@ def test_bad_epsilon(factory, epsilon, error, message):
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.parametrize("factory", [*FAMILY, Laplace, best], ids=name_of)
+@pytest.mark.parametrize("epsilon", [5e-5, math.nextafter(1e-4, 0), 1e-4, 5e-4, 1e-3, 20.0, 20.001, 700.0])
+def test_one_range_for_every_member(factory, epsilon):
+    """Window's solver had one of its own, 0.001 to 700, and named it where all others take 0.0001."""
+    if 1e-4 <= epsilon <= 20.0:
+        assert factory(epsilon=epsilon).epsilon == epsilon
+        return
+    with pytest.raises(ParameterError, match=r"^epsilon must be >= 0\.0001 and <= 20, got "):
+        factory(epsilon=epsilon)
+
+
+def sweep(count):
+    """Epsilons all over the range, half of them new in every run (the failure names the one)."""
+    seeded, new = np.random.default_rng(18), np.random.default_rng()
+    return [
+        *np.linspace(1e-4, 20.0, count).tolist(),
+        *seeded.uniform(1e-4, 20.0, count).tolist(),
+        *new.uniform(1e-4, 20.0, count).tolist(),
+        *np.exp(new.uniform(math.log(1e-4), math.log(20.0), count)).tolist(),
+    ]
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("factory", [*DOCUMENTS, OneBit], ids=name_of)
+def test_every_epsilon_of_the_range_can_be_made(factory, count):
+    for epsilon in sweep(count):
+        assert factory(epsilon=epsilon).epsilon == epsilon
+
+
 @family
 @pytest.mark.parametrize(
     ("bounds", "error", "message"),
@@ -494,7 +525,7 @@ def test_one_bit_beyond_its_bounds_has_the_law_of_the_bound():
         drawn = []
         for x in (1.0, 1.5, 1e300, np.inf):
             out = np.empty(words.size)
-            kernels.engine("numpy").run("one_bit", np.full(words.size, x), (words,), out, law)
+            kernels.engine("numpy").run(OneBit._kernel, np.full(words.size, x), (words,), out, law)
             drawn.append(out)
         assert all(np.array_equal(drawn[0], other) for other in drawn[1:])
         assert np.array_equal(drawn[0] % 2, np.repeat([1.0, 0.0], 1024))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from reticent.errors import ParameterError, ParameterTypeError
-from reticent.mechanisms.geometric import TwoSidedGeometric
+from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.mechanisms.geometric import GeometricDigits, TwoSidedGeometric
 from reticent.mechanisms.numeric.laplace import LARGEST, Laplace
 from reticent.privacy import LocalDP
 from reticent.randomness import SimulationStream
@@ -27,6 +28,55 @@ def test_guarantee_and_step_at_many_epsilons():
         assert mechanism.step <= 2.0 / epsilon / 4096.0
         assert 1.0 <= mechanism.worst_case_variance / mechanism.ideal_worst_case_variance < 1.0 + 1e-8
         assert mechanism.ideal_worst_case_variance == pytest.approx(8.0 / epsilon**2)
+
+
+def sweep(count):
+    """Epsilons all over (0, 20], half of them new in every run; 11.3 is the one that was reported."""
+    seeded, new = np.random.default_rng(18), np.random.default_rng()
+    logs = np.exp(new.uniform(math.log(1e-4), math.log(20.0), count))
+    uniform = [rng.uniform(8.0, 20.0, count) for rng in (seeded, new)]
+    return [11.3, 9.9, 19.850868989180086, *np.linspace(1e-4, 20.0, count), *uniform[0], *uniform[1], *logs]
+
+
+@pytest.mark.parametrize("count", [75, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_every_epsilon_of_the_range_can_be_made(count):
+    """Of the epsilons above 8 one in 30 could not: the search for a rate ended before it had paid."""
+    for epsilon in map(float, sweep(count)):
+        mechanism = Laplace(epsilon=epsilon)
+        noise = mechanism._noise
+        assert Fraction(noise.digits.loss(noise.sensitivity)) <= Fraction(epsilon), epsilon
+        assert 1 - noise.digits.rate * noise.sensitivity / Fraction(epsilon) < Fraction(1, 10**11), epsilon
+        assert mechanism.worst_case_variance < (1 + 1e-8) * mechanism.ideal_worst_case_variance, epsilon
+
+
+def test_the_sweep_sees_a_search_that_gives_up(monkeypatch):
+    """Planted: eight turns that add twice the excess each, as it was."""
+
+    def eight_turns(self):
+        slack = Fraction(0)
+        for _ in range(8):
+            digits = GeometricDigits.made((Fraction(self.epsilon) - slack) / self.sensitivity)
+            excess = Fraction(digits.loss(self.sensitivity)) - Fraction(self.epsilon)
+            if excess <= 0:
+                break
+            slack += excess * 2
+        return digits
+
+    monkeypatch.setattr(TwoSidedGeometric, "_paid_for", eight_turns)
+    with pytest.raises(GuaranteeError, match=r"the loss exceeds epsilon 11\.3"):
+        test_every_epsilon_of_the_range_can_be_made(1)
+
+
+def test_thresholds_that_are_not_paid_for_are_refused(monkeypatch):
+    """Planted: the rate epsilon / sensitivity itself, rounding unpaid; 1e-17 too much is too much."""
+    monkeypatch.setattr(
+        TwoSidedGeometric,
+        "_paid_for",
+        lambda self: GeometricDigits.made(Fraction(self.epsilon) / self.sensitivity),
+    )
+    for epsilon in (0.3, 1.0, 11.3):
+        with pytest.raises(GuaranteeError, match="the loss exceeds epsilon"):
+            Laplace(epsilon=epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.5, 1.0, 4.0, 20.0])

@@ -115,7 +115,8 @@ def check_invariants(solution, n, m):
     assert (np.diff(knots) > 0.0).all()
     assert knots[-1] == 1.0
     assert knots[0] == -1.0
-    np.testing.assert_allclose(kernel(solution.epsilon, n, m) @ y, knots, rtol=0, atol=1e-12)
+    rounding = 1e-12 + 1e-15 * np.abs(y).max()  # small epsilons have large outputs
+    np.testing.assert_allclose(kernel(solution.epsilon, n, m) @ y, knots, rtol=0, atol=rounding)
     assert 0.0 < solution.dual_bound <= solution.worst_case_variance
     assert solution.worst_case_variance - solution.dual_bound <= CERTIFIED * solution.worst_case_variance
 
@@ -164,7 +165,7 @@ def test_variance_is_the_maximum_of_a_dense_scan():
 def test_invariants_hold_far_from_the_best_window():
     rng = np.random.default_rng(11)
     for _ in range(60):
-        epsilon = float(np.exp(rng.uniform(math.log(1e-3), math.log(700.0))))
+        epsilon = float(np.exp(rng.uniform(math.log(1e-4), math.log(20.0))))
         n = int(rng.integers(2, 49))
         m = int(rng.integers(1, n))
         check_invariants(solve_window(epsilon, n, m), n, m)
@@ -257,8 +258,9 @@ def test_solver_is_deterministic():
 @pytest.mark.parametrize(
     ("epsilon", "outputs", "window", "rule"),
     [
-        (0.0, 8, 3, r"epsilon must be >= 0\.001 and <= 700, got 0\.0"),
-        (701.0, 8, 3, "epsilon must be"),
+        (0.0, 8, 3, r"epsilon must be > 0, got 0\.0"),
+        (1e-5, 8, 3, r"epsilon must be >= 0\.0001 and <= 20, got 1e-05"),
+        (21.0, 8, 3, r"epsilon must be >= 0\.0001 and <= 20, got 21\.0"),
         (math.nan, 8, 3, "epsilon must be finite"),
         (1.0, 1, 1, "outputs must be >= 2, got 1"),
         (1.0, 257, 1, "outputs must be <= 256, got 257"),

@@ -1,0 +1,153 @@
+"""What a cell of a table says, whatever its column happens to be stored as.
+
+One odd row makes a writer store a whole column otherwise: a missing value makes doubles of whole numbers (1
+becomes 1.0), one word makes text of truth values, one time of day adds a time to every date. So a cell is
+read by what it says, and never by the type of its column:
+
+- a number is the nearest double: 1, 1.0, `Decimal("1.00")`, "1", " 01 " and "1e0" are the same. true, t and
+  yes are 1, false, f and no are 0, in capitals or not. Whole numbers beyond 2^53 that share a double are the
+  same;
+- of a moment its day counts (in UTC, where it says how far it is from it), of a time of day its minute, of a
+  span of time its days;
+- NULL, NaN, NaT and the empty text say nothing, nor do lists and other objects;
+- every other text says itself.
+
+The grammars are read alike by Python, DuckDB (RE2) and PostgreSQL; `query.prepare` says them to engines.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+LONGEST_NUMBER = 200  # characters; a longer text is not a number
+_SPACE = "[ \t\n\v\f\r]*"
+_DIGITS = r"[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_INFINITE = r"[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
+NUMBER = rf"^{_SPACE}(?:{_DIGITS}|{_INFINITE}){_SPACE}$"
+ABOVE, BELOW = rf"^{_SPACE}[+]?[iI]", rf"^{_SPACE}-[iI]"  # among the numbers: the infinite ones
+COMPLEX = rf"^[(]({_DIGITS})[+-]0j[)]$"  # how pandas writes a number beside a complex one
+NAN = rf"^{_SPACE}[+-]?[nN][aA][nN]{_SPACE}$"
+NO_CHARACTER = "\ufffd"  # stands for whatever is no Unicode
+TRUE_WORDS = ("true", "t", "yes")
+FALSE_WORDS = ("false", "f", "no", "0j")  # the last: how pandas writes zero beside a complex number
+_TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]+)?)?"
+_OFFSET = r" ?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
+DAY = rf"^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_TIME}(?:{_OFFSET})?)?$"
+CLOCK = r"^([0-9]{2}:[0-9]{2})(?::[0-9]{2}(?:[.][0-9]+)?)?$"
+SPAN = rf"^(-?[0-9]+ days)(?: [+]?{_TIME})?$"
+MOMENTS = (DAY, CLOCK, SPAN)
+_NUMBER, _COMPLEX, _NAN = (re.compile(one) for one in (NUMBER, COMPLEX, NAN))
+_MOMENTS = tuple(re.compile(one) for one in MOMENTS)
+
+
+def number(text: str) -> float | None:
+    """The number that a text says; None if it says none, or NaN."""
+    word = text.lower()
+    if word in TRUE_WORDS or word in FALSE_WORDS:
+        return float(word in TRUE_WORDS)
+    if len(text) > LONGEST_NUMBER:
+        return None
+    found = _match(_COMPLEX, text)
+    if found is not None:
+        return float(found[1]) + 0.0
+    return None if _match(_NUMBER, text) is None else float(text) + 0.0  # no zero has a sign
+
+
+def moment(text: str) -> str | None:
+    """The day, minute or number of days that a text says; None if it says none."""
+    for pattern in _MOMENTS:
+        found = _match(pattern, text)
+        if found is not None:
+            return found[1]
+    return None
+
+
+def is_exact(text: str) -> bool:
+    """Whether a text says a moment, and nothing that is finer than what counts of it."""
+    said = moment(text)
+    return said is not None and not set(text[len(said) :]) & set("123456789")
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a text is empty or NaN."""
+    return not text or _match(_NAN, text) is not None
+
+
+def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """As engines match: Python's $ is before a last line feed, too."""
+    found = pattern.search(text)
+    return found if found is not None and found.end() == len(text) else None
+
+
+def meaning(text: str) -> float | str | None:
+    """What two texts have in common if, and only if, they say the same."""
+    if says_nothing(text):
+        return None
+    said = number(text)
+    if said is not None:
+        return said
+    return moment(text) or text
+
+
+def spelled(cell: Any) -> str | None:
+    """A text that says the same as any object; None if it says nothing. Total: no object makes it fail."""
+    try:
+        return _spelled(cell)
+    except Exception:  # whatever an object does when it is looked at
+        return None
+
+
+def all_spelled(cells: Iterable[Any]) -> list[str | None]:
+    """`spelled` of each."""
+    return [spelled(cell) for cell in cells]
+
+
+def _spelled(cell: Any) -> str | None:
+    match cell:
+        case str():
+            return cell.encode(errors="surrogatepass").decode(errors="replace")
+        case None:
+            return None
+        case bool() | np.bool_():
+            return "true" if cell else "false"
+        case np.timedelta64():  # which numpy calls a whole number
+            return None if np.isnat(cell) else f"{cell // np.timedelta64(1, 'D')} days"
+        case int() | float() | np.integer() | np.floating() | Decimal() | Fraction():
+            return _double(cell)
+        case complex() | np.complexfloating():
+            return _double(cell.real) if cell.imag == 0 else None
+        case bytes() | bytearray() | memoryview():
+            return bytes(cell).decode()
+        case dt.datetime():  # of pandas too, NaT among them
+            return (
+                None
+                if cell != cell
+                else (cell if cell.tzinfo is None else cell.astimezone(dt.UTC)).date().isoformat()
+            )
+        case dt.date():
+            return cell.isoformat()
+        case dt.time():
+            return f"{cell.hour:02}:{cell.minute:02}"
+        case dt.timedelta():
+            return f"{cell.days} days"
+        case np.datetime64():
+            return None if np.isnat(cell) else str(cell.astype("datetime64[D]"))
+        case UUID():
+            return str(cell)
+    return None
+
+
+def _double(given: Any) -> str | None:
+    try:
+        double = float(given)
+    except OverflowError:
+        double = float("inf") if given > 0 else -float("inf")
+    return None if double != double else repr(double)

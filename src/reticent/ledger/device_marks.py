@@ -1,0 +1,212 @@
+"""Marks of devices' ledgers: how far each was when something last left, where no copy of it brings that back.
+
+A ledger that is put back from a backup verifies, and has forgotten what left since: it would draw the same
+periods again. So whatever leaves is marked first, in another place: a folder of the machine's state, which
+backups leave out (it bears a CACHEDIR.TAG), and the system's keyring where there is one. A ledger names its
+mark by a random identity that is written into it; an enrolment is remembered with the identity of the ledger
+that reports for it. So these are told: a ledger behind its mark or beside it (an older copy), one that has no
+mark here (a copy from another machine), and another ledger for the same enrolment (the first was deleted).
+
+A mark is written when the ledger's record is durable, and before anything leaves. After a crash in between,
+the ledger is ahead of its mark, as it may be; it is never behind. The mark's file has two slots: what is
+written goes over the older one, so that a crash leaves the newer as it was.
+
+Nothing here locks or opens files for writing: `device` does. docs/ledger-format.md has the bytes.
+
+Privacy: marks hold random identities, numbers of records and hashes of ledgers, and nobody's data. Whoever
+puts back a whole machine, or all places, puts back the mark too: only the collector's word tells then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib
+import importlib.util
+import os
+import re
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any, Protocol
+
+from reticent.errors import LedgerDamaged, LedgerError
+from reticent.files import appearing, secluded
+
+NOTE = "mark"  # the name under which a ledger keeps the identity of its mark
+SLOT = 512  # bytes: no write to one slot touches the other's sector
+_FIRST = b"reticent device mark 1\n"
+_OWNER = b"reticent-device-mark/v1\n"
+_SERVICE = "reticent device ledger"  # in a keyring
+_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Left out of backups: marks of Reticent's devices.\n"
+_IDENTITY = re.compile("[0-9a-f]{32}", re.ASCII)
+_TEXT = re.compile("(0|[1-9][0-9]{0,18}) ([0-9a-f]{64})", re.ASCII)
+
+Write = Callable[[FileIO, bytes, int], None]  # all of it at a place, durably
+
+
+class Keyring(Protocol):
+    """What is asked of a keyring: a backend of the package `keyring`, or anything like it."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """What is kept under a name, or None."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Keep a text under a name."""
+
+
+def system_keyring() -> Keyring | None:
+    """The keyring of this system, if the package `keyring` is here and finds one that it recommends."""
+    if importlib.util.find_spec("keyring") is None:
+        return None
+    backend: Any = importlib.import_module("keyring").get_keyring()
+    return backend if backend.priority >= 1 else None
+
+
+def state_folder() -> Path:
+    """Where a machine keeps what is no data: XDG_STATE_HOME, by default ~/.local/state."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    if Path(given).is_absolute():
+        return Path(given)
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise LedgerError(
+            "marks must have a folder: there is no home, and XDG_STATE_HOME is not set"
+        ) from error
+
+
+class Marks:
+    """Where the marks of ledgers lie.
+
+    Args:
+        folder: for its owner alone, left out of backups; by default `reticent/devices` in `state_folder()`.
+        keyring: a second place; with the default folder that of the system, if there is one.
+        moved: take the owner's word that a ledger without a mark here is the newest one, moved from
+            another machine. One that is behind its mark is refused all the same.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        keyring: Keyring | None = None,
+        moved: bool = False,
+    ) -> None:
+        is_usual = folder is None
+        self.folder = state_folder() / "reticent" / "devices" if folder is None else Path(folder).absolute()
+        self.keyring = system_keyring() if is_usual and keyring is None else keyring
+        self.moved = moved
+
+    def prepare(self) -> None:
+        """Make the folder, for its owner alone."""
+        try:
+            secluded(self.folder)
+            if not (self.folder / "CACHEDIR.TAG").exists():
+                with appearing(self.folder / "CACHEDIR.TAG", mode=0o600) as file:
+                    file.write(_TAG)
+        except OSError as error:
+            raise LedgerError(
+                f"the folder of marks {self.folder} cannot be used: {error.strerror or error}"
+            ) from error
+
+    def place(self, identity: str) -> Path:
+        """The file of a mark."""
+        return self.folder / f"{identity}.mark"
+
+    def owner(self, owner: str) -> str | None:
+        """The identity of the ledger that reports for an owner; None if there was none."""
+        try:
+            found = (self.folder / f"{owner}.owner").read_text(encoding="ascii").removesuffix("\n")
+        except FileNotFoundError:
+            found = self.kept(owner) or ""
+            if not found:
+                return None
+        except UnicodeError:
+            found = ""
+        if not _IDENTITY.fullmatch(found):
+            raise LedgerDamaged(f"the note of a device's ledger is damaged: {self.folder / owner}.owner")
+        return found
+
+    def give(self, owner: str, identity: str) -> None:
+        """Remember whose ledger it is; the folder is made durable by whoever calls."""
+        with appearing(self.folder / f"{owner}.owner", mode=0o600) as file:
+            file.write(f"{identity}\n".encode())
+        self.keep(owner, identity)
+
+    def kept(self, name: str) -> str | None:
+        """What the keyring holds."""
+        if self.keyring is None:
+            return None
+        try:
+            return self.keyring.get_password(_SERVICE, name)
+        except Exception as error:  # of whichever backend
+            raise LedgerError(f"the keyring cannot be read: {type(error).__name__}") from error
+
+    def keep(self, name: str, text: str) -> None:
+        """Let the keyring hold a text."""
+        if self.keyring is None:
+            return
+        try:
+            self.keyring.set_password(_SERVICE, name, text)
+        except Exception as error:  # of whichever backend
+            raise LedgerError(f"the keyring cannot be written: {type(error).__name__}") from error
+
+
+class Mark:
+    """How far one ledger was: how many records it had, and its tip then.
+
+    Args:
+        marks: where it lies.
+        identity: of the ledger.
+        file: at its place, open and locked.
+        write: writes to it durably.
+    """
+
+    def __init__(self, marks: Marks, identity: str, file: FileIO, write: Write) -> None:
+        self._marks, self.identity, self.file, self._write = marks, identity, file, write
+        self._next = 0  # the slot that is written next
+        self.number, self.tip = -1, b""
+
+    def read(self) -> bool:
+        """Learn what was written last; False if nothing ever was. Raises LedgerDamaged if it is not whole."""
+        stored = os.pread(self.file.fileno(), 2 * SLOT, 0)
+        found = [_read(stored[at : at + SLOT], self.identity) for at in (0, SLOT)]
+        whole = {slot: one for slot, one in enumerate(found) if one is not None}
+        if stored.strip(b"\0") and not whole:
+            raise LedgerDamaged(
+                f"the mark of a device's ledger is damaged: {self._marks.place(self.identity)}"
+            )
+        if whole:
+            newest = max(whole, key=lambda slot: whole[slot][0])
+            self._next = 1 - newest
+            self.number, self.tip = whole[newest]
+        held = _TEXT.fullmatch(self._marks.kept(self.identity) or "")
+        if held and int(held[1]) > self.number:
+            self.number, self.tip = int(held[1]), bytes.fromhex(held[2])
+        return self.number >= 0
+
+    def write(self, number: int, tip: bytes) -> None:
+        """Let it hold a later place of the ledger, durably, in all its places."""
+        body = _FIRST + f"{self.identity}\n{number} {tip.hex()}\n".encode()
+        slot = body + hashlib.sha256(body).hexdigest().encode() + b"\n"
+        self._write(self.file, slot.ljust(SLOT, b"\0"), self._next * SLOT)
+        self._marks.keep(self.identity, f"{number} {tip.hex()}")
+        self._next, self.number, self.tip = 1 - self._next, number, tip
+
+
+def _read(slot: bytes, identity: str) -> tuple[int, bytes] | None:
+    """What a slot says, if it is whole and of this ledger."""
+    lines = slot.rstrip(b"\0").split(b"\n")
+    body = b"\n".join(lines[:3]) + b"\n"
+    if len(lines) != 5 or lines[3].decode("latin-1") != hashlib.sha256(body).hexdigest() or lines[4]:
+        return None
+    said = _TEXT.fullmatch(lines[2].decode("latin-1"))
+    if lines[0] + b"\n" != _FIRST or lines[1] != identity.encode() or said is None:
+        return None
+    return int(said[1]), bytes.fromhex(said[2])
+
+
+def owner_of(key: bytes, account: str) -> str:
+    """The name under which it is remembered which ledger pays for whoever holds a key, for one account."""
+    return hmac.digest(key, _OWNER + account.encode(), "sha256")[:16].hex()

@@ -1,0 +1,110 @@
+"""Processes beside ours, which end when ours does: by itself, by Ctrl-C, SIGTERM or SIGKILL."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+_FIRST_PORT, _PORTS = 10_000, 20_000  # below those that systems give to whoever connects
+_GUARD = 'read pid && { read done || kill -9 "$pid"; }'
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at, for a program that must be told one.
+
+    Not one that the system picks: those are given to every outgoing connection too, before the program binds.
+    """
+    while True:
+        port = _FIRST_PORT + secrets.randbelow(_PORTS)
+        with socket.socket() as place, suppress(OSError):  # taken: another
+            place.bind(("127.0.0.1", port))
+            return port
+
+
+class Companion:
+    """A program that runs beside this process until it is closed, and no longer than this process.
+
+    A shell in a session of its own waits at a pipe for a last word. If the pipe ends without one, this
+    process is gone, and the shell kills the program.
+
+    Args:
+        command: the program and its arguments.
+        said: where its output and its errors go; by default nowhere.
+    """
+
+    def __init__(self, command: Sequence[str | Path], said: IO[bytes] | None = None) -> None:
+        output = subprocess.DEVNULL if said is None else said
+        self._guard = subprocess.Popen(  # noqa: S603 - the lines above
+            ["/bin/sh", "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - who calls names the program
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+            self._tell(f"{self._process.pid}\n")
+        except BaseException:
+            self._end_guard()
+            raise
+
+    def _tell(self, word: str) -> None:
+        assert self._guard.stdin is not None
+        with suppress(BrokenPipeError):  # somebody killed the guard
+            self._guard.stdin.write(word.encode())
+            self._guard.stdin.flush()
+
+    def _end_guard(self) -> None:
+        assert self._guard.stdin is not None
+        with suppress(BrokenPipeError):
+            self._guard.stdin.close()
+        self._guard.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether the program has not ended."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Kill the program, if it has not ended."""
+        self._process.kill()
+        self._process.wait()
+        if self._guard.returncode is None:
+            self._tell("done\n")  # so that nobody else is killed who gets its number
+            self._end_guard()
+
+    def __enter__(self) -> Companion:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def end_with_parent() -> None:
+    """In a worker that multiprocessing started: end at once when the process that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,133 @@
+"""Which file may hold rows: of a data set, of a training.
+
+A declaration may come from somebody else, and so may the name of a file in it. Whatever path leads there (a
+link, another name of the same file, capitals where the disk knows none), the rows are never what Reticent
+itself writes or reads: declarations, ledgers, notebooks, snapshots, keys, the service's own files; nor
+anything hidden. Two looks, since either can be got around: at the real path, and at the file itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from reticent.errors import ParameterError
+
+# What Reticent's files are called, in small letters. A folder of one of these names is Reticent's own.
+_FOLDERS = (".reticent", ".service")
+_FILES = (
+    ".yaml",
+    ".yml",
+    ".key",
+    ".pem",
+    ".lock",
+    ".sqlite",
+    ".sqlite-wal",
+    ".sqlite-shm",
+    ".sqlite-journal",
+)
+# And what they begin with: a ledger, a device's ledger, keys, enrolments, chains, what is signed.
+_BEGINNINGS = (b"SQLite format 3\0", b"reticent device ledger", b"-----BEGIN ", b"{")
+_KEY = re.compile(rb"\s*(0x)?[0-9a-fA-F]{64}\s*")
+_LOOK = 200  # bytes
+
+
+def located(field: str, given: str, base: Path, *, is_inside: bool = False) -> Path:
+    """The real path of a file that shall hold rows.
+
+    Args:
+        field: what it is called where it is named, for errors.
+        given: the name; relative to `base` if it is not absolute.
+        base: the folder that the declaration lies in.
+        is_inside: whether it must lie in `base` itself; a file elsewhere is not even opened.
+
+    Raises:
+        ParameterError: there is no such file, or it may not be a source.
+    """
+    path = _real(base / given)
+    is_beside = path is not None and path.parent == base.resolve()
+    if is_inside and (Path(given).is_absolute() or (path is not None and not is_beside)):
+        raise ParameterError(f"{field} must be a file in the service's folder, got {given!r:.80}")
+    told, begins = (None, b"") if path is None else _looked_at(path)
+    if path is None or told is None:
+        shown = str(base / given)
+        shown = shown if shown.isprintable() and len(shown) < 1000 else f"{given!r:.80}"
+        raise ParameterError(f"{field} must be a file, there is none at {shown}")
+    if _is_ours_by_name(path, base.resolve()) or _is_ours_by_content(begins) or _is_a_link(told, path, base):
+        raise ParameterError(
+            f"{field} must be a file with rows: no declaration, key or ledger, nothing hidden and "
+            f"nothing in a folder of Reticent's own, got {given!r:.80}"
+        )
+    return path
+
+
+def _real(path: Path) -> Path | None:
+    """Where a path leads, None if nowhere."""
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links that go in circles
+        return None
+    return Path(real[1:] if real.startswith("//") else real)  # POSIX leaves two slashes as they are
+
+
+def _looked_at(path: Path) -> tuple[os.stat_result | None, bytes]:
+    """What the system says of the file and how it begins; None if it is none to read."""
+    try:
+        told = path.stat()
+        if stat.S_ISREG(told.st_mode):  # another kind could wait for ever
+            with path.open("rb") as file:
+                return told, file.read(_LOOK)
+    except (OSError, ValueError):
+        pass
+    return None, b""
+
+
+def _is_ours_by_name(path: Path, base: Path) -> bool:
+    """Whether the names on the way tell; a hidden folder that the declaration lies in too is no sign."""
+    shared = Path(os.path.commonpath([path, base]))
+    below = path.relative_to(shared).parts
+    folders = (name.casefold() for name in path.parts[:-1])
+    return (
+        any(name.startswith(".") for name in below)
+        or any(name.endswith(_FOLDERS) for name in folders)
+        or _is_our_name(path.name)
+    )
+
+
+def _is_our_name(name: str) -> bool:
+    return name.startswith(".") or name.casefold().endswith(_FILES)
+
+
+def _is_ours_by_content(begins: bytes) -> bool:
+    """Whether the first bytes tell. No table begins so: in a CSV these would be names of columns.
+
+    A DuckDB database does, one in 256: its first bytes are a checksum, its name comes after.
+    """
+    if begins[8:12] == b"DUCK" and b"\0" in begins[12:20]:  # then a number of 8 bytes: no text
+        return False
+    return begins.lstrip().startswith(_BEGINNINGS) or _KEY.fullmatch(begins) is not None
+
+
+def _is_a_link(told: os.stat_result, path: Path, base: Path) -> bool:
+    """Whether it is one of Reticent's files beside the declaration or the source, under another name."""
+    if told.st_nlink == 1:
+        return False
+    for one in itertools.chain.from_iterable(map(_ours_in, {base, path.parent})):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(told, one.stat()):
+                return True
+    return False
+
+
+def _ours_in(folder: Path) -> Iterator[Path]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            if one.name.startswith(".") or one.name.casefold().endswith(_FOLDERS):
+                yield from one.rglob("*")
+        elif _is_our_name(one.name):
+            yield one

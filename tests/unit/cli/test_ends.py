@@ -1,0 +1,51 @@
+"""Nothing runs on after a demonstration, however it ended. All of them, at any time: `make soak`."""
+
+import signal
+import subprocess
+
+import pytest
+
+from reticent.chain.anvil import find_anvil
+from reticent.collect.local_broker import find_broker
+
+from ... import soak
+
+FOUND = {"collect": find_broker, "chain": find_anvil}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "demo"
+
+
+@pytest.mark.parametrize("how", soak.ENDS)
+@pytest.mark.parametrize("name", ["collect", "chain"])
+def test_what_a_demo_started_ends_with_it(name, how, folder):
+    if FOUND[name]() is None:
+        pytest.skip("the program that it starts is not on this machine")
+    assert soak.ends(name, how, folder, lambda count: count >= 3)  # itself, what it started, and its guard
+
+
+def test_planted_a_program_without_a_guard_is_found(folder, monkeypatch):
+    program = (
+        "import subprocess, time; subprocess.Popen(['sleep', '1000']); subprocess.Popen(['sleep', '1000']); "
+        "time.sleep(1000)"
+    )
+    monkeypatch.setattr(soak, "COMMAND", [soak.sys.executable, "-c", program])
+    monkeypatch.setattr(soak, "GONE_S", 1.0)
+    assert not soak.ends("collect", signal.SIGTERM, folder, lambda count: count >= 3)
+
+
+def test_planted_a_demo_that_fails_is_counted(folder, monkeypatch, capsys):
+    monkeypatch.setattr(
+        soak, "COMMAND", [soak.sys.executable, "-c", "import sys; sys.exit(len(sys.argv) - 2)"]
+    )
+    assert soak.counted("demo", 3, lambda place: soak.runs("fleet", place), folder) == 0
+    assert soak.counted("more", 3, lambda place: soak.runs("collect", place), folder) == 3
+    assert "more: 3 runs, 3 failures" in capsys.readouterr().out
+
+
+def test_help():
+    done = subprocess.run([soak.sys.executable, soak.__file__, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "--hogs" in done.stdout

@@ -1,0 +1,10 @@
+"""An operator whose ledger and list are in memory."""
+
+from reticent.collect.operator import Operator
+from reticent.collect.record import Record
+from reticent.collect.revocation import Revocations
+from reticent.ledger import MemoryLedger
+
+
+def operator(master, ledger=None):
+    return Operator(master, Revocations(":memory:"), Record(MemoryLedger() if ledger is None else ledger))

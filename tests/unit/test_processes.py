@@ -1,0 +1,132 @@
+"""What we start ends when we do, by whatever signal."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reticent.processes import Companion, free_port
+
+ENDS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+COMPANION = """
+from reticent.processes import Companion
+with Companion(["sleep", "1000"]) as one:
+    print(one.pid, flush=True)
+    time.sleep(1000)
+"""
+PLAIN = """
+import subprocess
+print(subprocess.Popen(["sleep", "1000"], start_new_session=True).pid, flush=True)
+time.sleep(1000)
+"""
+POOL = """
+import os
+from concurrent.futures import ProcessPoolExecutor
+from reticent.processes import end_with_parent
+def begin():
+    {begin}
+def work(_):
+    print(os.getpid(), flush=True)
+    time.sleep(1000)
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, initializer=begin) as pool:
+        list(pool.map(work, range(2)))
+"""
+
+
+def is_alive(pid):
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids, seconds=60.0):
+    """Wait until none of these runs; those that still do."""
+    end = time.monotonic() + seconds
+    while (left := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < end:
+        time.sleep(0.01)
+    return left
+
+
+def left_after(program, how, count=1, seconds=60.0):
+    """The children that still run after a program was ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import time\n{program}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    ) as process:
+        pids = [int(process.stdout.readline()) for _ in range(count)]
+        assert all(map(is_alive, pids))
+        process.send_signal(how)
+        process.wait()
+    left = gone(pids, seconds)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_companion_ends_with_us(how):
+    assert left_after(COMPANION, how) == []
+
+
+def test_planted_a_child_that_nobody_guards_is_found():
+    assert len(left_after(PLAIN, signal.SIGKILL, seconds=0.1)) == 1
+
+
+def test_workers_end_with_us():
+    assert left_after(POOL.format(begin="end_with_parent()"), signal.SIGKILL, count=2) == []
+
+
+def test_planted_workers_that_wait_for_work_are_found():
+    assert len(left_after(POOL.format(begin="pass"), signal.SIGKILL, count=2, seconds=0.1)) == 2
+
+
+def test_a_companion_is_closed_once_and_its_guard_with_it():
+    with Companion(["sleep", "1000"]) as one:
+        assert one.is_running()
+        pids = [one.pid, one._guard.pid]
+        assert all(map(is_alive, pids))
+    assert gone(pids, 0.0) == []
+    assert not one.is_running()
+    one.close()
+
+
+def test_a_companion_that_ended_is_seen_and_nobody_else_is_killed(tmp_path):
+    with (tmp_path / "said").open("wb") as said, Companion(["sh", "-c", "echo said; exit 3"], said) as one:
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+        assert not one.is_running()
+    assert one._guard.returncode == 0, "it was told, and killed nothing"
+    assert (tmp_path / "said").read_text() == "said\n"
+
+
+def test_a_program_that_is_not_there_leaves_no_guard(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Companion([tmp_path / "none"])
+
+
+def test_a_free_port_can_be_listened_at_and_is_none_of_those_that_systems_give_away():
+    ports = {free_port() for _ in range(20)}
+    assert len(ports) > 1
+    for port in ports:  # nobody else takes one of them meanwhile: there are 20,000
+        assert 10_000 <= port < 30_000
+        with contextlib.closing(socket.create_server(("127.0.0.1", port))):
+            pass
+
+
+def test_a_taken_port_is_passed_over(monkeypatch):
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        number = taken.getsockname()[1] - 10_000
+        tried = iter([number, number, (number + 1) % 20_000, (number + 2) % 20_000])
+        monkeypatch.setattr("reticent.processes.secrets.randbelow", lambda most: next(tried))
+        assert free_port() != number + 10_000
