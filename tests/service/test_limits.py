@@ -231,7 +231,7 @@ def test_who_does_not_read_is_cut_off(listening, monkeypatch):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((host, int(port)))
         connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
-        until(lambda: any(one.flow.write_paused for one in server.server_state.connections))
+        until(lambda: any(one.flow.write_paused for one in server.server_state.connections.copy()))
         until(lambda: not server.server_state.connections, PATIENCE_S)
 
 
