@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from reticent.ledger.contracts import compile as compiling
+from reticent.ledger.ethereum.contracts import compile as compiling
 
 from .revm import FOLDER, OWNER, STRANGER, Contract, Refused, artifact, source
 

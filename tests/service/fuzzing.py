@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from reticent.query import dataset_file
+from reticent.query.declarations import dataset_file
 from reticent.service import sources
 from reticent.service.app import create_app
 from reticent.service.keys import Role

@@ -9,7 +9,8 @@ from fastapi.routing import APIRoute
 
 from reticent.ledger import SqlLedger, merkle
 from reticent.ledger.checkpoint import load_key, parse
-from reticent.query import Answer, Price, Session, dataset_file
+from reticent.query import Answer, Price, Session
+from reticent.query.declarations import dataset_file
 from reticent.service import asking
 from reticent.service import desk as desk_module
 from reticent.service.desk import Desk

@@ -14,12 +14,15 @@ import httpx
 import pytest
 
 from reticent.errors import ReticentError, SourceError
-from reticent.query import Session, dataset_file, snapshot, source, tree
+from reticent.query import Session
+from reticent.query.chain.oracle import open_oracle
+from reticent.query.declarations import dataset_file
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
-from reticent.query.oracle import open_oracle
-from reticent.query.questions import resolve
+from reticent.query.rows import snapshot, source
 from reticent.service import pages
 from reticent.service.app import create_app
 from reticent.service.settings import Settings

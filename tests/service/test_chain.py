@@ -23,13 +23,15 @@ from reticent.cli.oracle import opened as opened_oracle
 from reticent.collect.record import Record
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.ethereum import EthereumLedger
-from reticent.query import Session, census, dataset_file
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.query import Session
 from reticent.query.answers import Case
-from reticent.query.commitment import place as commitment_place
-from reticent.query.on_chain import opened_ledger, registrant
+from reticent.query.chain.commitment import place as commitment_place
+from reticent.query.chain.finding import opened_ledger, registrant
+from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as folder_of
+from reticent.query.rows import census
 from reticent.service import jobs, on_chain
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings

@@ -10,13 +10,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect.collector import Collector
-from reticent.collect.counted import Counted, question
 from reticent.collect.device import Device
-from reticent.collect.enrolment import enrolled
-from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
 from reticent.errors import LedgerDamaged, ReportForgotten
+from reticent.fleet.counted import Counted, question
+from reticent.fleet.enrolment import enrolled
+from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import Marks
 from reticent.service.collecting import MOST_REPORTS
 

@@ -14,9 +14,10 @@ import httpx
 import pytest
 
 from reticent.ledger.verify import verify
-from reticent.query import dataset_file, snapshot
+from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
+from reticent.query.rows import snapshot
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 

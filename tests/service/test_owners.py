@@ -21,7 +21,7 @@ import pytest
 from reticent import files
 from reticent.cli.entry import main
 from reticent.errors import AccountConflict, ParameterError, ReticentError, SourceError
-from reticent.query.source import Table
+from reticent.query.rows.source import Table
 from reticent.service import sources
 from reticent.service.desk import Desk
 from reticent.service.keys import Role

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from reticent.query import tree
+from reticent.query.language import tree
 from reticent.service.collecting import Collecting
 
 from .browsing import AXE, IMAGE, SCRIPT, furnish, served

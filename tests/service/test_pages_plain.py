@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.query import dataset_file, tree
+from reticent.query.declarations import dataset_file
+from reticent.query.language import tree
 from reticent.service import builder, showing, visits
 from reticent.service.app import create_app
 from reticent.service.keys import Role

@@ -20,7 +20,8 @@ from reticent.errors import (
     ReticentError,
     SourceError,
 )
-from reticent.query import Answer, Case, remote, tree
+from reticent.query import Answer, Case, remote
+from reticent.query.language import tree
 from reticent.service.desk import Desk
 
 from .running import make_keys

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from reticent.query import By, source, tree
-from reticent.query.questions import resolve
+from reticent.query import By
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.rows import source
 from reticent.service import lanes, limits, weights
 from reticent.service.desk import Desk
 from reticent.service.limits import Rate

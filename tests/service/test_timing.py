@@ -19,11 +19,12 @@ import pytest
 from scipy.stats import rankdata
 
 from reticent.ledger.memory import MemoryLedger
-from reticent.query import dataset_file, snapshot
 from reticent.query.answers import Answer
+from reticent.query.declarations import dataset_file
 from reticent.query.measure import Plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
+from reticent.query.rows import snapshot
 from reticent.service.app import create_app
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings

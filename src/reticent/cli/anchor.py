@@ -12,9 +12,9 @@ from reticent.cli.chain import GweiFees
 from reticent.cli.chain_keys import opened_key
 from reticent.cli.ledger import opened
 from reticent.ledger import SqlLedger
-from reticent.ledger.anchor import anchors, check_anchors, write_anchor
-from reticent.ledger.chain_file import ChainFile
 from reticent.ledger.checkpoint import PublicKey, read_key
+from reticent.ledger.ethereum.anchor import anchors, check_anchors, write_anchor
+from reticent.ledger.ethereum.chain_file import ChainFile
 
 
 def anchor(

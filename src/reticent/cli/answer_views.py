@@ -19,9 +19,9 @@ from rich.text import Text
 from reticent.errors import MissingExtra
 from reticent.privacy import spent_epsilon
 from reticent.query.answers import Answer, Case, Price, as_mu2
-from reticent.query.datasets import DataSet
+from reticent.query.declarations.datasets import DataSet
 from reticent.query.estimates import Estimate, half_width_factor
-from reticent.query.tree import And, By, Comparison, In, Not, Or, Predicate, Query, Scalar
+from reticent.query.language.tree import And, By, Comparison, In, Not, Or, Predicate, Query, Scalar
 
 MOST_SHOWN = 60  # groups in a terminal
 _MOST_NAMED = 40  # groups with a name in a plot

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from reticent.cli import answer_views as views
 from reticent.errors import LedgerError, ParameterError, QuestionRefused
 from reticent.privacy import spent_epsilon
-from reticent.query import Answer, DataSet, Policy, Session, dataset_file
+from reticent.query import Answer, DataSet, Policy, Session
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
+from reticent.query.declarations import dataset_file
 
 if TYPE_CHECKING:
     from reticent.chain.node import Node
-    from reticent.ledger.chain_file import ChainFile
+    from reticent.ledger.ethereum.chain_file import ChainFile
 
 _LARGEST_FILE = 1 << 20
 _CLOSE = 1.05  # times the error that was asked for: what the noise of a count does to it
@@ -99,8 +100,8 @@ def _opened(declaration: Path, ledger: Where, *, buys: bool) -> Iterator[tuple[S
         return
     from reticent.chain.fees import Ceiling
     from reticent.cli.chain_keys import opened_key
-    from reticent.ledger.chain_file import ChainFile
-    from reticent.query.on_chain import connected
+    from reticent.ledger.ethereum.chain_file import ChainFile
+    from reticent.query.chain.finding import connected
 
     if buys and ledger["key"] is None:
         raise ParameterError(

@@ -20,18 +20,19 @@ from reticent.cli import answer_views as views
 from reticent.cli.chain_keys import new_key, opened_key
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, ParameterError
 from reticent.ledger import Amount, Unit
-from reticent.ledger.anchor import contract as anchor_contract
-from reticent.ledger.chain_contract import artifact, checked_address, dataset_id
-from reticent.ledger.chain_file import ChainFile, node_address, shareable
+from reticent.ledger.ethereum.anchor import contract as anchor_contract
+from reticent.ledger.ethereum.chain_file import ChainFile, node_address, shareable
+from reticent.ledger.ethereum.contract import artifact, checked_address, dataset_id
 from reticent.privacy import Budget
-from reticent.query import DataSet, Policy, dataset_file
+from reticent.query import DataSet, Policy
 from reticent.query.answers import as_mu2
-from reticent.query.commitment import Commitment, place
-from reticent.query.home import moved_on_chain, on_chain, settled
-from reticent.query.on_chain import connected, opened_ledger
+from reticent.query.chain.commitment import Commitment, place
+from reticent.query.chain.finding import connected, opened_ledger
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.home import moved_on_chain, on_chain, settled
 
 if TYPE_CHECKING:
-    from reticent.ledger.ethereum import EthereumLedger
+    from reticent.ledger.ethereum.ledger import EthereumLedger
 
 _CONFIRMATIONS = 5
 _DEVELOPMENT = (1337, 31337)  # chains of anvil, hardhat and ganache, where a block comes when it is needed

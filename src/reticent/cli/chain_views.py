@@ -25,17 +25,18 @@ from reticent.cli import answer_views as views
 from reticent.cli.chain import waiting
 from reticent.errors import LedgerDamaged, NodeUnavailable, UnknownAccount
 from reticent.ledger import Unit
-from reticent.ledger.chain_contract import artifact, dataset_id, text_of
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.chain_log import ChainLog
-from reticent.ledger.chain_log import verify as verify_chain
-from reticent.ledger.chain_state import DataSet as Registered
-from reticent.ledger.chain_state import State
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import artifact, dataset_id, text_of
+from reticent.ledger.ethereum.log import ChainLog
+from reticent.ledger.ethereum.log import verify as verify_chain
+from reticent.ledger.ethereum.state import DataSet as Registered
+from reticent.ledger.ethereum.state import State
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
-from reticent.query import DataSet, dataset_file
-from reticent.query.commitment import Commitment, place
-from reticent.query.home import as_registered
-from reticent.query.on_chain import registrant
+from reticent.query import DataSet
+from reticent.query.chain.commitment import Commitment, place
+from reticent.query.chain.finding import registrant
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.home import as_registered
 
 _DELTA = 1e-6
 _PAUSE_S = 1.0

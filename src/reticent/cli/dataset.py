@@ -10,11 +10,12 @@ from rich.console import Console
 
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import dataset_file, foreign_metadata, source
-from reticent.query import home as homes
-from reticent.query import snapshot as snapshots
-from reticent.query.explanation import explain
+from reticent.query.declarations import dataset_file, foreign_metadata
+from reticent.query.declarations import home as homes
+from reticent.query.declarations.explanation import explain
 from reticent.query.opening import snapshot_path
+from reticent.query.rows import snapshot as snapshots
+from reticent.query.rows import source
 
 
 def _console() -> Console:

@@ -29,12 +29,14 @@ from reticent.cli.chain_views import Teller
 from reticent.cli.demo import five_truths
 from reticent.cli.oracle import opened
 from reticent.errors import ChainError, QuestionRefused
-from reticent.ledger.chain_contract import artifact
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.chain_log import verify
-from reticent.query import DataSet, Session, census, dataset_file
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import artifact
+from reticent.ledger.ethereum.log import verify
+from reticent.query import DataSet, Session
 from reticent.query.answers import as_mu2
-from reticent.query.on_chain import connected
+from reticent.query.chain.finding import connected
+from reticent.query.declarations import dataset_file
+from reticent.query.rows import census
 
 BLOCK_TIME_S = 1.0
 CONFIRMATIONS = 1

@@ -25,7 +25,6 @@ from reticent.cli.survey import broker_address, table
 from reticent.collect.collector import Collector
 from reticent.collect.design import designed
 from reticent.collect.device import Device
-from reticent.collect.enrolment import enrolled
 from reticent.collect.estimates import estimates
 from reticent.collect.local_broker import running
 from reticent.collect.mqtt import Bridge
@@ -34,8 +33,9 @@ from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
 from reticent.files import secluded
-from reticent.ledger.device_marks import Marks
-from reticent.ledger.sql import SqlLedger
+from reticent.fleet.enrolment import enrolled
+from reticent.ledger.device.marks import Marks
+from reticent.ledger.sql.ledger import SqlLedger
 from reticent.mechanisms.record import Category, Number
 from reticent.randomness import SECURE
 

@@ -22,15 +22,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.arguments import whole
 from reticent.cli import answer_views as views
 from reticent.cli.demo import demo_keys, demo_listener
-from reticent.collect.enrolment import enrolled
 from reticent.collect.operator import LEDGER, Operator
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.data import directory
 from reticent.files import secluded
-from reticent.ledger.device_marks import Marks
-from reticent.ledger.sql import SqlLedger
+from reticent.fleet.enrolment import enrolled
+from reticent.ledger.device.marks import Marks
+from reticent.ledger.sql.ledger import SqlLedger
 from reticent.location import LocationDevice, checkins, payload
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.rounds import PlaceRound, verified

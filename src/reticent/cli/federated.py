@@ -28,7 +28,7 @@ from reticent.federated.task_file import TaskFile
 from reticent.federated.tasks import Task, signed, task_of
 from reticent.files import appearing, not_for_release, private, secluded, tightened
 from reticent.ledger.checkpoint import load_key
-from reticent.ledger.opening import opened
+from reticent.ledger.witness.opening import opened
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
 

@@ -16,14 +16,14 @@ from rich.progress import track
 from rich.table import Table
 
 from reticent.arguments import real, whole
-from reticent.collect.counted import Counted
-from reticent.collect.enrolment import ID_BYTES, Enrolment
 from reticent.collect.operator import Operator
-from reticent.collect.secret_file import kept_secret
 from reticent.errors import MissingExtra, ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.files import NOT_FOR_RELEASE, made, not_for_release, private
-from reticent.ledger.device_marks import Marks
+from reticent.fleet.counted import Counted
+from reticent.fleet.enrolment import ID_BYTES, Enrolment
+from reticent.fleet.secret_file import kept_secret
+from reticent.ledger.device.marks import Marks
 from reticent.location import checkins as checkin_files
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.device import LocationDevice

@@ -14,12 +14,13 @@ from reticent.cli.chain import GweiFees
 from reticent.cli.chain_keys import opened_key
 from reticent.cli.chain_views import plain
 from reticent.errors import LedgerError
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.ethereum import EthereumLedger
-from reticent.query import DataSet, dataset_file
-from reticent.query.commitment import Commitment
-from reticent.query.on_chain import connected
-from reticent.query.oracle import Oracle, open_oracle
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.query import DataSet
+from reticent.query.chain.commitment import Commitment
+from reticent.query.chain.finding import connected
+from reticent.query.chain.oracle import Oracle, open_oracle
+from reticent.query.declarations import dataset_file
 
 _LONGEST_LINE = 300
 

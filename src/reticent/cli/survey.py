@@ -17,20 +17,20 @@ from rich.table import Table
 
 from reticent.arguments import whole
 from reticent.collect import export, survey_file
-from reticent.collect.enrolment import ID_BYTES, enrolled
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.explanation import explain, standard_error
 from reticent.collect.operator import LEDGER, LEDGER_KEY
 from reticent.collect.record import Record, of_survey
-from reticent.collect.revocation import Revocations
-from reticent.collect.secret_file import kept_secret
 from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.survey import Survey
-from reticent.collect.texts import hexadecimal
 from reticent.errors import MissingExtra, ParameterError
 from reticent.files import made, secluded
+from reticent.fleet.enrolment import ID_BYTES, enrolled
+from reticent.fleet.revocation import Revocations
+from reticent.fleet.secret_file import kept_secret
+from reticent.fleet.texts import hexadecimal
 from reticent.ledger.checkpoint import load_key
-from reticent.ledger.opening import opened
+from reticent.ledger.witness.opening import opened
 from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21

@@ -17,8 +17,8 @@ from reticent.ledger import Balance, SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
 from reticent.query import DataSet
-from reticent.query.explanation import explain
-from reticent.query.tree import to_json
+from reticent.query.declarations.explanation import explain
+from reticent.query.language.tree import to_json
 from reticent.service import chain_views
 from reticent.service.desk import Desk
 from reticent.service.jobs import Jobs

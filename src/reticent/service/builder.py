@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import DataSet, dataset_file, tree
-from reticent.query.columns import Column, Kind
+from reticent.query import DataSet
+from reticent.query.declarations import dataset_file
+from reticent.query.language import tree
+from reticent.query.rows.columns import Column, Kind
 
 KINDS = ("count", "sum", "mean", "proportion", "variance", "histogram", "median", "quantile")
 OPERATORS = (*tree.OPERATORS, "one of")

@@ -9,7 +9,7 @@ from reticent.service import showing
 
 if TYPE_CHECKING:  # slow to load, and not needed with other ledgers
     from reticent.chain.contracts import Event
-    from reticent.ledger.ethereum import EthereumLedger
+    from reticent.ledger.ethereum.ledger import EthereumLedger
 
 _OF_AN_ANSWER = ("Declared", "MeasurementRequested", "Fulfilled")
 

@@ -20,16 +20,16 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from reticent.collect.collector import Collector
-from reticent.collect.counted import asker
-from reticent.collect.enrolment import ID_BYTES
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.operator import Operator
 from reticent.collect.record import Record, of_survey
-from reticent.collect.revocation import Revocations
-from reticent.collect.secret_file import kept_secret
 from reticent.collect.survey import MOST_PERIODS, Survey
 from reticent.collect.wire import Outcome, split
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
+from reticent.fleet.counted import asker
+from reticent.fleet.enrolment import ID_BYTES
+from reticent.fleet.revocation import Revocations
+from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import Ledger
 from reticent.mechanisms.record import Category
 from reticent.service.api import PROBLEMS, Anyone, Json, Owner, stranger

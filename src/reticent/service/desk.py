@@ -36,16 +36,18 @@ from reticent.errors import (
 from reticent.files import appearing, private, secluded
 from reticent.ledger import Balance, Ledger, SqlLedger
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.moving import Taken
-from reticent.ledger.opening import opened as open_ledger
-from reticent.query import Answer, DataSet, Price, Session, dataset_file, source
-from reticent.query import home as homes
-from reticent.query.columns import Kind
+from reticent.ledger.sql.moving import Taken
+from reticent.ledger.witness.opening import opened as open_ledger
+from reticent.query import Answer, DataSet, Price, Session
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations import home as homes
+from reticent.query.language.tree import By, Query, histogram, to_json
 from reticent.query.measure import Rows
 from reticent.query.notebook import Notebook
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
-from reticent.query.tree import By, Query, histogram, to_json
+from reticent.query.rows import source
+from reticent.query.rows.columns import Kind
 from reticent.service import sources
 from reticent.service.keys import Person, Role
 from reticent.service.reading import Held
@@ -56,7 +58,7 @@ from reticent.service.state import Asked, State, own_folder
 from reticent.service.weights import cells_asked, letters_asked
 
 if TYPE_CHECKING:
-    from reticent.ledger.ethereum import EthereumLedger
+    from reticent.ledger.ethereum.ledger import EthereumLedger
 
 log = logging.getLogger("reticent.service")
 _LONGEST_IDEMPOTENCY = 200

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from reticent.errors import ParameterError, ReticentError
-from reticent.query import dataset_file
-from reticent.query.explanation import explain
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.explanation import explain
 from reticent.service import builder
 from reticent.service.desk import LONGEST_DECLARATION, Desk
 from reticent.service.keys import Role

@@ -20,11 +20,12 @@ from reticent.errors import QuestionRefused, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
-from reticent.query import Answer, DataSet, Price, tree
+from reticent.query import Answer, DataSet, Price
 from reticent.query.answers import Case
-from reticent.query.datasets import Policy
-from reticent.query.explanation import explain
-from reticent.query.questions import resolve
+from reticent.query.declarations.datasets import Policy
+from reticent.query.declarations.explanation import explain
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
 from reticent.service import builder, chain_views, owner_pages, showing
 from reticent.service.api import budget_json, jobs_of
 from reticent.service.desk import Desk

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from reticent.errors import SourceError
-from reticent.query.source import Table
+from reticent.query.rows.source import Table
 
 
 class Held:

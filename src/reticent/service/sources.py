@@ -15,10 +15,10 @@ from pathlib import Path
 from reticent import files
 from reticent.errors import ParameterError
 from reticent.query import DataSet
-from reticent.query.claims import part
-from reticent.row_files import located
+from reticent.query.declarations.claims import part
 from reticent.service.keys import Person, Role
 from reticent.service.state import Rows, Source, State
+from reticent.tables.row_files import located
 
 _FORMS = ("csv", "parquet", "duckdb")
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from reticent.errors import AccountConflict, IdempotencyConflict, LedgerError, ParameterError
 from reticent.files import private, secluded
-from reticent.ledger.transactions import writing
 from reticent.service.keys import Person, Role, checked_name, digest, new_secret
+from reticent.sqlite import writing
 
 VISIT_S = 12 * 3600.0
 _VERSION = 1  # of the tables

@@ -12,8 +12,8 @@ from typing import Any
 
 from reticent.errors import ParameterError
 from reticent.query import DataSet
-from reticent.query.questions import MOST_VALUES
-from reticent.query.tree import By, Query
+from reticent.query.language.questions import MOST_VALUES
+from reticent.query.language.tree import By, Query
 
 MANY = 1024  # cells that take long enough to need a thread of their own
 _LETTERS_PER_CELL = 16  # reading so much of a question takes about as long as a cell does

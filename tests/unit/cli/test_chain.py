@@ -23,12 +23,14 @@ from reticent.cli import chain_views
 from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import ChainError, NodeUnavailable, NotMeasured
 from reticent.ledger import SqlLedger
-from reticent.ledger.chain_contract import Contract, artifact, dataset_id
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.chain_log import ChainLog
 from reticent.ledger.checkpoint import load_key
-from reticent.query import Session, census, dataset_file
-from reticent.query.home import moved
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import Contract, artifact, dataset_id
+from reticent.ledger.ethereum.log import ChainLog
+from reticent.query import Session
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.home import moved
+from reticent.query.rows import census
 
 MEAN = census.FIVE["average personal income"]
 SAME = "select avg(income) from census where age >= 0"

@@ -19,7 +19,8 @@ import pytest
 import reticent
 from reticent.cli import demo
 from reticent.ledger import SqlLedger
-from reticent.query import Case, census
+from reticent.query import Case
+from reticent.query.rows import census
 
 ROW = re.compile(r"^(\S.*?)  +(1|2A|2B|2C) +(\S.*?)  +([\d.,]+)? +([\d.]+) +([\d.]+) +([\d.]+)$", re.M)
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
@@ -220,8 +221,9 @@ def test_the_truth_is_that_of_the_file(tmp_path):
 
 
 def test_other_words_are_the_same_questions(tmp_path):
-    from reticent.query import dataset_file, sql
-    from reticent.query.questions import resolve
+    from reticent.query.declarations import dataset_file
+    from reticent.query.language import sql
+    from reticent.query.language.questions import resolve
 
     data = dataset_file.read(census.write(tmp_path, rows=10))
     for name, text in census.FIVE.items():

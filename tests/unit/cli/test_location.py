@@ -9,9 +9,9 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from reticent.collect.counted import Counted
-from reticent.collect.enrolment import Enrolment, enrolled
-from reticent.collect.secret_file import kept_secret
+from reticent.fleet.counted import Counted
+from reticent.fleet.enrolment import Enrolment, enrolled
+from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import SqlLedger
 from reticent.location import LocationDevice
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from reticent.collect.counted import Counted
 from reticent.collect.device import Device
-from reticent.collect.enrolment import Enrolment
 from reticent.collect.record import Record
 from reticent.collect.signing import signer_of
+from reticent.fleet.counted import Counted
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")

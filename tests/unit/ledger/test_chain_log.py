@@ -17,10 +17,10 @@ from reticent.chain.outbox import Outbox
 from reticent.chain.sender import Sender
 from reticent.errors import BudgetExceeded, ChainError, LedgerDamaged, LedgerError, UnknownAccount, WrongChain
 from reticent.ledger import Amount, Terms, Unit
-from reticent.ledger.chain_contract import artifact
-from reticent.ledger.chain_log import ChainLog, verify
-from reticent.ledger.chain_state import replay
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.ethereum.contract import artifact
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.ledger.ethereum.log import ChainLog, verify
+from reticent.ledger.ethereum.state import replay
 from reticent.privacy import Neighbours
 
 TERMS = Terms("a", Unit.MU2, Neighbours.REPLACE_ONE, "one", 10_000, 2)
@@ -441,7 +441,7 @@ def test_a_log_that_does_not_rewind_is_caught(reorganising, monkeypatch):
 
 
 def test_a_deep_reorganisation_is_read_from_the_start(reorganising, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.chain_log._POSITIONS", 3)
+    monkeypatch.setattr("reticent.ledger.ethereum.log._POSITIONS", 3)
     ledger, world = reorganising(1, chance=0, confirmations=0)
     log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
     for i in range(6):

@@ -1,0 +1,1 @@
+"""Biswas 2023: the figures and tables of the thesis, by chapter."""

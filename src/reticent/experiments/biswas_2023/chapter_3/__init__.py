@@ -1,0 +1,1 @@
+"""Biswas 2023, chapter 3: places under PRIVIC."""

@@ -1,0 +1,1 @@
+"""Biswas 2023, chapter 5: personalised training, its leakage and its fairness."""

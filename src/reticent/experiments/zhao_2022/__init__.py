@@ -1,0 +1,1 @@
+"""Zhao 2022: the figures and tables of the thesis, by chapter."""

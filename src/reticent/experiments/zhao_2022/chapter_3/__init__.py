@@ -1,0 +1,1 @@
+"""Zhao 2022, chapter 3: numbers, means and gradients under local privacy."""

@@ -1,0 +1,1 @@
+"""What every device and every operator shares: signed texts, enrolment, revocation, tags, lots, secrets."""

@@ -1,0 +1,1 @@
+"""The ledger in SQLite or PostgreSQL: an append-only Merkle log, its transactions, moves and recovery."""

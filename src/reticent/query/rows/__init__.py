@@ -1,0 +1,1 @@
+"""Rows: sources of every kind as one small table of whole numbers, made-up ones included."""

@@ -1,0 +1,1 @@
+"""Tables as people keep them: what a cell says and where a record ends, whatever wrote or stores the file."""
