@@ -20,7 +20,7 @@ from eth_utils.abi import collapse_if_tuple
 from pyrevm import EVM, AccountInfo, BlockEnv
 
 import reticent.ledger.ethereum.contracts
-from reticent.ledger.ethereum.contracts.compile import compiled
+from reticent.chain.compile import compiled
 
 FOLDER = Path(reticent.ledger.ethereum.contracts.__file__).parent
 OWNER, ORACLE, ANNA, BRUNO, STRANGER, NEXT = (f"0x{number:02x}" + "00" * 18 + "01" for number in range(1, 7))

@@ -16,13 +16,14 @@ from reticent.arguments import real
 from reticent.chain.fees import Ceiling
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
+from reticent.chain.view import checked_address
 from reticent.cli import answer_views as views
 from reticent.cli.chain_keys import new_key, opened_key
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, ParameterError
 from reticent.ledger import Amount, Unit
 from reticent.ledger.ethereum.anchor import contract as anchor_contract
 from reticent.ledger.ethereum.chain_file import ChainFile, node_address, shareable
-from reticent.ledger.ethereum.contract import artifact, checked_address, dataset_id
+from reticent.ledger.ethereum.contract import artifact, dataset_id
 from reticent.privacy import Budget
 from reticent.query import DataSet, Policy
 from reticent.query.answers import as_mu2

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from reticent.arguments import real
 from reticent.chain.contracts import Event
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.cli import answer_views as views
 from reticent.cli.chain import waiting
@@ -27,10 +28,9 @@ from reticent.errors import LedgerDamaged, NodeUnavailable, UnknownAccount
 from reticent.ledger import Unit
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import artifact, dataset_id, text_of
-from reticent.ledger.ethereum.log import ChainLog
-from reticent.ledger.ethereum.log import verify as verify_chain
 from reticent.ledger.ethereum.state import DataSet as Registered
 from reticent.ledger.ethereum.state import State
+from reticent.ledger.ethereum.verify import verify as verify_chain
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
 from reticent.query import DataSet
 from reticent.query.chain.commitment import Commitment, place
@@ -64,7 +64,7 @@ def status(
         artifact().check(node, file.contract)
         data, identifier = _chosen(declaration, file, node, owner)
         log = ChainLog(
-            node, artifact(), file.contract, first_block=file.block, confirmations=file.confirmations
+            node, artifact(), file.contract, State, first_block=file.block, confirmations=file.confirmations
         )
         state = log.sync()
     if delta is None:

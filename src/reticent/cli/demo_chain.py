@@ -31,7 +31,7 @@ from reticent.cli.oracle import opened
 from reticent.errors import ChainError, QuestionRefused
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import artifact
-from reticent.ledger.ethereum.log import verify
+from reticent.ledger.ethereum.verify import verify
 from reticent.query import DataSet, Session
 from reticent.query.answers import as_mu2
 from reticent.query.chain.finding import connected

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from reticent.chain.keys import make_key
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 from reticent.cli import chain as work
@@ -26,7 +27,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import Contract, artifact, dataset_id
-from reticent.ledger.ethereum.log import ChainLog
+from reticent.ledger.ethereum.state import State
 from reticent.query import Session
 from reticent.query.declarations import dataset_file
 from reticent.query.declarations.home import moved
@@ -315,7 +316,7 @@ def test_the_commitment_is_to_the_declaration(nothing_charged):
     nonce = bytes.fromhex(json.loads(kept.read_text())["nonce"])
     file = ChainFile.read(nothing_charged.folder / "chain.json")
     with closing(file.connect()) as node:
-        state = ChainLog(node, artifact(), file.contract, first_block=file.block).sync()
+        state = ChainLog(node, artifact(), file.contract, State, first_block=file.block).sync()
     on_chain = state.datasets[dataset_id(nothing_charged.owner, "census")].commitment
     assert on_chain == sha256(nonce + nothing_charged.declaration.read_bytes()).digest()
 

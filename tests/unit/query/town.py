@@ -18,7 +18,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.ethereum import contracts
 from reticent.ledger.ethereum.contract import dataset_id, key_id
 from reticent.ledger.ethereum.ledger import EthereumLedger
-from reticent.ledger.ethereum.log import verify
+from reticent.ledger.ethereum.verify import verify
 
 LEDGER = Artifact.read(Path(contracts.__file__).with_name("PrivacyLedger.json"))
 _FULFIL = ["uint256", "bytes32", "bytes32", "uint64", "uint64", "int64[]"]

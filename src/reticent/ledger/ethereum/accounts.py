@@ -11,8 +11,10 @@ from hashlib import sha256
 from typing import Any
 
 from reticent.arguments import whole
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
+from reticent.chain.view import checked_address
 from reticent.errors import (
     AccountConflict,
     CommitUnknown,
@@ -29,12 +31,10 @@ from reticent.ledger.ethereum.contract import (
     Contract,
     Words,
     cause,
-    checked_address,
     dataset_id,
     key_id,
     payment_id,
 )
-from reticent.ledger.ethereum.log import ChainLog
 from reticent.ledger.ethereum.orders import Waiting
 from reticent.ledger.ethereum.state import DataSet, State
 from reticent.privacy import MAX_UNITS
@@ -91,7 +91,7 @@ class ChainAccounts(Ledger):
         self._confirmations, self._timeout_s = sender.confirmations, timeout_s
         first = whole("first_block", first_block, low=0)
         self.log = ChainLog(
-            node, self._contract.artifact, self._contract.address, first_block=first,
+            node, self._contract.artifact, self._contract.address, State, first_block=first,
             confirmations=self._confirmations,
         )  # fmt: skip
         self._opened: dict[str, Terms] = {}

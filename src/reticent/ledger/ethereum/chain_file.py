@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from reticent.arguments import whole
 from reticent.chain.node import Node
+from reticent.chain.view import checked_address
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.ledger.ethereum.contract import checked_address
 
 RPC = "RETICENT_RPC"
 MOST_CONFIRMATIONS = 10_000

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eth_abi.abi import decode, encode
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from reticent.chain.contracts import Artifact
-from reticent.chain.node import Node, as_bytes, block_tag
-from reticent.errors import ChainError, LedgerError, ParameterError, ReticentError, TransactionRefused
+from reticent.chain.node import Node
+from reticent.chain.view import ContractView
+from reticent.errors import ChainError, LedgerError, ReticentError, TransactionRefused
 from reticent.ledger.base import Terms, Unit
 from reticent.privacy import Neighbours
 
@@ -27,7 +28,6 @@ MOST_VALUES = 512  # values of one record on a chain
 MOST_QUESTION = 8192  # bytes of what is measured
 NOBODY = "0x" + "00" * 20
 NO_MARK = bytes(32)  # of a request without an idempotency key
-TOGETHER = 100  # calls in one message to the node
 
 _LOW = (1 << 64) - 1
 
@@ -85,42 +85,11 @@ class Held(NamedTuple):
     registered: int
 
 
-class Contract:
-    """The contract at an address, as a node shows it. It must be this version of it."""
+class Contract(ContractView):
+    """PrivacyLedger at an address. It must be this version of it."""
 
     def __init__(self, node: Node, address: str, compiled: Artifact | None = None) -> None:
-        self.node, self.address = node, checked_address("contract", address)
-        self.artifact = compiled or artifact()
-        self.artifact.check(node, self.address)
-
-    def call(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[Any, ...] | None:
-        """What a view answers; None where the contract was not there yet."""
-        data = self.node.call(self.address, self.artifact.encode(function, *arguments), block=block)
-        return self._answer(function, data)
-
-    def call_many(
-        self, calls: Sequence[tuple[str, tuple[Any, ...]]], *, block: int | str = "latest"
-    ) -> list[tuple[Any, ...] | None]:
-        """What several views answer, in few messages."""
-        if len(calls) == 1:
-            return [self.call(calls[0][0], *calls[0][1], block=block)]
-        found: list[tuple[Any, ...] | None] = []
-        for start in range(0, len(calls), TOGETHER):
-            part = calls[start : start + TOGETHER]
-            asked = [self.asked(function, *given, block=block) for function, given in part]
-            for (function, _), answer in zip(part, self.node.rpc_many(asked), strict=True):
-                if isinstance(answer, ChainError):
-                    raise answer
-                found.append(self._answer(function, as_bytes(answer)))
-        return found
-
-    def asked(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[str, list[Any]]:
-        """The call of a view as a message to the node."""
-        data = "0x" + self.artifact.encode(function, *arguments).hex()
-        return "eth_call", [{"to": self.address, "data": data}, block_tag(block)]
-
-    def _answer(self, function: str, data: bytes) -> tuple[Any, ...] | None:
-        return self.artifact.decode(function, data) if data else None
+        super().__init__(node, address, compiled or artifact())
 
     def looks(
         self, asked: Sequence[tuple[bytes, bytes, str, bytes]], *, block: int | str = "latest"
@@ -157,17 +126,6 @@ class Contract:
 def cause(refusal: TransactionRefused) -> str:
     """Why the contract refused, without the name that it puts before its reasons."""
     return refusal.reason.removeprefix("ledger: ")
-
-
-def checked_address(field: str, given: Any) -> str:
-    """An address with its check digits."""
-    rule = f"{field} must be an address: 0x and 40 hexadecimal digits"
-    if not isinstance(given, str) or not is_address(given):
-        raise ParameterError(rule)
-    checked = str(to_checksum_address(given))
-    if given.removeprefix("0x") not in (checked[2:], checked[2:].lower(), checked[2:].upper()):
-        raise ParameterError(f"{rule}; the capitals of {given} do not fit its digits")
-    return checked
 
 
 @lru_cache(maxsize=4096)

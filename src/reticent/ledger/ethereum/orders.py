@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Receipt
 from reticent.chain.outbox import Sent
 from reticent.chain.sender import Sender
@@ -28,7 +29,7 @@ from reticent.errors import (
 )
 from reticent.ledger.base import Grant, Measurement, Terms, increment
 from reticent.ledger.ethereum.contract import Contract, Look, Words, cause
-from reticent.ledger.ethereum.log import ChainLog
+from reticent.ledger.ethereum.state import State
 
 ATTEMPTS = 8
 _PAUSE_S = 0.05
@@ -175,7 +176,7 @@ class Orders:
         self,
         contract: Contract,
         sender: Sender,
-        log: ChainLog,
+        log: ChainLog[State],
         learn: Callable[[Waiting], None],
         timeout_s: float,
     ) -> None:
@@ -347,7 +348,7 @@ class _Answers:
 
     def __init__(
         self,
-        log: ChainLog,
+        log: ChainLog[State],
         asks: dict[int, Ask],
         looks: dict[int, Look],
         plans: dict[int, Plan],

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from reticent.chain.view import checked_address
 from reticent.errors import ParameterError
 from reticent.files import appearing, made
 from reticent.ledger.ethereum.chain_file import ChainFile
-from reticent.ledger.ethereum.contract import checked_address
 from reticent.query.declarations.home import COMMITMENT, folder
 
 _NONCE = re.compile(r"[0-9a-f]{64}")

@@ -9,9 +9,10 @@ from reticent.chain.fees import Ceiling
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.outbox import Outbox
+from reticent.chain.view import checked_address
 from reticent.errors import ParameterError, UnknownAccount
 from reticent.ledger.ethereum.chain_file import ChainFile
-from reticent.ledger.ethereum.contract import artifact, checked_address
+from reticent.ledger.ethereum.contract import artifact
 from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.query.chain.commitment import Commitment
 from reticent.query.declarations.datasets import DataSet

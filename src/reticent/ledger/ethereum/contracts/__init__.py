@@ -1,3 +1,3 @@
-"""The contracts, in Vyper, and what the pinned compiler makes of them (`compile.py`), one JSON file each."""
+"""Contracts in Vyper, and what the pinned compiler makes of them (`chain.compile`): one JSON file each."""
 
 __all__: list[str] = []

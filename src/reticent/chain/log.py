@@ -1,22 +1,21 @@
-"""The events of a contract, followed from block to block and through reorganisations; and their check.
+"""The events of a contract, followed from block to block and through reorganisations.
 
 `ChainLog` reads logs by ranges and remembers the hashes of blocks that it read. When the last one is not in
 the chain any more, it goes back to the newest block that still is, forgets what came after, and reads on.
+What the events mean is the business of the state that is given to it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from reticent.chain.contracts import Artifact, Event
 from reticent.chain.node import Node, as_block, block_tag
 from reticent.errors import ChainError, LedgerDamaged
-from reticent.ledger.ethereum.contract import Contract
-from reticent.ledger.ethereum.state import State, identity_of, replay
 
 _POSITIONS = 1000  # blocks whose hashes are kept; a deeper reorganisation is read from the start
 _SEGMENT = 10_000  # blocks read between two checks that the chain is still the same
@@ -24,21 +23,40 @@ _ATTEMPTS = 5
 _TOGETHER = 100  # blocks asked for in one message
 
 
-class ChainLog:
+class State(Protocol):
+    """What events add up to."""
+
+    def apply(self, event: Event) -> None:
+        """Take in the next event. Raises LedgerDamaged if it contradicts those before."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class ChainLog(Generic[S]):
     """The events of the contract at an address, in order, and what they add up to. Threads may share it.
 
     Args:
         node: where they are read.
         contract: what writes them.
         address: where it is.
+        state: makes what the events add up to, before the first of them.
         first_block: nothing of it is older.
         confirmations: how many blocks must lie on top of what is read.
     """
 
     def __init__(
-        self, node: Node, contract: Artifact, address: str, *, first_block: int = 0, confirmations: int = 0
+        self,
+        node: Node,
+        contract: Artifact,
+        address: str,
+        state: Callable[[], S],
+        *,
+        first_block: int = 0,
+        confirmations: int = 0,
     ) -> None:
         self._node, self._contract, self._address = node, contract, address
+        self._empty = state
         self._first, self._confirmations = first_block, confirmations
         self._guard = threading.RLock()
         self._reset()
@@ -46,7 +64,7 @@ class ChainLog:
     def _reset(self) -> None:
         self._events: list[Event] = []
         self._positions: deque[tuple[int, str]] = deque(maxlen=_POSITIONS)
-        self.state = State()
+        self.state = self._empty()
 
     @property
     def block(self) -> int:
@@ -63,7 +81,7 @@ class ChainLog:
         with self._guard:
             return iter(list(self._events))
 
-    def sync(self, upto: int | None = None) -> State:
+    def sync(self, upto: int | None = None) -> S:
         """Read on to the newest block that has enough confirmations, or to block `upto`.
 
         Returns:
@@ -79,7 +97,7 @@ class ChainLog:
         raise ChainError("the chain changes faster than its log can be read")
 
     @contextmanager
-    def reading(self) -> Iterator[State]:
+    def reading(self) -> Iterator[S]:
         """`sync`, and keep other threads from going on meanwhile."""
         with self._guard:
             yield self.sync()
@@ -87,7 +105,7 @@ class ChainLog:
     def _follow(self, upto: int | None) -> bool:
         """Go to the goal; False if the chain changed on the way."""
         asked: list[int | str] = ["latest", *([self.block] if self._positions else [])]
-        head, *held = self._blocks(asked)
+        head, *held = self.blocks(asked)
         if head is None:
             raise ChainError("the node has no block")
         if held and held[0] != self._positions[-1]:
@@ -98,7 +116,7 @@ class ChainLog:
                 return False
         return True
 
-    def _blocks(self, numbers: list[int | str]) -> list[tuple[int, str] | None]:
+    def blocks(self, numbers: list[int | str]) -> list[tuple[int, str] | None]:
         """Number and hash of blocks; None for one that is not there."""
         asked = [("eth_getBlockByNumber", [block_tag(number), False]) for number in numbers]
         found = [self._node.rpc(asked[0][0], *asked[0][1])] if len(asked) == 1 else self._node.rpc_many(asked)
@@ -112,7 +130,7 @@ class ChainLog:
         """Take in the events up to a block, if the chain below `head` stays the same meanwhile."""
         parts = self._node.logs(self._address, self.block + 1, last)
         logs = [log for part in parts for log in part]
-        same, *end = self._blocks([head[0], *([last] if last != head[0] else [])])
+        same, *end = self.blocks([head[0], *([last] if last != head[0] else [])])
         if same != head or (end and end[0] is None):
             return False
         positions = {log.block: log.block_hash for log in logs}
@@ -132,70 +150,13 @@ class ChainLog:
         """Go back to the newest block that was read and is still in the chain."""
         while self._positions:
             newest = [self._positions.pop() for _ in range(min(_TOGETHER, len(self._positions)))]
-            found = self._blocks([number for number, _ in newest])
+            found = self.blocks([number for number, _ in newest])
             for place, (held, now) in enumerate(zip(newest, found, strict=True)):
                 if held == now:
                     self._positions.extend(reversed(newest[place:]))
                     self._events = [one for one in self._events if one.log.block <= held[0]]
-                    self.state = replay(self._events)
+                    self.state = self._empty()
+                    for event in self._events:
+                        self.state.apply(event)
                     return
         self._reset()
-
-
-def verify(
-    node: Node, contract: Artifact, address: str, block: int | None = None, *, first_block: int = 0
-) -> tuple[int, State]:
-    """Redo everything from the events alone and compare it with what the contract stores, at one block.
-
-    Args:
-        node: where both are read.
-        contract: what is at the address.
-        address: where it is.
-        block: by number; the newest without.
-        first_block: nothing of the contract is older.
-
-    Returns:
-        The block, and what the events add up to.
-
-    Raises:
-        LedgerDamaged: the events contradict themselves or the stored state.
-        WrongChain: another contract is there.
-    """
-    stored = Contract(node, address, contract)
-    log = ChainLog(node, contract, stored.address, first_block=first_block)
-    state = log.sync(block)
-    if block is not None and log.block < block:
-        raise ChainError(f"the chain has no block {block} yet")
-    wanted = _wanted(state)
-    found = stored.call_many([call for call, _, _ in wanted], block=log.block)
-    if log._blocks([log.block]) != [(log.block, log.block_hash)]:
-        raise ChainError("the chain was reorganised meanwhile: verify again")
-    for (_, expected, what), answer in zip(wanted, found, strict=True):
-        if answer != expected:
-            raise LedgerDamaged(f"block {log.block}: {what} is stored otherwise than its events say")
-    return log.block, state
-
-
-def _wanted(state: State) -> list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]]:
-    """Each view of the contract: how to call it, what it must answer, and what it is in words."""
-    wanted: list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]] = []
-    count = len(state.measurements)
-    wanted.append((("measurements", ()), (count,), "the number of measurements"))
-    for held in state.datasets.values():
-        parties = tuple(one.lower() for one in (held.owner, held.candidate, held.oracle))
-        row = (*parties, held.paused, held.cap, held.minimum, held.spent, held.block)
-        wanted.append((("datasets", (held.id,)), (row,), f"data set {held.name}"))
-        for who, one in held.analysts.items():
-            call = ("analysts", (held.id, who))
-            wanted.append((call, ((one.quota, one.used),), f"analyst {who} of data set {held.name}"))
-    for (dataset, key), under in state.keys.items():
-        what = f"key 0x{key.hex()} of data set {state.datasets[dataset].name}"
-        least = 0 if under.paid else under.least(state.datasets[dataset])
-        row = (least, under.size is not None, under.size or 0, under.requested, under.recorded)
-        wanted.append((("keys", (dataset, key)), (row,), what))
-        sums = (under.requested, under.recorded, tuple(under.sums))
-        wanted.append((("recorded", (dataset, key)), sums, f"the sums of {what}"))
-    for charge in state.measurements:
-        waits = bytes(32) if charge.fulfilled else identity_of(charge)
-        wanted.append((("waiting", (charge.number,)), (waits,), f"measurement {charge.number}"))
-    return wanted

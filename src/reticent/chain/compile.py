@@ -1,4 +1,4 @@
-"""Compile the contracts of this folder: `python -m reticent.ledger.ethereum.contracts.compile [--check]`.
+"""Compile the contracts of a folder: `python -m reticent.chain.compile FOLDER [--check]`.
 
 Beside each `Name.vy` a `Name.json` is written, which is kept in version control: whoever deploys or calls
 a contract needs no compiler. `--check` writes nothing and exits with 1 if a file is out of date. Creation
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 COMPILER = "0.4.3"
-FOLDER = Path(__file__).parent
 _OUTPUTS = ["abi", "bytecode", "bytecode_runtime", "method_identifiers"]
 
 
@@ -49,13 +48,17 @@ def text_of(artifact: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
-def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Write, or check, the files of a folder."""
-    parser = argparse.ArgumentParser(prog="python -m reticent.ledger.ethereum.contracts.compile")
+    parser = argparse.ArgumentParser(prog="python -m reticent.chain.compile")
+    parser.add_argument("folder", type=Path, help="of the contracts, Name.vy")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is old")
-    check = parser.parse_args(arguments).check
+    given = parser.parse_args(arguments)
+    check, sources = given.check, sorted(given.folder.glob("*.vy"))
+    if not sources:
+        parser.error(f"folder must hold contracts (*.vy), got {given.folder}")
     old = 0
-    for source in sorted(folder.glob("*.vy")):
+    for source in sources:
         target = source.with_suffix(".json")
         text = text_of(compiled(source.stem, source.read_text(encoding="utf-8")))
         if target.exists() and target.read_text(encoding="utf-8") == text:
