@@ -34,7 +34,7 @@ from benchmarks.measure import Figure, cpu_ratio
 from benchmarks.query import place
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.privacy import MAX_UNITS, Neighbours
-from reticent.query.rows import census
+from reticent.query import census
 from reticent.service.keys import Role
 from reticent.service.schemas import Priced
 from reticent.service.serve import serve

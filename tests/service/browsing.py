@@ -14,7 +14,7 @@ import uvicorn
 
 from reticent.collect.design import designed
 from reticent.mechanisms.record import Category, Number
-from reticent.query.rows import census
+from reticent.query import census
 from reticent.service.app import create_app
 from reticent.service.collecting import Collecting
 from reticent.service.settings import Settings

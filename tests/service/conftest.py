@@ -10,7 +10,7 @@ import threading
 import pytest
 import uvicorn
 
-from reticent.query.rows import census
+from reticent.query import census
 from reticent.service.app import create_app
 from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol

@@ -25,13 +25,12 @@ from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.ledger import EthereumLedger
-from reticent.query import Session
+from reticent.query import Session, census
 from reticent.query.answers import Case
 from reticent.query.chain.commitment import place as commitment_place
 from reticent.query.chain.finding import opened_ledger, registrant
 from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as folder_of
-from reticent.query.rows import census
 from reticent.service import jobs, on_chain
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings

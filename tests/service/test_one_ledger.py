@@ -22,12 +22,12 @@ import reticent
 from reticent.cli.entry import main
 from reticent.errors import BudgetExceeded, LedgerError, ReticentError
 from reticent.ledger import SqlLedger
-from reticent.query import Session
+from reticent.query import Session, census
 from reticent.query import count as how_many
 from reticent.query.declarations import dataset_file, home
 from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.notebook import Notebook
-from reticent.query.rows import census, source
+from reticent.query.rows import source
 from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.settings import Settings

@@ -30,13 +30,12 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.verify import verify
 from reticent.privacy import UNITS_PER_ONE, spent_epsilon
-from reticent.query import Answer, By, DataSet, histogram, median
+from reticent.query import Answer, By, DataSet, census, histogram, median
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
 from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as kept_in
 from reticent.query.remote import RemoteSession
-from reticent.query.rows import census
 
 FOLDER = Path("out/demo")
 FILES = ("census.csv", "census.yaml", "demo.png")

@@ -32,11 +32,10 @@ from reticent.errors import ChainError, QuestionRefused
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import artifact
 from reticent.ledger.ethereum.verify import verify
-from reticent.query import DataSet, Session
+from reticent.query import DataSet, Session, census
 from reticent.query.answers import as_mu2
 from reticent.query.chain.finding import connected
 from reticent.query.declarations import dataset_file
-from reticent.query.rows import census
 
 BLOCK_TIME_S = 1.0
 CONFIRMATIONS = 1

@@ -28,10 +28,9 @@ from reticent.ledger.checkpoint import load_key
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import Contract, artifact, dataset_id
 from reticent.ledger.ethereum.state import State
-from reticent.query import Session
+from reticent.query import Session, census
 from reticent.query.declarations import dataset_file
 from reticent.query.declarations.home import moved
-from reticent.query.rows import census
 
 MEAN = census.FIVE["average personal income"]
 SAME = "select avg(income) from census where age >= 0"

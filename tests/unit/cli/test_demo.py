@@ -19,8 +19,7 @@ import pytest
 import reticent
 from reticent.cli import demo
 from reticent.ledger import SqlLedger
-from reticent.query import Case
-from reticent.query.rows import census
+from reticent.query import Case, census
 
 ROW = re.compile(r"^(\S.*?)  +(1|2A|2B|2C) +(\S.*?)  +([\d.,]+)? +([\d.]+) +([\d.]+) +([\d.]+)$", re.M)
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")

@@ -81,7 +81,7 @@ def test_the_check_finds_a_budget_spent_under_two_names(database, monkeypatch, t
     """Planted: the number of names is not looked at, neither here nor in the other process."""
     other = other_name(database)
     (tmp_path / "sitecustomize.py").write_text(
-        "from reticent.ledger import store\nstore.stat.S_ISREG = lambda mode: False\n"
+        "from reticent.ledger.sql import store\nstore.stat.S_ISREG = lambda mode: False\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr("reticent.ledger.sql.store.stat.S_ISREG", lambda mode: False)

@@ -23,12 +23,11 @@ from reticent.errors import (
 from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.ledger.base import increment
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import Case, Policy, Session
+from reticent.query import Case, Policy, Session, census
 from reticent.query.language import questions, tree
 from reticent.query.language.questions import Measured, Question, parse, resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
-from reticent.query.rows import census
 from reticent.randomness import SimulationStream
 
 from .tables import Tallied

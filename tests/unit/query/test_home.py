@@ -18,11 +18,11 @@ from reticent import files
 from reticent.cli import dataset
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, QuestionRefused
 from reticent.ledger import MemoryLedger, SqlLedger
-from reticent.query import Session
+from reticent.query import Session, census
 from reticent.query.declarations import claims, dataset_file, home
 from reticent.query.declarations.home import folder, known, placed
 from reticent.query.notebook import Notebook
-from reticent.query.rows import census, source
+from reticent.query.rows import source
 
 MOST = 0.9  # of the budget, asked at once
 

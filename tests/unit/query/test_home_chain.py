@@ -15,7 +15,7 @@ from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import AccountConflict, LedgerError, ParameterError
 from reticent.ledger import Amount, SqlLedger, Unit
 from reticent.ledger.ethereum.chain_file import ChainFile
-from reticent.query import Session
+from reticent.query import Session, census
 from reticent.query import count as how_many
 from reticent.query.chain import commitment
 from reticent.query.chain.finding import connected
@@ -23,7 +23,7 @@ from reticent.query.declarations import dataset_file, home
 from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
-from reticent.query.rows import census, source
+from reticent.query.rows import source
 from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 

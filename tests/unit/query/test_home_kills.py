@@ -27,6 +27,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import dataset_id
 from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.query import census
 from reticent.query import count as how_many
 from reticent.query.chain import commitment
 from reticent.query.chain.oracle import open_oracle
@@ -34,7 +35,6 @@ from reticent.query.declarations import dataset_file, home
 from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.language.questions import resolve
 from reticent.query.measure import Plan, plan
-from reticent.query.rows import census
 from reticent.service.state import State
 
 from ...service.test_one_ledger import BUY, PARTS, part_of

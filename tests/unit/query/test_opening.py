@@ -7,10 +7,9 @@ import pytest
 
 import reticent
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.query import By, histogram, mean
+from reticent.query import By, census, histogram, mean
 from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.rows import census
 
 
 @pytest.fixture

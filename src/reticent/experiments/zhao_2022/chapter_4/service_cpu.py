@@ -23,14 +23,14 @@ from reticent.experiments import plots
 from reticent.experiments.base import Options, Outcome, Row
 from reticent.experiments.zhao_2022.chapter_4 import services
 from reticent.experiments.zhao_2022.chapter_4.services import INFORMATION, ROWS, Service
-from reticent.query import DataSet, Session
+from reticent.query import DataSet, Session, census
 from reticent.query import open as open_data_set
 from reticent.query.declarations import dataset_file
 from reticent.query.estimates import estimates
 from reticent.query.language.questions import resolve
 from reticent.query.language.sql import read
 from reticent.query.measure import plan
-from reticent.query.rows import census, source
+from reticent.query.rows import source
 
 QUERIES, QUICK_QUERIES = 50, 3
 TIMES, QUICK_TIMES = 10, 2

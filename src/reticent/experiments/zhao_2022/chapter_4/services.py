@@ -22,7 +22,7 @@ from typing import Any
 
 from reticent.errors import SourceError
 from reticent.processes import Companion, free_port
-from reticent.query.rows import census
+from reticent.query import census
 
 ROWS = 5000  # as in the documents
 INFORMATION = 1e-5  # of a question, so that the budget allows thousands
