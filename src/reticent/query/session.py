@@ -350,20 +350,7 @@ class Session(Shorthands):
 
     def questions(self) -> dict[str, Query]:
         """What was bought so far, by key."""
-        return {key: tree.from_json(json.loads(text)) for key, text in self.texts().items()}
-
-    def texts(self, first: int = 0, count: int | None = None) -> dict[str, str]:
-        """The same as JSON: all of it, or so many questions from one on."""
-        return self._notebook.questions(first, count)
-
-    def question(self, key: str) -> Query | None:
-        """What was bought under a key."""
-        text = self._notebook.question(key)
-        return None if text is None else tree.from_json(json.loads(text))
-
-    def bought(self) -> int:
-        """How many questions were bought so far."""
-        return self._notebook.size()
+        return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
 
     # The path of an answer
 

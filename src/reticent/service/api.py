@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from typing import Annotated, Any
@@ -17,9 +16,8 @@ from reticent.errors import LedgerError, ParameterError
 from reticent.ledger import Balance, SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
-from reticent.query import DataSet, tree
+from reticent.query import DataSet
 from reticent.query.explanation import explain
-from reticent.query.questions import MOST_VALUES
 from reticent.query.tree import to_json
 from reticent.service import chain_views
 from reticent.service.desk import Desk
@@ -169,25 +167,10 @@ async def answers(
     first: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = 100,
 ) -> Reply:
-    """Questions that were bought, by anybody, with the best answer that is free now (none under degrade).
-
-    Fewer come than `count` where they have many cells together; ask for the rest from there on.
-    """
-
-    def listed() -> tuple[int, list[tuple[str, tree.Query]], int]:
-        session = desk.session(name)
-        wanted: list[tuple[str, tree.Query]] = []
-        cells = 0
-        for key, text in session.texts(first, count).items():
-            query = tree.from_json(json.loads(text))
-            more = desk.cells(name, query)
-            if wanted and cells + more > MOST_VALUES:
-                break
-            wanted.append((key, query))
-            cells += more
-        return session.bought(), wanted, cells
-
-    size, wanted, cells = await run_in_threadpool(listed)
+    """Questions that were bought, by anybody, with the best answer that is free now (none under degrade)."""
+    listed = await run_in_threadpool(lambda: sorted(desk.session(name).questions().items()))
+    wanted = listed[first : first + count]
+    cells = await run_in_threadpool(lambda: sum(desk.cells(name, query) for _, query in wanted))
     jobs.charge(person, name, cells)
 
     def found() -> bytes:
@@ -196,7 +179,7 @@ async def answers(
             for key, query in wanted
             for known in (desk.known(name, query),)
         ]
-        return written({"size": size, "first": first, "answers": told})
+        return written({"size": len(listed), "first": first, "answers": told})
 
     return Reply(await jobs.lanes.free(cells, found))
 
@@ -254,12 +237,12 @@ async def queue_job(
 
 
 @router.get("/jobs/{job}", response_model=Json)
-async def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(max_length=80)]) -> Reply:
+def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(max_length=80)]) -> Reply:
     """How far a job of one's own is, and its answer or refusal once it has one."""
-    found = await run_in_threadpool(desk.state.job, job, person)
+    found = desk.state.job(job, person)
     if found is None:
         raise not_found("job")
-    return Reply(await jobs.shown(person, found, lambda: jobs.reply(found)))
+    return Reply(jobs.told(found))
 
 
 def accepted(told: Json) -> Reply:

@@ -457,7 +457,7 @@ class Desk:
         """How much work a question is, in cells (`weights`): from the request and the declaration alone."""
         session, letters = self.session(name), letters_asked(query)
         asked = session.read(query) if isinstance(query, str) else query
-        return letters + cells_asked(asked, session.data)
+        return max(letters, cells_asked(asked, session.data))
 
     def free(
         self, person: Person, name: str, query: Question, *, idempotency: str | None = None, **accuracy: Any
@@ -658,7 +658,6 @@ def _note(person: Person, name: str, answer: Answer) -> Asked:
         answer.cost,
         answer.without_reuse,
         answer.spent,
-        answer.receipt.key,
     )
 
 

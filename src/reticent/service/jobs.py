@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from starlette.concurrency import run_in_threadpool
@@ -28,7 +27,7 @@ from reticent.service.refusals import Refused, explained, not_signed_in, shape, 
 from reticent.service.replies import written
 from reticent.service.schemas import Priced
 from reticent.service.state import Job
-from reticent.service.weights import MANY, letters_asked, letters_told
+from reticent.service.weights import MANY, letters_asked
 
 Result = TypeVar("Result")
 Shape = TypeVar("Shape", Answer, bytes)
@@ -138,15 +137,8 @@ class Jobs:
         return await self.lanes.rehearse(cells, call)
 
     def _weighed(self, person: Person, name: str, query: Question) -> int:
-        """How many cells a question is, counted for whoever asks it; what cannot be read was work too."""
-        caller, letters = str(person.number), letters_asked(query)
-        if pause_s := self._work_rate.full_s(caller, letters):
-            raise too_much(letters, pause_s)
-        try:
-            cells = self._desk.cells(name, query)
-        except ReticentError:
-            self._work_rate.take(caller, letters)
-            raise
+        """How many cells a question is, counted for whoever asks it."""
+        cells = self._desk.cells(name, query)
         self.charge(person, name, cells)
         return cells
 
@@ -217,19 +209,6 @@ class Jobs:
                 retry_s=self._settings.longest_s,
             )
         return job
-
-    async def shown(self, person: Person, job: Job, call: Callable[[], Result]) -> Result:
-        """Show a job to its owner, within the rate of their work: an answer of many cells is long."""
-        cells = letters_told(job.result)
-        if cells and (pause_s := self._work_rate.wait_s(str(person.number), cells)):
-            raise too_much(cells, pause_s)
-        return await self.lanes.free(cells, call)
-
-    def reply(self, job: Job) -> bytes:
-        """The reply with `told`. Its result is JSON already, and is not read again."""
-        told = self.told(replace(job, result=job.result and "{}"))
-        result = "null" if told.pop("result") is None or job.result is None else job.result
-        return written(told)[:-1] + b',"result":' + result.encode() + b"}"
 
     def told(self, job: Job) -> dict[str, Any]:
         """What its owner may know of a job. Progress is made of public numbers and the clock only."""

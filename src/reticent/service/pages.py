@@ -20,10 +20,11 @@ from reticent.errors import QuestionRefused, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
-from reticent.query import Answer, DataSet, Price, Session, tree
+from reticent.query import Answer, DataSet, Price, tree
 from reticent.query.answers import Case
 from reticent.query.datasets import Policy
 from reticent.query.explanation import explain
+from reticent.query.questions import resolve
 from reticent.service import builder, chain_views, owner_pages, showing
 from reticent.service.api import budget_json, jobs_of
 from reticent.service.desk import Desk
@@ -58,7 +59,6 @@ _FORM_COOKIE = "reticent-form"
 _FAILED_SIGN_INS = (0.2, 20)  # a second in the long run, and at once, from one address
 _PER_PAGE = 50
 _MOST_HISTORY = 1000
-_MOST_LETTERS = 1 << 19  # of the questions on a page
 _MOST_DRAWN = 200  # points of a chart, lines of a table
 _CASES = {
     Case.FRESH: "fresh: nothing was bought under this question before",
@@ -182,6 +182,7 @@ def _card(desk: Desk, name: str) -> dict[str, Any]:
 def dataset(request: Request, desk: TheDesk, visit: Seen, name: str) -> HTMLResponse:
     """What a data set is, and all that was asked."""
     data = desk.data(name)
+    keys = _Keys(data)
     owns = desk.owns(visit.person, name)
     return page(
         request,
@@ -196,7 +197,7 @@ def dataset(request: Request, desk: TheDesk, visit: Seen, name: str) -> HTMLResp
                 "person": one.person,
                 "cost": one.cost / data.terms.cap,
                 "alone": one.without_reuse / data.terms.cap,
-                "key": one.key or None,
+                "key": keys.of(one.query),
             }
             for one in reversed(desk.state.history(name, _PER_PAGE))
         ],
@@ -214,6 +215,22 @@ def _own_quota(desk: Desk, person: Person, name: str) -> dict[str, float] | None
         return None
     cap = desk.balance(name).terms.cap
     return {"share": limit / cap, "used": used / cap, "left": max(0, limit - used) / cap}
+
+
+class _Keys:
+    """The keys of questions about a data set: what was bought under one, others reuse."""
+
+    def __init__(self, data: DataSet) -> None:
+        self._data, self._known = data, dict[str, str | None]()
+
+    def of(self, query: str) -> str | None:
+        """The key of a question as the history keeps it; None if the data set does not allow it any more."""
+        if query not in self._known:
+            try:
+                self._known[query] = resolve(tree.from_json(json.loads(query)), self._data).key
+            except ReticentError:
+                self._known[query] = None
+        return self._known[query]
 
 
 @router.get("/datasets/{name}/reuse")
@@ -334,18 +351,14 @@ def _answered(request: Request, desk: Desk, person: Person, data: DataSet, answe
 
 
 @router.get("/datasets/{name}/jobs/{job}")
-async def job_part(
+def job_part(
     request: Request, desk: TheDesk, visit: AskerSeen, name: str, job: Annotated[str, Path(max_length=80)]
 ) -> Response:
     """A question that takes long: its answer once it is there."""
-    found = await run_in_threadpool(desk.state.job, job, visit.person)
+    data, found = desk.data(name), desk.state.job(job, visit.person)
     if found is None or found.dataset != name:
         raise not_found("job")
-    return await jobs_of(request).shown(visit.person, found, lambda: _job_part(request, desk, visit, found))
-
-
-def _job_part(request: Request, desk: Desk, visit: Visit, found: Job) -> Response:
-    data, shown = desk.data(found.dataset), jobs_of(request).told(found)
+    shown = jobs_of(request).told(found)
     if shown["result"] is None:
         return _waiting_part(request, desk, data, found)
     if "error" in shown["result"]:
@@ -390,36 +403,36 @@ async def answers(
 ) -> HTMLResponse:
     """What was bought so far; with a key, the best answer under it. All of it is free."""
     session = await run_in_threadpool(desk.session, name)
-    asked = await run_in_threadpool(session.question, key) if key else None
+    bought = await run_in_threadpool(session.questions)
     known = None
-    if asked is not None:
-        known = await jobs_of(request).free(visit.person, name, asked, lambda: session.known(asked))
+    if key in bought:
+        known = await jobs_of(request).free(
+            visit.person, name, bought[key], lambda: session.known(bought[key])
+        )
     if key and known is None:
         raise not_found("answer")
-    return await run_in_threadpool(_answers, request, desk, visit, session, key, known)
+    return await run_in_threadpool(_answers, request, desk, visit, session.data, bought, key, known)
 
 
 def _answers(
     request: Request,
     desk: Desk,
     visit: Visit,
-    session: Session,
+    data: DataSet,
+    bought: dict[str, tree.Query],
     key: str,
     known: Answer | None,
 ) -> HTMLResponse:
-    data, lines, letters = session.data, [], 0
-    bought = session.texts(max(0, session.bought() - _MOST_HISTORY), _MOST_HISTORY)
-    for each, text in reversed(bought.items()):
-        letters += len(text)
-        if letters > _MOST_LETTERS:
-            break
-        lines.append({"key": each, "text": showing.words(json.loads(text)), "here": each == key})
+    lines = [
+        {"key": each, "text": showing.words(tree.to_json(query)), "here": each == key}
+        for each, query in bought.items()
+    ]
     return page(
         request,
         "answers.html",
         visit,
         data=data,
-        lines=lines,
+        lines=list(reversed(lines))[:_MOST_HISTORY],
         openable=data.policy is Policy.SHARE,
         shown=None if known is None else _answer(desk, known, data),
     )
@@ -472,7 +485,12 @@ def _transactions(desk: Desk, data: DataSet, answer: Answer) -> list[dict[str, A
 
 def _purchases(desk: Desk, data: DataSet, answer: Answer) -> list[dict[str, Any]]:
     """What was paid under the answer's question before it, the last first."""
-    found = desk.state.paid(data.name, answer.receipt.key, _PER_PAGE + 1)
+    keys = _Keys(data)
+    found = [
+        one
+        for one in reversed(desk.state.history(data.name, _MOST_HISTORY))
+        if one.cost and keys.of(one.query) == answer.receipt.key
+    ]
     if answer.cost:
         found = found[1:]  # the first is this answer
     return [_purchase(one, data) for one in found[:_PER_PAGE]]

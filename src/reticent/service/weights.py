@@ -13,14 +13,10 @@ from typing import Any
 from reticent.errors import ParameterError
 from reticent.query import DataSet
 from reticent.query.questions import MOST_VALUES
-from reticent.query.tree import By, Query, to_json
+from reticent.query.tree import By, Query
 
 MANY = 1024  # cells that take long enough to need a thread of their own
-# What takes about as long as to answer a cell, 0.02 ms (measured on the service's census):
-_LETTERS = 2  # of SQL, to read
-_RAW = 16  # bytes of a request that nobody has read yet
-_TOLD = 1024  # letters of an answer that is kept, to send again as it is
-_PARTS = 8  # cells for each part of a condition: what is made of it is long, and every row is compared
+_LETTERS_PER_CELL = 16  # reading so much of a question takes about as long as a cell does
 
 
 def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
@@ -34,34 +30,11 @@ def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
 
 
 def letters_asked(query: str | bytes | Mapping[str, Any] | Query) -> int:
-    """How long a query takes to read and to compare, in cells: letters of SQL, parts of conditions in JSON.
-
-    Bytes are a request that nobody has read yet.
-    """
-    if isinstance(query, bytes):
-        return max(1, len(query) // _RAW)
-    if isinstance(query, str):
-        return len(query) // _LETTERS
-    given = to_json(query) if isinstance(query, Query) else query
-    return _parts(given.get("where"), given.get("of"))
-
-
-def letters_told(answer: str | None) -> int:
-    """How long an answer that is kept takes to send again, in cells."""
-    return len(answer or "") // _TOLD
-
-
-def _parts(*conditions: Any) -> int:
-    """Of conditions, however they are nested; what is none is refused later, and takes time until then."""
-    found, left = 0, [one for one in conditions if one is not None]
-    while left and found < MOST_VALUES:
-        one = left.pop()
-        if isinstance(one, str):
-            found += len(one) // _LETTERS
-        else:
-            found += _PARTS
-            left.extend(one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ())
-    return min(found, MOST_VALUES)
+    """The length of a query that is SQL, or has conditions in it, in cells. JSON is bounded by its parts."""
+    if isinstance(query, Query):
+        return 1
+    texts = [query] if isinstance(query, (str, bytes)) else query.values()
+    return max(1, sum(len(one) for one in texts if isinstance(one, (str, bytes))) // _LETTERS_PER_CELL)
 
 
 def _cells(one: Any, data: DataSet) -> int:
