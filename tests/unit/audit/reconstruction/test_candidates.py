@@ -13,11 +13,11 @@ from reticent.audit.reconstruction import (
     posterior_of_reports,
     updates,
 )
-from reticent.collect.enrolment import Enrolment, device_key
 from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.client import Client
 from reticent.federated.tasks import designed, signed
+from reticent.fleet.enrolment import Enrolment, device_key
 from reticent.randomness import SimulationStream
 
 from ...federated import people
