@@ -84,9 +84,9 @@ def ingest(size: int) -> float:
     """Batches of reports counted a second / batches that the same server reads and discards."""
     from benchmarks.query import place
     from benchmarks.service import load, process
+    from reticent.apps.collect.collecting import Collecting
     from reticent.collect.wire import Layout, batch
     from reticent.fleet.enrolment import enrolled
-    from reticent.service.collecting import Collecting
     from reticent.service.settings import Settings
     from reticent.service.state import own_folder
 

@@ -10,9 +10,9 @@ import threading
 import pytest
 import uvicorn
 
+from reticent.apps.query.desk import Desk
 from reticent.query import census
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 

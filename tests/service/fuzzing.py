@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from reticent.apps.query import sources
 from reticent.query.declarations import dataset_file
-from reticent.service import sources
 from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings

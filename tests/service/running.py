@@ -10,10 +10,10 @@ import time
 import warnings
 from pathlib import Path
 
+from reticent.apps.query import sources
+from reticent.apps.query.desk import Desk
 from reticent.processes import free_port
-from reticent.service import sources
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State

@@ -19,9 +19,9 @@ import pytest
 import requests
 from fastapi.responses import JSONResponse
 
+from reticent.apps.query.desk import Desk
 from reticent.errors import ReticentError
 from reticent.ledger import Amount, Unit
-from reticent.service.desk import Desk
 
 from .fuzzing import Answered, Call, World, wrong_budget, wrong_reply
 from .mutating import ACCURACY, CENSUS, DECLARATION, FORM, QUESTIONS, mutate, mutated

@@ -8,10 +8,10 @@ import time
 import httpx
 import pytest
 
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.jobs import Jobs
+from reticent.apps.query.schemas import Priced
 from reticent.query import Answer
-from reticent.service.desk import Desk
-from reticent.service.jobs import Jobs
-from reticent.service.schemas import Priced
 from reticent.service.settings import Settings
 
 from .running import BASE, MEAN, refused, until

@@ -12,8 +12,9 @@ import time
 import httpx
 import pytest
 
-from reticent.service import asking, guard, limits, protocol
-from reticent.service.desk import Desk
+from reticent.apps.query import asking
+from reticent.apps.query.desk import Desk
+from reticent.service import guard, limits, protocol
 from reticent.service.limits import Rate, is_deeper, leaves_after_s
 
 from .running import BASE, MEAN, refused, until

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from reticent.apps.collect.collecting import Collecting
 from reticent.query.language import tree
-from reticent.service.collecting import Collecting
 
 from .browsing import AXE, IMAGE, SCRIPT, furnish, served
 from .running import until

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import reticent
+from reticent.apps.query.desk import Desk
 from reticent.errors import (
     BudgetExceeded,
     IdempotencyConflict,
@@ -22,7 +23,6 @@ from reticent.errors import (
 )
 from reticent.query import Answer, Case, remote
 from reticent.query.language import tree
-from reticent.service.desk import Desk
 
 from .running import make_keys
 

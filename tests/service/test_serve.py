@@ -9,8 +9,8 @@ import sys
 import httpx
 import pytest
 
+from reticent.apps.service.work import revoke_key
 from reticent.cli import main
-from reticent.cli.service import revoke_key
 
 from .running import BASE, MEAN, free_port, until
 

@@ -7,13 +7,13 @@ import httpx
 import numpy as np
 import pytest
 
+from reticent.apps.federated.page import watched
 from reticent.federated.curves import Curves, Origin
 from reticent.federated.explanation import explain
 from reticent.federated.models import Linear, Logistic
 from reticent.federated.simulation import simulate
 from reticent.federated.tasks import designed
 from reticent.service.serve import listen
-from reticent.service.training_page import watched
 
 from .browsing import AXE, IMAGE
 from .running import until

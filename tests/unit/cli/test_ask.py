@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from reticent.cli import answer_views as views
-from reticent.cli.ask import wider
+from reticent.apps.query.ask import wider
+from reticent.cli import terminal as views
 from reticent.ledger import SqlLedger
 from reticent.query import By, Policy, Query, census
 from reticent.query.declarations import dataset_file
