@@ -190,6 +190,7 @@ def test_what_takes_long_is_a_job_that_says_so(place, front):
         place_of_job = re.search('hx-get="([^"]+)"', part)[1]
         assert "Not answered yet" in browser.get(place_of_job).text
         assert visit(service, "bob").get(place_of_job).status_code == 404
+        until(lambda: len(service.desk.ledger.pending("census")) == 2)  # both are in a block
         paid = service.spent()
         assert paid > before
         with measuring(place):

@@ -65,8 +65,7 @@ def test_a_person_has_so_many(serving, monkeypatch):
         refused(reply, 429, "too_many_jobs")
         assert int(reply.headers["retry-after"]) > 0
         assert service.ask("bob", path=JOBS).status_code == 202
-        text = service.get("vera", "/metrics").text
-        assert 'reticent_jobs{state="queued"} 2' in text
+        until(lambda: 'reticent_jobs{state="queued"} 2' in service.get("vera", "/metrics").text)  # one began
     finally:
         held.set()
 
