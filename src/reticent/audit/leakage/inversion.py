@@ -96,7 +96,7 @@ def _tolerances(update: Update, noise: float) -> list[float]:
 
 def _silent(update: Update) -> bool:
     """Whether nothing came through to the first layer."""
-    if update.weights[0].any():
+    if update.squares[0] > 0.0 or update.weights[0].any():
         return False
     bias = update.biases[0]
     if bias is not None:

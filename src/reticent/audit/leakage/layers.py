@@ -7,8 +7,10 @@ models of `federated` and modules of PyTorch become `Layers` in `sources`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +118,11 @@ class Update:
     biases: tuple[Floats | None, ...]
     precision: float = float(np.finfo(np.float64).eps)
 
+    @cached_property
+    def squares(self) -> tuple[float, ...]:
+        """The sum of squares of each layer's weights' gradient; not finite where these are not."""
+        return tuple(_square(weights) for weights in self.weights)
+
     def without_biases(self) -> Update:
         """The same with the gradients of weights alone."""
         return Update(self.weights, (None,) * len(self.weights), self.precision)
@@ -149,18 +156,21 @@ class Update:
     def finite_from(self) -> int:
         """The first layer from which on all numbers are finite; the number of layers if there is none."""
         first = len(self.weights)
-        while first and _finite(self.weights[first - 1]) and _finite(self.biases[first - 1]):
+        while first and self._finite(first - 1):
             first -= 1
         return first
 
+    def _finite(self, place: int) -> bool:
+        # A sum of squares is finite if all numbers are; a huge one may overflow, and is looked at again.
+        if not math.isfinite(self.squares[place]) and not np.isfinite(self.weights[place]).all():
+            return False
+        bias = self.biases[place]
+        return bias is None or math.isfinite(_square(bias)) or bool(np.isfinite(bias).all())
 
-def _finite(numbers: Floats | None) -> bool:
-    # A dot product is finite if all numbers are; a huge one may overflow, and is looked at again.
-    if numbers is None:
-        return True
+
+def _square(numbers: Floats) -> float:
     flat = numbers.reshape(-1)
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.dot(flat, flat))) or bool(np.isfinite(flat).all())
+    return float(np.dot(flat, flat))
 
 
 def softmax(scores: Floats) -> Floats:

@@ -71,7 +71,7 @@ def _from_bias(
     chain = _descend(layers, update, place, h, d, floors)
     if chain is None:
         return _nothing(layers, update)
-    kept = _checked(layers, update, chain.entering[0], tolerances)
+    kept = _checked(layers, update, chain.entering[0], chain.back[0], tolerances)
     return None if kept is None else _leak(layers, [kept])
 
 
@@ -116,7 +116,7 @@ def _from_weights(
         if found is None:
             return _free_length(layers)
         for t in found:
-            candidate = _checked(layers, update, t * chain.entering[0], tolerances)
+            candidate = _checked(layers, update, t * chain.entering[0], chain.back[0] / t, tolerances)
             if candidate is not None:
                 kept.append(candidate)
     return _leak(layers, kept) if kept else None
@@ -157,8 +157,13 @@ def _length_from_biases(
     return above / below
 
 
-def _checked(layers: Layers, update: Update, record: Floats, tolerances: list[float]) -> Candidate | None:
-    """The record with its target, if the whole update is its."""
+def _checked(
+    layers: Layers, update: Update, record: Floats, slopes: Floats, tolerances: list[float]
+) -> Candidate | None:
+    """The record with its target, if the whole update is its.
+
+    The record is G^T d / |d|^2 of the first layer's gradient and the slopes d that follow from above.
+    """
     values, entering = record, [record]
     for w, b in zip(layers.weights[:-1], layers.biases[:-1], strict=True):
         values = np.maximum(w @ values + b, 0.0)
@@ -179,7 +184,7 @@ def _checked(layers: Layers, update: Update, record: Floats, tolerances: list[fl
     for place in range(len(layers) - 1, -1, -1):
         if place < len(layers) - 1:
             back = (back @ layers.weights[place + 1]) * (entering[place + 1] > 0.0)
-        gap = _layer_misfit(update.weights[place], update.biases[place], back, entering[place])
+        gap = _layer_misfit(update, place, back, entering[place], slopes if place == 0 else None)
         if gap > 10.0 * slack * tolerances[place]:
             return None
         worst = max(worst, gap)
@@ -198,21 +203,25 @@ def _target(layers: Layers, scores: Floats, shown: Floats) -> tuple[Floats, Floa
     return (target[:, 0] if target.ndim == 2 and layers.outputs == 1 else target), d
 
 
-def _layer_misfit(weights: Floats, bias: Floats | None, d: Floats, h: Floats) -> float:
+def _layer_misfit(update: Update, place: int, d: Floats, h: Floats, solved: Floats | None) -> float:
     """How far d h^T is from the gradient of the weights, and d from that of the bias, in proportion.
 
-    With E the difference: E h, E^T d and |E| are looked at, without forming d h^T.
+    With E the difference: E h, E^T d and |E| are looked at, without forming d h^T. Where h was solved from
+    slopes that E^T takes to zero, d is compared with these instead.
     """
+    weights, bias = update.weights[place], update.biases[place]
     dd, hh = float(d @ d), float(h @ h)
     if dd == 0.0 or hh == 0.0:
         return 1.0 if weights.any() or (dd == 0.0 and bias is not None and bias.any()) else 0.0
-    left, right = weights @ h - d * hh, d @ weights - h * dd
-    found = max(
-        math.sqrt(float(left @ left) / dd) / hh,
-        math.sqrt(float(right @ right) / hh) / dd,
-    )
-    flat = weights.reshape(-1)
-    size = float(flat @ flat) / (dd * hh) - 1.0
+    left = weights @ h - d * hh
+    found = math.sqrt(float(left @ left) / dd) / hh
+    if solved is None:
+        right = d @ weights - h * dd
+        found = max(found, math.sqrt(float(right @ right) / hh) / dd)
+    else:
+        gap = solved - d
+        found = max(found, math.sqrt(float(gap @ gap) / dd))
+    size = update.squares[place] / (dd * hh) - 1.0
     if abs(size) > 1e-6:  # the part of E that neither h nor d sees; below, squares cannot show it
         found = max(found, math.sqrt(abs(size)))
     if bias is not None:

@@ -195,7 +195,7 @@ def test_planted_a_check_that_is_skipped_is_wrong(monkeypatch):
     monkeypatch.setattr(
         records,
         "_checked",
-        lambda layers, update, record, tolerances: Candidate(record[None], np.zeros(1), 0.0),
+        lambda layers, update, record, slopes, tolerances: Candidate(record[None], np.zeros(1), 0.0),
     )
     leak = invert(layers, update, records=1)
     assert leak.kind is Kind.EVERYTHING
