@@ -117,7 +117,7 @@ def command_line():
 
     def run(*args):
         return subprocess.run(
-            [sys.executable, "-c", "from reticent.cli import main; main()", *args],
+            [sys.executable, "-c", "from reticent.apps import main; main()", *args],
             capture_output=True,
             text=True,
             timeout=120,

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from reticent.apps import main
 from reticent.apps.chain import work as commands
 from reticent.apps.chain.oracle import opened as opened_oracle
 from reticent.apps.query import jobs
@@ -21,7 +22,6 @@ from reticent.apps.query.desk import Desk
 from reticent.chain.keys import make_key
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.cli import main
 from reticent.collect.record import Record
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount

@@ -19,8 +19,8 @@ from io import StringIO
 import pytest
 
 import reticent
+from reticent.apps import main
 from reticent.apps.query.desk import Desk
-from reticent.cli.entry import main
 from reticent.errors import BudgetExceeded, LedgerError, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.query import Session, census

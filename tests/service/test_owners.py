@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import files
+from reticent.apps import main
 from reticent.apps.query import sources
 from reticent.apps.query.desk import Desk
-from reticent.cli.entry import main
 from reticent.errors import AccountConflict, ParameterError, ReticentError, SourceError
 from reticent.query.rows.source import Table
 from reticent.service.keys import Role

@@ -13,9 +13,9 @@ import pytest
 
 import reticent
 from reticent import files
+from reticent.apps import main
 from reticent.chain.keys import make_key, read_key
 from reticent.chain.outbox import Outbox
-from reticent.cli.entry import main
 from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
 from reticent.ledger import SqlLedger

@@ -9,8 +9,8 @@ import sys
 import httpx
 import pytest
 
+from reticent.apps import main
 from reticent.apps.service.work import revoke_key
-from reticent.cli import main
 
 from .running import BASE, MEAN, free_port, until
 
@@ -51,7 +51,7 @@ def test_the_command(folder, command_line):
     secret = made.stdout.strip()
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from reticent.cli import main; main()", "serve", str(folder),
+        [sys.executable, "-c", "from reticent.apps import main; main()", "serve", str(folder),
          "--port", str(port), "--grid", "0"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

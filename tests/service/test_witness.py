@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 import reticent
+from reticent.apps import main
 from reticent.apps.query.desk import Desk
-from reticent.cli.entry import main
 from reticent.errors import LedgerError, ParameterError, RolledBack, WitnessRefused, WitnessUnavailable
 from reticent.ledger import SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import load_key

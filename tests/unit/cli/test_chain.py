@@ -200,7 +200,7 @@ def test_owner_oracle_and_two_analysts(anvil, place, command, done, refused):
         out = done("chain", "allow", "census.yaml", who, "--share", "0.4", "--key", "owner.key")
         assert f"{who} may be charged mu2 1.356 in all, 40 % of the cap" in out
 
-    program = "from reticent.cli import main; main()"
+    program = "from reticent.apps import main; main()"
     worker = subprocess.Popen(
         [sys.executable, "-c", program, "oracle", "census.yaml", "--key", "oracle.key"],
         stdout=subprocess.PIPE,

@@ -78,7 +78,7 @@ def test_the_demo_asks_repeats_refines_and_is_refused(command, tmp_path):
 def test_it_stays_up_until_interrupted(tmp_path):
     """The service answers whoever has a printed key; Ctrl-C is its proper end, and leaves nothing behind."""
     program = (
-        "from reticent.apps.query import demo\nfrom reticent.cli import main\n"
+        "from reticent.apps.query import demo\nfrom reticent.apps import main\n"
         "demo._script = lambda *given: None; main()"
     )
     process = subprocess.Popen(

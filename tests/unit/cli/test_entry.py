@@ -8,7 +8,7 @@ import types
 import pytest
 
 from reticent import __version__
-from reticent.cli import main
+from reticent.apps import main
 from reticent.errors import ParameterError
 
 COMMANDS = [
@@ -124,7 +124,7 @@ def reticent(*args, before="", after="", **environment):
     program = f"""
 import sys
 {before}
-from reticent.cli import main
+from reticent.apps import main
 try:
     main()
 finally:

@@ -227,3 +227,13 @@ def oracle(
     from reticent.apps.chain.oracle import run
 
     run(dataset, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip), once=once)
+
+
+def demo() -> None:
+    """Watch two analysts share a budget in a contract.
+
+    Starts a chain of its own on this machine (anvil), with an owner, an oracle and two analysts.
+    """
+    from reticent.apps.chain.demo import run
+
+    run()

@@ -187,3 +187,39 @@ def aggregate(
     from reticent.apps.collect.work import aggregate_file as run
 
     run(reports, survey=survey, out=out, workers=workers, cluster=cluster)
+
+
+def fleet(
+    epsilon: Annotated[float, typer.Option(help="Privacy level of one report (epsilon-LDP).")] = 1.0,
+    devices: Annotated[int, typer.Option(help="Size of the simulated fleet.")] = 200_000,
+    plot: Annotated[Path, typer.Option(help="Where to write the plot.")] = Path("out/fleet.png"),
+) -> None:
+    """Watch a simulated fleet report its readings.
+
+    Truth, estimate with interval and bytes sent, for the mechanisms of the literature and ours; live in
+    the terminal and as a plot.
+    """
+    from reticent.apps.collect.demo_fleet import run
+
+    run(epsilon=epsilon, devices=devices, plot=plot)
+
+
+def demo(
+    devices: Annotated[int, typer.Option(help="Simulated vehicles.")] = 1000,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A running MQTT broker; one is started if not given."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", envvar="ONCE", help="Report one period, and end.")] = False,
+) -> None:
+    """Watch vehicles report over MQTT.
+
+    A thousand simulated devices with ledgers of their own perturb their speed and kind before they send it; a
+    page shows what the reports come to.
+    """
+    from reticent.apps.collect.demo import run
+
+    run(devices=devices, broker=broker, port=port, once=once)

@@ -114,3 +114,24 @@ def show(
     from reticent.apps.federated.work import show as run
 
     run(model)
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to put task, table, hold-out and model.")] = Path(
+        "out/demo-federated"
+    ),
+    vehicles: Annotated[int, typer.Option(help="Simulated vehicles, each of which reports once.")] = 200_000,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="Train without pauses, and end.")
+    ] = False,
+) -> None:
+    """Watch vehicles learn together when drivers brake hard.
+
+    Every vehicle reports once, a few bits about a gradient, under local privacy; a page shows the curves.
+    """
+    from reticent.apps.federated.demo import run
+
+    run(folder=folder, vehicles=vehicles, port=port, once=once)

@@ -201,3 +201,22 @@ def simulate(
         seed=seed,
         out=out,
     )
+
+
+def demo(
+    people: Annotated[int, typer.Option(help="Simulated people, who report in every round.")] = 5000,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="Report without pauses, and end.")
+    ] = False,
+) -> None:
+    """Watch a city learn where people are, without learning where anyone is.
+
+    People report a cell near the one they are in, in rounds; after each the channel is better. A page shows
+    the maps, with the truth of the simulation beside them.
+    """
+    from reticent.apps.location.demo import run
+
+    run(people=people, port=port, once=once)

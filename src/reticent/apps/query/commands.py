@@ -159,3 +159,27 @@ def _accuracy(
         "rows": rows,
         "confidence": confidence,
     }
+
+
+def demo(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to put the census, the ledger and the plot; out/demo.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 8000, or any if that is taken.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="ONCE", help="End after the script, and do not pause in it.")
+    ] = False,
+) -> None:
+    """Serve a census, and watch an analyst ask it.
+
+    A synthetic census behind the service, with pages to look at and keys to ask with. A scripted analyst
+    asks the documents' five questions, repeats and refines them, until one is refused.
+    Other demonstrations have a name.
+    """
+    if context.invoked_subcommand is None:
+        from reticent.apps.query.demo import run
+
+        run(folder=folder, port=port, once=once)
