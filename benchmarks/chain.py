@@ -21,8 +21,8 @@ from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 from reticent.ledger import Amount, Terms, Unit
 from reticent.ledger.base import Order
-from reticent.ledger.chain_contract import artifact
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.ethereum.contract import artifact
+from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.privacy import MAX_UNITS, Neighbours
 
 TERMS = Terms("bench", Unit.MU2, Neighbours.REPLACE_ONE, "one person", MAX_UNITS)

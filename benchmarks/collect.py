@@ -35,7 +35,7 @@ BLOCK = 1 << 20
 DEVICE = """
 import sys
 from reticent.collect.device import Device
-from reticent.collect.enrolment import Enrolment
+from reticent.fleet.enrolment import Enrolment
 with open(sys.argv[1], "rb") as file:
     content = file.read()
 enrolment = Enrolment(bytes(8), bytes(32))
@@ -84,9 +84,9 @@ def ingest(size: int) -> float:
     """Batches of reports counted a second / batches that the same server reads and discards."""
     from benchmarks.query import place
     from benchmarks.service import load, process
-    from reticent.collect.enrolment import enrolled
+    from reticent.apps.collect.collecting import Collecting
     from reticent.collect.wire import Layout, batch
-    from reticent.service.collecting import Collecting
+    from reticent.fleet.enrolment import enrolled
     from reticent.service.settings import Settings
     from reticent.service.state import own_folder
 

@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from benchmarks.measure import Figure, cpu_ratio
 from reticent.collect.design import designed as designed_survey
 from reticent.collect.device import ACCOUNT, Device
-from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed as signed_survey
 from reticent.federated import Client, Logistic
 from reticent.federated.tasks import designed, signed
+from reticent.fleet.enrolment import enrolled
 from reticent.ledger import Marks
 from reticent.ledger.base import Amount, Unit
-from reticent.ledger.device_records import records
+from reticent.ledger.device.records import records
 from reticent.mechanisms.record import Number
 from reticent.privacy import Neighbours
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.measure import Figure
 from reticent.ledger import SqlLedger, Terms, Unit
-from reticent.ledger.batch import Batch
 from reticent.ledger.merkle import leaf_hash, verify_inclusion
+from reticent.ledger.sql.batch import Batch
 from reticent.ledger.verify import verify
 from reticent.privacy import MAX_UNITS, Neighbours
 

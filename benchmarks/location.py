@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.measure import Figure, cpu_ratio
 from reticent.estimation.locations import estimated
-from reticent.experiments import location_runs as runs
-from reticent.experiments.location_data import PARIS, load
-from reticent.experiments.location_times import qif_channel
+from reticent.experiments.biswas_2023.chapter_3 import runs
+from reticent.experiments.biswas_2023.chapter_3.data import PARIS, load
+from reticent.experiments.biswas_2023.chapter_3.times import qif_channel
 from reticent.location import PlaceRound, Privic
 from reticent.location.rounds import signed, verified
 from reticent.mechanisms.location import blahut_arimoto

@@ -23,12 +23,14 @@ import pyarrow
 from benchmarks.measure import Figure, cpu_ratio
 from reticent.ledger import SqlLedger
 from reticent.privacy import Budget
-from reticent.query import By, Column, DataSet, Kind, Session, snapshot, source, tree
+from reticent.query import By, Column, DataSet, Kind, Session
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import Comparison
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
-from reticent.query.questions import resolve
-from reticent.query.rehearsal import MadeUpRows
-from reticent.query.tree import Comparison
+from reticent.query.rows import snapshot, source
+from reticent.query.rows.rehearsal import MadeUpRows
 from reticent.randomness import SimulationStream
 
 ROWS = 10_000_000

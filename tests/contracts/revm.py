@@ -19,10 +19,10 @@ from eth_utils import keccak
 from eth_utils.abi import collapse_if_tuple
 from pyrevm import EVM, AccountInfo, BlockEnv
 
-import reticent.ledger.contracts
-from reticent.ledger.contracts.compile import compiled
+import reticent.ledger.ethereum.contracts
+from reticent.chain.compile import compiled
 
-FOLDER = Path(reticent.ledger.contracts.__file__).parent
+FOLDER = Path(reticent.ledger.ethereum.contracts.__file__).parent
 OWNER, ORACLE, ANNA, BRUNO, STRANGER, NEXT = (f"0x{number:02x}" + "00" * 18 + "01" for number in range(1, 7))
 PEOPLE = (OWNER, ORACLE, ANNA, BRUNO, STRANGER, NEXT)
 NOBODY = "0x" + "00" * 20

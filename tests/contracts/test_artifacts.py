@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from reticent.ledger.contracts import compile as compiling
+from reticent.chain import compile as compiling
 
 from .revm import FOLDER, OWNER, STRANGER, Contract, Refused, artifact, source
 
@@ -19,7 +19,7 @@ def copy(tmp_path):
 
 
 def test_what_is_committed_is_what_the_compiler_makes(capsys):
-    assert compiling.main(["--check"]) == 0
+    assert compiling.main([str(FOLDER), "--check"]) == 0
     assert capsys.readouterr().out == ""
 
 
@@ -30,16 +30,22 @@ def test_a_file_that_is_out_of_date_is_noticed_and_written_anew(copy, capsys):
     file.write_text(source("HeadAnchor").replace("Signed heads", "The signed heads"))
     changed = file.read_text()
     assert changed != source("HeadAnchor")
-    assert compiling.main(["--check"], copy) == 1
+    assert compiling.main([str(copy), "--check"]) == 1
     assert "HeadAnchor.json" in capsys.readouterr().out
     assert (copy / "HeadAnchor.json").read_text() == before
-    assert compiling.main([], copy) == 0
-    assert compiling.main(["--check"], copy) == 0
+    assert compiling.main([str(copy)]) == 0
+    assert compiling.main([str(copy), "--check"]) == 0
     old, new = json.loads(before), json.loads((copy / "HeadAnchor.json").read_text())
     assert new["source_sha256"] == sha256(changed.encode()).hexdigest() != old["source_sha256"]
     assert (new["runtime"], new["abi"]) == (old["runtime"], old["abi"])  # only a comment was changed
     (copy / "HeadAnchor.json").unlink()
-    assert compiling.main(["--check"], copy) == 1
+    assert compiling.main([str(copy), "--check"]) == 1
+
+
+def test_a_folder_without_contracts_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        compiling.main([str(tmp_path), "--check"])
+    assert "folder must hold contracts (*.vy)" in capsys.readouterr().err
 
 
 def test_another_compiler_is_refused(monkeypatch):

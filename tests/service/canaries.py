@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from reticent.query import dataset_file, source
+from reticent.query.declarations import dataset_file
+from reticent.query.rows import source
 
 PEOPLE = """
 name: people

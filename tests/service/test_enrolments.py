@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from reticent.cli import main
-from reticent.collect.enrolment import enrolled
-from reticent.collect.revocation import Revocations
 from reticent.collect.wire import batch
+from reticent.fleet.enrolment import enrolled
+from reticent.fleet.revocation import Revocations
 
 from .test_collecting import BATCH, Operator
 from .test_places import Crowd

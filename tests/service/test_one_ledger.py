@@ -19,14 +19,16 @@ from io import StringIO
 import pytest
 
 import reticent
+from reticent.apps.query.desk import Desk
 from reticent.cli.entry import main
 from reticent.errors import BudgetExceeded, LedgerError, ReticentError
 from reticent.ledger import SqlLedger
-from reticent.query import Session, census, dataset_file, home, source
+from reticent.query import Session, census
 from reticent.query import count as how_many
-from reticent.query.home import folder as kept_folder
+from reticent.query.declarations import dataset_file, home
+from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.notebook import Notebook
-from reticent.service.desk import Desk
+from reticent.query.rows import source
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State

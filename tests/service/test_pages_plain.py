@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from reticent.apps.query import builder
 from reticent.errors import ParameterError
-from reticent.query import dataset_file, tree
-from reticent.service import builder, showing, visits
+from reticent.query.declarations import dataset_file
+from reticent.query.language import tree
+from reticent.service import showing, visits
 from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings

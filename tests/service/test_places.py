@@ -7,19 +7,19 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.cli.location import _operator
-from reticent.collect.counted import Counted, question
-from reticent.collect.enrolment import enrolled
+from reticent.apps.collect.collecting import MOST_REPORTS
+from reticent.apps.location.work import _operator
 from reticent.collect.record import Record
-from reticent.collect.secret_file import kept_secret
 from reticent.collect.wire import batch
 from reticent.errors import LedgerError
+from reticent.fleet.counted import Counted, question
+from reticent.fleet.enrolment import enrolled
+from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import SqlLedger
 from reticent.location import LocationDevice, payload
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.rounds import verified
 from reticent.location.store import ReportStore
-from reticent.service.collecting import MOST_REPORTS
 
 from ..unit.operating import operator
 from .running import refused

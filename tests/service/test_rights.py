@@ -19,9 +19,9 @@ from reticent.cli.entry import main
 from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
 from reticent.ledger import SqlLedger
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.witness_server import WitnessState
-from reticent.query import claims
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.witness.server import WitnessState
+from reticent.query.declarations import claims
 
 from .running import BASE, Service
 from .test_roles import declaration
@@ -142,7 +142,7 @@ def test_a_note_of_somebody_else_is_not_passed_over(folder, keys, monkeypatch):
         raise PermissionError(1, "Operation not permitted", str(path))
 
     monkeypatch.setattr(claims.files, "tightened", forbidden)
-    monkeypatch.setattr(reticent.query.home, "secluded", lambda place, whole: place)
+    monkeypatch.setattr(reticent.query.declarations.home, "secluded", lambda place, whole: place)
     with pytest.raises(LedgerError, match=r"census\.csv\.reticent says whose these rows are"):
         reticent.open(folder / "census.yaml")
 

@@ -1,23 +1,22 @@
 """What is free never waits behind what is paid for, nor small behind large; and work has a rate."""
 
-import contextlib
 import json
 import random
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from reticent.query import By, source, tree
-from reticent.query.questions import resolve
-from reticent.service import lanes, limits, pages, weights
-from reticent.service.desk import Desk
+from reticent.apps.query import lanes, weights
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.weights import MANY, cells_asked
+from reticent.query import By
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.rows import source
+from reticent.service import limits
 from reticent.service.limits import Rate
 from reticent.service.replies import written
-from reticent.service.state import State
-from reticent.service.weights import MANY, cells_asked
 
 from .running import BASE, MEAN, refused, until
 
@@ -110,7 +109,7 @@ def test_what_is_free_comes_while_paid_questions_are_held(held, crew):
 @pytest.mark.parametrize("what", ["repeat with a key", "repeat of many cells"])
 def test_planted_one_pool_makes_free_answers_wait(serving, monkeypatch, crew, what):
     """As it was: whoever asks goes to the threads of those who pay."""
-    monkeypatch.setattr("reticent.service.jobs.Jobs._free", lambda *_: _nothing())
+    monkeypatch.setattr("reticent.apps.query.jobs.Jobs._free", lambda *_: _nothing())
     service = serving(threads=2)
     bought(service)
     door = Holding(monkeypatch, source.Table, "tally")
@@ -231,7 +230,7 @@ def test_work_has_a_rate_whatever_is_asked(serving, first):
 
 def test_planted_rates_by_requests_alone_let_the_largest_through(serving, monkeypatch):
     """As it was."""
-    monkeypatch.setattr("reticent.service.desk.cells_asked", lambda query, data: 1)
+    monkeypatch.setattr("reticent.apps.query.desk.cells_asked", lambda query, data: 1)
     service = serving(work_rate=0.01, work_burst=5000)
     assert [sent(service, "price").status_code for _ in range(3)] == [200, 200, 200]
 
@@ -261,170 +260,6 @@ def test_long_requests_are_refused_before_they_are_read(serving):
     reply = service.call("alice", "POST", f"{BASE}/ask", content=b"[" + b" " * 10_000)
     refused(reply, 429, "too_much_work")
     refused(service.call("bob", "POST", f"{BASE}/ask", content=b"[" + b" " * 10_000), 422, "invalid")
-
-
-LONG = "SELECT COUNT(*) FROM census WHERE " + " OR ".join(["age = 1"] * 400)
-REFUSED = {"query": f"{LONG} OR", "information": 1e-4}
-
-
-def test_what_cannot_be_read_was_work_too(serving):
-    """9,000 letters that end in a word too many took 90 ms, 50 times a second, and counted for nothing."""
-    service = serving(work_rate=0.01, work_burst=5000)
-    refused(sent(service, "price", body=REFUSED), 400, "bad_request")
-    refused(sent(service, "price", body=REFUSED), 400, "bad_request")
-    for verb in VERBS:
-        refused(sent(service, verb, body=REFUSED), 429, "too_much_work")
-
-
-def test_planted_what_is_refused_counts_for_nothing(serving, monkeypatch):
-    """As it was."""
-    monkeypatch.setattr(Rate, "take", lambda *_: None)
-    service = serving(work_rate=0.01, work_burst=5000)
-    assert [sent(service, "price", body=REFUSED).status_code for _ in range(9)] == [400] * 9
-
-
-def conditions(count):
-    ors = [{"not": {"column": "age", "op": "=", "value": n % 90}} for n in range(count)]
-    return {"query": {"kind": "count", "where": {"or": ors}}, "information": 1e-4}
-
-
-def test_conditions_in_json_are_work_too(serving):
-    """A question of one cell with 960 parts took 185 ms: as much as one of 9,000 cells."""
-    service = serving(work_rate=0.01, work_burst=10_000)
-    assert sent(service, "price", body=conditions(300)).status_code == 200
-    for verb in VERBS:
-        refused(sent(service, verb, body=conditions(300)), 429, "too_much_work")
-    assert sent(service, "price", body=conditions(3)).status_code == 200
-
-
-def test_planted_conditions_of_one_cell_are_free(serving, monkeypatch):
-    """As it was."""
-    monkeypatch.setattr("reticent.service.weights._parts", lambda *_: 0)
-    service = serving(work_rate=0.01, work_burst=10_000)
-    assert [sent(service, "price", body=conditions(300)).status_code for _ in range(9)] == [200] * 9
-
-
-@pytest.mark.parametrize("odd", [None, 3, "age > 3", [], {}, [[[[]]]], {"and": {"or": {"not": None}}}])
-def test_parts_of_anything_are_counted(odd):
-    assert 0 <= weights.letters_asked({"where": odd, "of": odd}) < 100
-
-
-def test_parts_are_counted_no_further_than_the_most_cells():
-    assert weights.letters_asked({"where": [1] * 10**6}) == 1 << 16
-
-
-def test_parts_of_a_query_are_those_of_its_json(desk):
-    given = conditions(40)["query"]
-    assert weights.letters_asked(tree.from_json(given)) == weights.letters_asked(given) > 1000
-
-
-def a_job(service, body):
-    job = service.ask("alice", body, path=f"{BASE}/jobs").json()["job"]
-    place = f"/api/v1/jobs/{job}"
-    until(lambda: service.get("bob", "/health") and service.desk.state.job(job, alice(service)).result)
-    return job, place
-
-
-def alice(service):
-    return service.desk.state.named("alice")
-
-
-def test_looking_at_a_large_job_again_and_again_is_work(serving):
-    """The answer of 65,536 cells took 430 ms of everybody's threads at each look, 50 times a second."""
-    service = serving(work_rate=0.01, work_burst=6500)
-    job, place = a_job(service, HEAVY)  # 4,096 cells, and 450 at each look
-    looks = [service.get("alice", place) for _ in range(9)]
-    assert [one.status_code for one in looks] == sorted(one.status_code for one in looks)
-    assert {one.status_code for one in looks} == {200, 429}
-    refused(looks[-1], 429, "too_much_work")
-    held = service.desk.state.job(job, alice(service))
-    assert looks[0].json() == service.app.state.jobs.told(held)
-    assert len(looks[0].json()["result"]["cells"]) == 4096
-
-
-def test_planted_looking_at_jobs_is_free(serving, monkeypatch):
-    """As it was."""
-    monkeypatch.setattr("reticent.service.jobs.letters_told", lambda _: 0)
-    service = serving(work_rate=0.01, work_burst=6500)
-    _, place = a_job(service, HEAVY)
-    assert [service.get("alice", place).status_code for _ in range(9)] == [200] * 9
-
-
-def test_a_job_that_waits_or_is_refused_is_told_as_it_is(serving):
-    service = serving()
-    jobs = service.app.state.jobs
-    held = service.desk.state.job(a_job(service, BINS)[0], alice(service))
-    for one in (held, replace(held, result=None, state="queued"), replace(held, shown=2e12)):
-        assert json.loads(jobs.reply(one)) == jobs.told(one)
-
-
-def test_many_cells_of_answers_come_in_several_replies(serving, monkeypatch):
-    service = serving()
-    for number in range(3):
-        assert service.ask("alice", {**HEAVY, "query": {"kind": "histogram", "by": [
-            {"column": "income", "bins": 1000 + number}]}}).status_code == 200  # fmt: skip
-    whole = service.get("alice", f"{BASE}/answers").json()
-    monkeypatch.setattr("reticent.service.api.MOST_VALUES", 2002)
-    parts, first = [], 0
-    while first < whole["size"]:
-        found = service.get("alice", f"{BASE}/answers?first={first}&count=1000").json()
-        assert 0 < len(found["answers"]) <= 2
-        parts += found["answers"]
-        first = len(parts)
-    assert parts == whole["answers"]
-    assert len(parts) == whole["size"] == 3
-
-
-def plans_of_a_page(service, monkeypatch):
-    """How many questions are read for a page with an answer, after others bought one, and then four more."""
-    bought(service)
-    planned, costs = [], []
-    monkeypatch.setattr(
-        tree, "from_json", lambda given, true=tree.from_json: planned.append(1) or true(given)
-    )
-    for number in (1, 4):
-        for one in range(number):
-            assert service.ask("bob", conditions(5 * number + one)).status_code == 200
-        answer = service.desk.session("census").known(MEAN["query"])
-        planned.clear()
-        shown = pages._answer(service.desk, answer, service.desk.data("census"))
-        costs.append(len(planned))
-        assert len(shown["purchases"]) == 1
-    return costs
-
-
-def test_pages_do_not_plan_what_others_bought(serving, monkeypatch):
-    """A page with an answer resolved the last 1,000 purchases: a minute, where somebody bought long ones."""
-    assert plans_of_a_page(serving(), monkeypatch) == [0, 0]
-
-
-def test_planted_pages_plan_what_others_bought(serving, monkeypatch):
-    """As it was."""
-
-    def paid(state, dataset, key, most):
-        data = service.desk.data(dataset)
-        known = [
-            (one, resolve(tree.from_json(json.loads(one.query)), data)) for one in state.history(dataset)
-        ]
-        return [one for one, question in reversed(known) if one.cost and question.key == key]
-
-    monkeypatch.setattr(State, "paid", paid)
-    service = serving()
-    first, second = plans_of_a_page(service, monkeypatch)
-    assert 0 < first < second
-
-
-def test_a_state_of_before_knows_no_keys_of_what_was_asked(serving, folder):
-    service = serving()
-    bought(service)
-    service.desk.state.flush()
-    base = sqlite3.connect(folder / ".service" / "state.sqlite")
-    base.executescript("DROP INDEX asked_paid; ALTER TABLE asked DROP COLUMN key")
-    base.close()
-    with contextlib.closing(State.of(folder)) as state:
-        assert [one.key for one in state.history("census")] == ["", ""]
-        assert state.paid("census", "", 9)[0].cost > 0
-        assert state.paid("census", "another", 9) == []
 
 
 def test_a_list_of_answers_is_as_much_as_its_cells(serving):
@@ -488,10 +323,7 @@ def test_nothing_counts_for_more_than_the_most_cells(desk, by):
 
 def test_large_is_what_takes_long():
     assert 64 < MANY < 1 << 16
-    assert weights.letters_asked("x" * 20_000) == 10_000
-    assert weights.letters_asked(b"x" * 20_000) == 1250
-    assert weights.letters_told(None) == 0
-    assert weights.letters_told("x" * 4096) == 4
+    assert weights.letters_asked("x" * 20_000) == 1250
 
 
 # Replies in parts

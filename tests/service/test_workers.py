@@ -14,10 +14,10 @@ import pytest
 from scipy.stats import poisson
 
 from reticent.mechanisms.gaussian import DiscreteGaussian
-from reticent.query import dataset_file
+from reticent.query.declarations import dataset_file
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import from_json
 from reticent.query.measure import plan
-from reticent.query.questions import resolve
-from reticent.query.tree import from_json
 from reticent.randomness import SimulationStream
 
 from .running import BASE, until

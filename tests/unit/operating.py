@@ -2,7 +2,7 @@
 
 from reticent.collect.operator import Operator
 from reticent.collect.record import Record
-from reticent.collect.revocation import Revocations
+from reticent.fleet.revocation import Revocations
 from reticent.ledger import MemoryLedger
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from reticent.collect.counted import Counted
 from reticent.collect.device import Device
 from reticent.collect.signing import signed as signed_survey
 from reticent.federated.client import Client
 from reticent.federated.personalised import PersonalClient, PersonalTask
 from reticent.federated.personalised.tasks import signed as signed_personal
+from reticent.fleet.counted import Counted
 from reticent.location import LocationDevice
 
 from .collect import fleet

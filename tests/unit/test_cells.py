@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent import cells
+from reticent.tables import cells
 
 PARIS = dt.timezone(dt.timedelta(hours=1))
 MANY = settings(deadline=None)

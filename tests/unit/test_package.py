@@ -157,7 +157,7 @@ def test_a_todo_carries_an_issue_number():
 def test_no_import_of_ours_raises_the_recursion_limit():
     """py_ecc, which eth-account brings, makes it 100,000: then a text of brackets ends the process."""
     modules = [f"reticent.chain.{name}" for name in ("keys", "sender", "anvil")] + [
-        "reticent.ledger.ethereum"
+        "reticent.ledger.ethereum.ledger"
     ]
     code = f"import {', '.join(modules)}, sys; sys.exit(sys.getrecursionlimit() > 1000)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -25,8 +25,8 @@ from reticent.errors import (
     WitnessRefused,
     WitnessUnavailable,
 )
-from reticent.ledger import witness
-from reticent.ledger.witness import WitnessClient
+from reticent.ledger.witness import client as witness
+from reticent.ledger.witness.client import WitnessClient
 from reticent.query import remote
 from reticent.query.remote import RemoteSession
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas
 import pytest
 
-from reticent import records
-from reticent.records import CsvFile
+from reticent.tables import records
+from reticent.tables.records import CsvFile
 
 CR, LF = "\ud80d", "\ud80a"  # in no text that was decoded
 PIECES = [

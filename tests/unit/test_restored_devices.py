@@ -12,14 +12,14 @@ import types
 
 import pytest
 
-from reticent.collect.counted import Counted, asker, question
-from reticent.collect.enrolment import enrolled
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError, ReportForgotten, RolledBack
-from reticent.ledger import device as device_module
-from reticent.ledger import device_marks
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_marks import SLOT, Mark, Marks, system_keyring
-from reticent.ledger.device_records import MAGIC
+from reticent.fleet.counted import Counted, asker, question
+from reticent.fleet.enrolment import enrolled
+from reticent.ledger.device import ledger as device_module
+from reticent.ledger.device import marks as device_marks
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.marks import SLOT, Mark, Marks, system_keyring
+from reticent.ledger.device.records import MAGIC
 
 from .ledger.device_history import STEPS
 from .rooms import ROOMS

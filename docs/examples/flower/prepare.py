@@ -13,9 +13,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from private_example.data import MODEL
 
-from reticent.collect.enrolment import enrolled
-from reticent.collect.secret_file import kept_secret
 from reticent.federated.tasks import designed, signed
+from reticent.fleet.enrolment import enrolled
+from reticent.fleet.secret_file import kept_secret
 
 
 def main(folder: Path, clients: int) -> None:

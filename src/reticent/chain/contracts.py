@@ -65,7 +65,7 @@ class Artifact:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Artifact:
-        """The contract of a JSON file that `reticent.ledger.contracts.compile` wrote.
+        """The contract of a JSON file that `reticent.chain.compile` wrote.
 
         Contracts that earlier releases deployed are in `earlier.json` beside it.
         """

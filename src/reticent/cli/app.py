@@ -12,18 +12,18 @@ import typer
 import typer.core
 
 from reticent import __version__
-from reticent.cli.chain_commands import group as chain_group
-from reticent.cli.chain_commands import oracle
-from reticent.cli.collect_commands import aggregate, bridge, enrolment_group, perturb
-from reticent.cli.collect_commands import group as survey_group
-from reticent.cli.dataset_commands import group as dataset_group
-from reticent.cli.federated_commands import group as federated_group
-from reticent.cli.ledger_commands import group as ledger_group
-from reticent.cli.location_commands import group as location_group
-from reticent.cli.query_commands import ask, price
-from reticent.cli.service_commands import key as key_group
-from reticent.cli.service_commands import serve
-from reticent.cli.service_commands import source as source_group
+from reticent.apps.chain.commands import group as chain_group
+from reticent.apps.chain.commands import oracle
+from reticent.apps.collect.commands import aggregate, bridge, enrolment_group, perturb
+from reticent.apps.collect.commands import group as survey_group
+from reticent.apps.federated.commands import group as federated_group
+from reticent.apps.ledger.commands import group as ledger_group
+from reticent.apps.location.commands import group as location_group
+from reticent.apps.query.commands import ask, price
+from reticent.apps.query.dataset_commands import group as dataset_group
+from reticent.apps.service.commands import key as key_group
+from reticent.apps.service.commands import serve
+from reticent.apps.service.commands import source as source_group
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
@@ -83,7 +83,7 @@ def mechanisms(
     Worst-case variance of one report of a value in [-1, 1]: of the channel that is sent ("wire") and of
     the formula in the literature ("ideal").
     """
-    from reticent.cli.mechanisms import run
+    from reticent.apps.mechanisms.compare import run
 
     run(epsilon=epsilon, bits=bits)
 
@@ -109,7 +109,7 @@ def audit(
     Exact ratios, the sampler against its law, a lower bound on the loss from outputs alone, supports,
     totality and streams. Exit code 0 if nothing was found against the claim, 1 if something was.
     """
-    from reticent.cli.audit import run
+    from reticent.apps.audit.work import run
 
     code = run(
         mechanism=mechanism,
@@ -137,7 +137,7 @@ def convert(
     Give one of: --epsilon with --delta (a budget), --epsilon (a pure release), --mu (with --delta or
     --epsilon for the other of the two), --rho (with --delta). Costs are rounded up, allowances down.
     """
-    from reticent.cli.convert import run
+    from reticent.apps.mechanisms.convert import run
 
     run(epsilon=epsilon, delta=delta, mu=mu, rho=rho)
 
@@ -163,7 +163,7 @@ def demo(
     they train, `reticent demo location` where people are, `reticent demo chain` a ledger in a contract.
     """
     if context.invoked_subcommand is None:
-        from reticent.cli.demo import run
+        from reticent.apps.query.demo import run
 
         run(folder=folder, port=port, once=once)
 
@@ -179,7 +179,7 @@ def fleet(
     Truth, estimate with interval and bytes sent, for the mechanisms of the literature and ours; live in
     the terminal and as a plot.
     """
-    from reticent.cli.fleet import run
+    from reticent.apps.collect.demo_fleet import run
 
     run(epsilon=epsilon, devices=devices, plot=plot)
 
@@ -201,7 +201,7 @@ def collect_demo(
     A thousand simulated devices with ledgers of their own perturb their speed and kind before they send it; a
     page shows what the reports come to.
     """
-    from reticent.cli.demo_collect import run
+    from reticent.apps.collect.demo import run
 
     run(devices=devices, broker=broker, port=port, once=once)
 
@@ -223,7 +223,7 @@ def federated_demo(
 
     Every vehicle reports once, a few bits about a gradient, under local privacy; a page shows the curves.
     """
-    from reticent.cli.demo_federated import run
+    from reticent.apps.federated.demo import run
 
     run(folder=folder, vehicles=vehicles, port=port, once=once)
 
@@ -243,7 +243,7 @@ def location_demo(
     People report a cell near the one they are in, in rounds; after each the channel is better. A page shows
     the maps, with the truth of the simulation beside them.
     """
-    from reticent.cli.demo_location import run
+    from reticent.apps.location.demo import run
 
     run(people=people, port=port, once=once)
 
@@ -254,7 +254,7 @@ def chain_demo() -> None:
 
     Starts a chain of its own on this machine (anvil), with an owner, an oracle and two analysts.
     """
-    from reticent.cli.demo_chain import run
+    from reticent.apps.chain.demo import run
 
     run()
 
@@ -280,7 +280,7 @@ def reproduce(
 
     Writes NAME.csv, NAME.png and NAME.txt, a caption that says what was printed and what we got.
     """
-    from reticent.cli.reproduce import run
+    from reticent.apps.experiments.reproduce import run
 
     code = run(
         name=name,

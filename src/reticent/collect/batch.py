@@ -8,7 +8,7 @@ Reports are a table with a column for each attribute, empty where a row's sample
 as a whole number, or for OUE and OLH the packed report in hexadecimal. Their order is drawn anew within each
 block; which block a row was in is told, as is how many rows there are. Blocks are cut by number of rows
 alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says depends on
-no other row (`reticent.cells`), nor does where a record of a CSV ends (`reticent.records`).
+no other row (`reticent.tables.cells`), nor does where a record of a CSV ends (`reticent.tables.records`).
 Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
 """
 
@@ -25,8 +25,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.arrow_columns import Numbering, numbers
-from reticent.cells import meaning, spelled
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
@@ -36,7 +34,9 @@ from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream, secure_or, uniform_below
-from reticent.records import CsvFile
+from reticent.tables.arrow_columns import Numbering, numbers
+from reticent.tables.cells import meaning, spelled
+from reticent.tables.records import CsvFile
 
 try:
     import pyarrow as pa

@@ -26,20 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
-from reticent.collect.counted import MOST, Counted
-from reticent.collect.enrolment import KEY_BYTES, TAG_BYTES
 from reticent.collect.instruments import columns
-from reticent.collect.revocation import Revocations
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
-from reticent.collect.tags import are_genuine
 from reticent.collect.tally import Tally
 from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
 from reticent.files import private
-from reticent.ledger.transactions import PATIENCE_S, write_ahead, writing
+from reticent.fleet.counted import MOST, Counted
+from reticent.fleet.enrolment import KEY_BYTES, TAG_BYTES
+from reticent.fleet.revocation import Revocations
+from reticent.fleet.tags import are_genuine
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.sqlite import PATIENCE_S, write_ahead, writing
 
 _VERSION = 1
 _TABLES = """

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
-from reticent.collect.lots import KEY_BYTES
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
+from reticent.fleet.lots import KEY_BYTES
 from reticent.mechanisms.record import Attribute, Category, Record
 
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real
-from reticent.collect.counted import FORGOTTEN, Counted
-from reticent.collect.enrolment import Enrolment
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
 from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
+from reticent.fleet.counted import FORGOTTEN, Counted
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import Budgeted
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.ledger import Budgeted
+from reticent.ledger.device.marks import Marks
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
 from reticent.privacy.budget import cap_units

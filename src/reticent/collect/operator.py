@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from reticent.collect.record import Record
 
 if TYPE_CHECKING:
-    from reticent.collect.revocation import Revocations
+    from reticent.fleet.revocation import Revocations
     from reticent.ledger.base import Ledger
 
 LEDGER, LEDGER_KEY = "ledger.sqlite", "ledger.key"
@@ -41,11 +41,11 @@ class Operator:
             master: the file. The list of what was taken back lies beside it.
             ledger: where it is entered what was learnt; by default ledger.sqlite beside the key.
         """
-        from reticent.collect.revocation import Revocations
-        from reticent.collect.secret_file import kept_secret
+        from reticent.fleet.revocation import Revocations
+        from reticent.fleet.secret_file import kept_secret
 
         if ledger is None:
-            from reticent.ledger.opening import opened
+            from reticent.ledger.witness.opening import opened
 
             ledger = opened(master.parent / LEDGER, signer=master.parent / LEDGER_KEY)
         return cls(kept_secret(master), Revocations.beside(master), Record(ledger))

@@ -16,8 +16,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from reticent.collect.survey import Survey
-from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet.texts import LONGEST_TEXT
 
 MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
 _FIELD, _HEAD = "survey", b"reticent-survey/v1\n"

@@ -17,11 +17,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from reticent.arguments import whole
-from reticent.collect import instruments, texts
+from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
-from reticent.collect.lots import KEY_BYTES, Lots
-from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.fleet import texts
+from reticent.fleet.lots import KEY_BYTES, Lots
+from reticent.fleet.texts import LONGEST_TEXT
 from reticent.mechanisms.attributes import Attribute, Category, Number
 from reticent.mechanisms.base import checked_epsilon
 from reticent.privacy.budget import MAX_UNITS, cost_units

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from reticent.arguments import whole
-from reticent.collect import yaml_file
 from reticent.collect.design import designed
 from reticent.collect.survey import Survey
-from reticent.collect.yaml_file import number as number_of
-from reticent.collect.yaml_file import text as text_of
 from reticent.errors import ParameterError
+from reticent.fleet import yaml_file
+from reticent.fleet.yaml_file import number as number_of
+from reticent.fleet.yaml_file import text as text_of
 from reticent.mechanisms.attributes import Attribute
 
 _FIELDS = ("name", "version", "purpose", "epsilon", "start", "period", "periods", "attributes")

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, tag
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, tag
 from reticent.mechanisms.numeric.base import NumericChannel
 
 VERSION = 2

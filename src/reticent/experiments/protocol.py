@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import whole
-from reticent.experiments import contenders, continuous
-from reticent.experiments.waves import TwoWaves
+from reticent.experiments import contenders
+from reticent.experiments.ours.waves import TwoWaves
+from reticent.experiments.zhao_2022.chapter_3 import continuous
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import epsilon_each
 from reticent.mechanisms.vector import VectorDuchi

@@ -46,116 +46,203 @@ class Experiment:
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        Experiment("fig-3.2", "worst-case variance of every mechanism over epsilon", "fig_3_2"),
-        Experiment("fig-3.3", "the best P(0|0) of Three-Outputs, and what two bits can do", "fig_3_3"),
-        Experiment("fig-3.5", "PM-OPT against PM-SUB", "fig_3_5"),
-        Experiment("table-3.1", "which mechanism has less variance where: the crossings", "table_3_1"),
-        Experiment("fig-3.6", "error of means on four real data sets", "fig_3_6", needs_data=True),
-        Experiment("fig-3.7", "error of means on synthetic data, four means", "fig_3_7"),
-        Experiment("fig-3.8", "logistic regression by eleven methods", "fig_3_8", needs_data=True),
-        Experiment("fig-3.9", "linear regression by eleven methods", "fig_3_9", needs_data=True),
-        Experiment("fig-3.10", "support vector machines by eleven methods", "fig_3_10", needs_data=True),
-        Experiment("fig-3.11", "continuous against discretised to 2001 outputs", "fig_3_11", needs_data=True),
-        Experiment("fig-3.12", "linear regression with 2001 outputs", "fig_3_12", needs_data=True),
-        Experiment("fig-3.13", "logistic regression with 2001 outputs", "fig_3_13", needs_data=True),
-        Experiment("fig-3.14", "regressions over the number of outputs", "fig_3_14", needs_data=True),
         Experiment(
-            "fig-3.15", "support vector machines over the number of outputs", "fig_3_15", needs_data=True
+            "fig-3.2", "worst-case variance of every mechanism over epsilon", "zhao_2022.chapter_3.fig_3_2"
         ),
-        Experiment("levels", "discretisation from 3 to 2001 outputs", "levels", needs_data=True),
-        Experiment("table-4.2", "thirteen requests of three types: case and cost of each", "table_4_2"),
-        Experiment("fig-4.5", "the cost of 150 queries with and without reuse of noise", "fig_4_5"),
-        Experiment("fig-4.6", "relative errors with and without reuse of noise", "fig_4_6", needs_data=True),
-        Experiment("fig-4.7", "utility and noise against the privacy budget (also Fig. 4.8)", "fig_4_7"),
-        Experiment("reuse-rules", "reuse against DProvDB's rule", "reuse_rules"),
+        Experiment(
+            "fig-3.3",
+            "the best P(0|0) of Three-Outputs, and what two bits can do",
+            "zhao_2022.chapter_3.fig_3_3",
+        ),
+        Experiment("fig-3.5", "PM-OPT against PM-SUB", "zhao_2022.chapter_3.fig_3_5"),
+        Experiment(
+            "table-3.1",
+            "which mechanism has less variance where: the crossings",
+            "zhao_2022.chapter_3.table_3_1",
+        ),
+        Experiment(
+            "fig-3.6", "error of means on four real data sets", "zhao_2022.chapter_3.fig_3_6", needs_data=True
+        ),
+        Experiment("fig-3.7", "error of means on synthetic data, four means", "zhao_2022.chapter_3.fig_3_7"),
+        Experiment(
+            "fig-3.8", "logistic regression by eleven methods", "zhao_2022.chapter_3.fig_3_8", needs_data=True
+        ),
+        Experiment(
+            "fig-3.9", "linear regression by eleven methods", "zhao_2022.chapter_3.fig_3_9", needs_data=True
+        ),
+        Experiment(
+            "fig-3.10",
+            "support vector machines by eleven methods",
+            "zhao_2022.chapter_3.fig_3_10",
+            needs_data=True,
+        ),
+        Experiment(
+            "fig-3.11",
+            "continuous against discretised to 2001 outputs",
+            "zhao_2022.chapter_3.fig_3_11",
+            needs_data=True,
+        ),
+        Experiment(
+            "fig-3.12", "linear regression with 2001 outputs", "zhao_2022.chapter_3.fig_3_12", needs_data=True
+        ),
+        Experiment(
+            "fig-3.13",
+            "logistic regression with 2001 outputs",
+            "zhao_2022.chapter_3.fig_3_13",
+            needs_data=True,
+        ),
+        Experiment(
+            "fig-3.14",
+            "regressions over the number of outputs",
+            "zhao_2022.chapter_3.fig_3_14",
+            needs_data=True,
+        ),
+        Experiment(
+            "fig-3.15",
+            "support vector machines over the number of outputs",
+            "zhao_2022.chapter_3.fig_3_15",
+            needs_data=True,
+        ),
+        Experiment("levels", "discretisation from 3 to 2001 outputs", "ours.levels", needs_data=True),
+        Experiment(
+            "table-4.2",
+            "thirteen requests of three types: case and cost of each",
+            "zhao_2022.chapter_4.table_4_2",
+        ),
+        Experiment(
+            "fig-4.5",
+            "the cost of 150 queries with and without reuse of noise",
+            "zhao_2022.chapter_4.fig_4_5",
+        ),
+        Experiment(
+            "fig-4.6",
+            "relative errors with and without reuse of noise",
+            "zhao_2022.chapter_4.fig_4_6",
+            needs_data=True,
+        ),
+        Experiment(
+            "fig-4.7",
+            "utility and noise against the privacy budget (also Fig. 4.8)",
+            "zhao_2022.chapter_4.fig_4_7",
+        ),
+        Experiment("reuse-rules", "reuse against DProvDB's rule", "ours.reuse_rules"),
         Experiment(
             "chain-reuse",
             "150 queries on a contract, with and without reuse of noise",
-            "chain_reuse",
+            "zhao_2022.chapter_4.chain_reuse",
             tolerance=GAS_TOLERANCE,
         ),
         Experiment(
             "chain-latency",
             "seconds to an answer on a chain, by analysts at once",
-            "chain_latency",
+            "zhao_2022.chapter_4.chain_latency",
             measures_time=True,
         ),
-        Experiment("chain-cpu", "CPU of queries with and without a chain", "chain_cpu", measures_time=True),
         Experiment(
-            "chain-gas", "gas of every operation of the contracts", "chain_gas", tolerance=GAS_TOLERANCE
+            "chain-cpu",
+            "CPU of queries with and without a chain",
+            "zhao_2022.chapter_4.chain_cpu",
+            measures_time=True,
+        ),
+        Experiment(
+            "chain-gas",
+            "gas of every operation of the contracts",
+            "zhao_2022.chapter_4.chain_gas",
+            tolerance=GAS_TOLERANCE,
         ),
         Experiment(
             "service-latency",
             "seconds to an answer of the service, by queries",
-            "service_latency",
+            "zhao_2022.chapter_4.service_latency",
             measures_time=True,
         ),
         Experiment(
-            "service-cpu", "CPU of queries with and without a ledger", "service_cpu", measures_time=True
+            "service-cpu",
+            "CPU of queries with and without a ledger",
+            "zhao_2022.chapter_4.service_cpu",
+            measures_time=True,
         ),
         Experiment(
-            "collect-mse", "four million people answer a survey: error and bytes by mechanism", "collect_mse"
+            "collect-mse",
+            "four million people answer a survey: error and bytes by mechanism",
+            "ours.collect_mse",
         ),
         Experiment(
             "collect-pipeline",
             "reports through bytes and a collector, against the library",
-            "collect_pipeline",
+            "ours.collect_pipeline",
             needs_data=True,
         ),
-        Experiment("fig-5.3", "two linear laws learnt by one hypothesis and by two", "personal_optima"),
-        Experiment("fig-5.4", "the largest leakage of a client, claimed and true", "personal_leakage"),
+        Experiment(
+            "fig-5.3", "two linear laws learnt by one hypothesis and by two", "biswas_2023.chapter_5.optima"
+        ),
+        Experiment(
+            "fig-5.4", "the largest leakage of a client, claimed and true", "biswas_2023.chapter_5.leakage"
+        ),
         Experiment(
             "fig-5.5",
             "what hospitals charge, by hypotheses and noise (also Fig. 5.6, Table 5.1)",
-            "personal_hospital",
+            "biswas_2023.chapter_5.hospital",
             needs_data=True,
         ),
         Experiment(
-            "table-5.2", "digits of many writers, by noise, on a network", "personal_mnist", needs_data=True
+            "table-5.2",
+            "digits of many writers, by noise, on a network",
+            "biswas_2023.chapter_5.mnist",
+            needs_data=True,
         ),
-        Experiment("fig-5.8", "the people of the fairness experiment", "personal_groups"),
-        Experiment("fig-5.9", "fairness gaps with one hypothesis and with two", "personal_fairness"),
+        Experiment("fig-5.8", "the people of the fairness experiment", "biswas_2023.chapter_5.groups"),
         Experiment(
-            "fig-5.10", "fairness gaps between groups of writers", "personal_mnist_fairness", needs_data=True
+            "fig-5.9", "fairness gaps with one hypothesis and with two", "biswas_2023.chapter_5.fairness"
+        ),
+        Experiment(
+            "fig-5.10",
+            "fairness gaps between groups of writers",
+            "biswas_2023.chapter_5.mnist_fairness",
+            needs_data=True,
         ),
         Experiment(
             "loc-3.2",
             "reports of an isolated and of a crowded place",
-            "location_elastic",
+            "biswas_2023.chapter_3.elastic",
             needs_data=True,
         ),
-        Experiment("loc-3.3", "places estimated under two channels", "location_utility", needs_data=True),
+        Experiment(
+            "loc-3.3", "places estimated under two channels", "biswas_2023.chapter_3.utility", needs_data=True
+        ),
         Experiment(
             "loc-3.7",
             "where people are, as PRIVIC learns it",
-            "location_maps",
+            "biswas_2023.chapter_3.maps",
             needs_data=True,
             shows_data=True,
         ),
-        Experiment("loc-3.8", "PRIVIC in Paris by cycles (Table B.1)", "location_paris", needs_data=True),
+        Experiment(
+            "loc-3.8", "PRIVIC in Paris by cycles (Table B.1)", "biswas_2023.chapter_3.paris", needs_data=True
+        ),
         Experiment(
             "loc-3.9",
             "PRIVIC in San Francisco by cycles (Table B.2)",
-            "location_san_francisco",
+            "biswas_2023.chapter_3.san_francisco",
             needs_data=True,
         ),
-        Experiment("loc-3.10", "PRIVIC by loss parameter", "location_levels", needs_data=True),
+        Experiment("loc-3.10", "PRIVIC by loss parameter", "biswas_2023.chapter_3.levels", needs_data=True),
         Experiment(
             "loc-3.11",
             "liars among PRIVIC's people, and our defence",
-            "location_poison",
+            "biswas_2023.chapter_3.poison",
             needs_data=True,
         ),
         Experiment(
             "loc-updates",
             "how many updates PRIVIC's rounds take, by reports",
-            "location_updates",
+            "ours.location_updates",
             needs_data=True,
         ),
         Experiment(
             "loc-table-3.1",
             "seconds of a cycle of PRIVIC",
-            "location_times",
+            "biswas_2023.chapter_3.times",
             needs_data=True,
             measures_time=True,
         ),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from reticent.errors import ParameterError
 from reticent.ledger.base import Amount, Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device.ledger import DeviceLedger
 from reticent.privacy import Neighbours
 
 

@@ -24,8 +24,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
 from reticent.federated.tasks import Task
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
 from reticent.mechanisms.base import Symbols
 from reticent.mechanisms.numeric.one_bit import OneBit
 

@@ -15,7 +15,7 @@ from reticent.collect import batch
 from reticent.errors import ParameterError
 from reticent.federated.encoding import Encoding
 from reticent.mechanisms.base import Floats
-from reticent.row_files import located
+from reticent.tables.row_files import located
 
 
 @dataclass(frozen=True)

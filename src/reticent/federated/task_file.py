@@ -36,11 +36,11 @@ from pathlib import Path
 from typing import Any
 
 from reticent.arguments import whole
-from reticent.collect import yaml_file
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated import models
 from reticent.federated.encoding import Encoding
 from reticent.federated.tasks import Task, designed
+from reticent.fleet import yaml_file
 from reticent.mechanisms.attributes import Attribute
 from reticent.randomness import SECURE
 

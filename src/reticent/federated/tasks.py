@@ -24,14 +24,15 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import instruments, signing, texts
-from reticent.collect.enrolment import Use
-from reticent.collect.lots import KEY_BYTES, Lots
-from reticent.collect.texts import LONGEST_TEXT
+from reticent.collect import instruments, signing
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.federated import choice, models, steps
 from reticent.federated.models import Model
 from reticent.federated.steps import Steps
+from reticent.fleet import texts
+from reticent.fleet.enrolment import Use
+from reticent.fleet.lots import KEY_BYTES, Lots
+from reticent.fleet.texts import LONGEST_TEXT
 from reticent.mechanisms.base import Floats, checked_epsilon
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit

@@ -4,7 +4,8 @@ A network here is arithmetic, as `models.Model` is: it holds no parameters betwe
 released like any other vector, through a task that names its number of dimensions.
 
 `gradients` are those of each record (`torch.func.vmap`), a matrix of records x d: for small networks.
-`mean_gradient` and `updated` are of one client's records together, and hold no such matrix.
+`mean_gradient` and `updated` are of one client's records together, and hold no such matrix. `differentiable`
+is either of them as tensors that can be differentiated again, by the records: what an attacker does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Network:
     """A module of PyTorch with a loss.
 
     Args:
-        module: layers without state of their own (no batch normalisation, no dropout).
+        module: layers; those that behave otherwise in training, batch normalisation and dropout, in
+            evaluation mode. Their buffers are public and stay as they are.
         loss: "cross-entropy" of class scores and classes 0, 1, ...; or "squares": of one score the squared
             error; of class scores, after softmax, the mean squared error against the class's indicator.
     """
@@ -47,16 +49,26 @@ class Network:
         self._torch = torch_or_error()
         if loss not in LOSSES:
             raise ParameterError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r:.60}")
+        unsettled = next((one for one in module.modules() if one.training and _is_random(one)), None)
+        if unsettled is not None:
+            raise ParameterError(
+                f"module must be in evaluation mode, got {type(unsettled).__name__} in training mode"
+            )
         self._module, self.loss = module.eval(), loss
         self._names = [(name, held.shape) for name, held in module.named_parameters()]
-        if not self._names or [*module.buffers()]:
-            raise ParameterError("module must have parameters and no buffers")
+        if not self._names:
+            raise ParameterError("module must have parameters, got none")
         self._type = next(module.parameters()).dtype
 
     @property
     def dimensions(self) -> int:
         """How many numbers are learnt."""
         return sum(shape.numel() for _, shape in self._names)
+
+    @property
+    def last_shape(self) -> tuple[int, ...]:
+        """The shape of the last tensor of theta: (outputs,) if it is a bias."""
+        return tuple(self._names[-1][1])
 
     def start(self, seed: int | bytes) -> Floats:
         """Where training begins: public, see `networks.public_start`."""
@@ -86,11 +98,12 @@ class Network:
         return self._torch.as_tensor(np.asarray(given), dtype=self._type)
 
     def _targets(self, given: Any) -> Any:
-        classes = self.loss == "cross-entropy" or self._outputs > 1
+        classes = self.loss == "cross-entropy" or self.outputs > 1
         return self._torch.as_tensor(np.asarray(given), dtype=self._torch.int64 if classes else self._type)
 
     @property
-    def _outputs(self) -> int:
+    def outputs(self) -> int:
+        """How many numbers it says of a record: classes, or 1."""
         return int(self._names[-1][1][0])
 
     # What it says, and how wrong that is
@@ -102,9 +115,11 @@ class Network:
         scores, functional = self._scores(tensors, features), self._torch.nn.functional
         if self.loss == "cross-entropy":
             return functional.cross_entropy(scores, targets, reduction="none")
-        if self._outputs == 1:
+        if self.outputs == 1:
             return (scores[:, 0] - targets) ** 2
-        wanted = (targets[:, None] == self._torch.arange(self._outputs)).to(self._type)
+        wanted = targets
+        if targets.dim() == 1:  # classes; otherwise their probabilities
+            wanted = (targets[:, None] == self._torch.arange(self.outputs)).to(self._type)
         return ((scores.softmax(dim=1) - wanted) ** 2).mean(dim=1)
 
     def _in_pieces(self, work: Callable[..., Any], *arrays: Any) -> Floats:
@@ -130,11 +145,11 @@ class Network:
     def predict(self, theta: Floats, features: Any) -> Floats:
         """What the network says of each record: its class, or a number."""
         found = self.scores(theta, features)
-        return found[:, 0] if self._outputs == 1 else found.argmax(axis=1).astype(np.float64)
+        return found[:, 0] if self.outputs == 1 else found.argmax(axis=1).astype(np.float64)
 
     def error(self, theta: Floats, features: Any, targets: Any) -> float:
         """The share of records that are classified wrongly; for one output the mean squared error."""
-        if self._outputs == 1:
+        if self.outputs == 1:
             return float(self.losses(theta, features, targets).mean())
         return float(np.mean(self.predict(theta, features) != np.asarray(targets)))
 
@@ -154,10 +169,49 @@ class Network:
 
     def mean_gradient(self, theta: Floats, features: Any, targets: Any) -> Floats:
         """The gradient of the mean loss of the records, in one pass."""
-        tensors = {name: part.requires_grad_() for name, part in self.split(theta).items()}
+        tensors = self.tensors(theta)
         loss = self._losses(tensors, self._features(features), self._targets(targets)).mean()
         found = self._torch.autograd.grad(loss, [*tensors.values()])
         return self.flat(dict(zip(tensors, found, strict=True)))
+
+    def tensors(self, theta: Floats) -> dict[str, Any]:
+        """The tensors of a flat theta, by name, that gradients can be taken by."""
+        return {name: part.requires_grad_() for name, part in self.split(theta).items()}
+
+    def differentiable(
+        self,
+        tensors: dict[str, Any],
+        features: Any,
+        targets: Any,
+        *,
+        rate: float | None = None,
+        epochs: int = 1,
+        batch: int | None = None,
+    ) -> list[Any]:
+        """`mean_gradient` as tensors that can be differentiated again; with a rate, what `updated` moves by.
+
+        Args:
+            tensors: see `tensors`.
+            features: of the records, a tensor.
+            targets: classes, or probabilities of classes, or numbers: a tensor.
+            rate: of local steps; None for the gradient alone.
+            epochs: over all records.
+            batch: records of a local step, in order; None for all.
+
+        Returns:
+            One tensor for each of `tensors`: the gradient, or the start minus the end of the local steps.
+        """
+        if rate is None:
+            loss = self._losses(tensors, features, targets).mean()
+            return list(self._torch.autograd.grad(loss, [*tensors.values()], create_graph=True))
+        moved = tensors
+        for chosen in _batches(len(features), whole("epochs", epochs, low=1), batch, None):
+            loss = self._losses(moved, features[chosen], targets[chosen]).mean()
+            found = self._torch.autograd.grad(loss, [*moved.values()], create_graph=True)
+            moved = {
+                name: part - rate * slope for (name, part), slope in zip(moved.items(), found, strict=True)
+            }
+        return [start - moved[name] for name, start in tensors.items()]
 
     def updated(
         self,
@@ -183,6 +237,12 @@ class Network:
                 for part, slope in zip(tensors.values(), found, strict=True):
                     part -= rate * slope
         return self.flat(tensors)
+
+
+def _is_random(layer: Any) -> bool:
+    """Whether a layer in training mode draws, or moves buffers of its own."""
+    name = type(layer).__name__
+    return name.startswith("BatchNorm") or "Dropout" in name or bool([*layer.buffers(recurse=False)])
 
 
 def _batches(records: int, epochs: int, batch: int | None, rng: Stream | None) -> Iterator[Any]:

@@ -8,13 +8,13 @@ from importlib import import_module as _import_module
 
 if _typing.TYPE_CHECKING:
     from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, Unit
-    from reticent.ledger.device import DeviceLedger
-    from reticent.ledger.device_marks import Marks
+    from reticent.ledger.device.ledger import DeviceLedger
+    from reticent.ledger.device.marks import Marks
     from reticent.ledger.export import verify_export
     from reticent.ledger.memory import MemoryLedger
-    from reticent.ledger.sql import SqlLedger
+    from reticent.ledger.sql.ledger import SqlLedger
     from reticent.ledger.verify import verify as verify_ledger  # `verify` itself is the module
-    from reticent.ledger.witness import WitnessClient, WitnessedLedger
+    from reticent.ledger.witness.client import WitnessClient, WitnessedLedger
 
 __all__ = [
     "Amount",
@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "DeviceLedger": ("device", "DeviceLedger"),
-    "Marks": ("device_marks", "Marks"),
+    "DeviceLedger": ("device.ledger", "DeviceLedger"),
+    "Marks": ("device.marks", "Marks"),
     "MemoryLedger": ("memory", "MemoryLedger"),
-    "SqlLedger": ("sql", "SqlLedger"),
-    "WitnessClient": ("witness", "WitnessClient"),
-    "WitnessedLedger": ("witness", "WitnessedLedger"),
+    "SqlLedger": ("sql.ledger", "SqlLedger"),
+    "WitnessClient": ("witness.client", "WitnessClient"),
+    "WitnessedLedger": ("witness.client", "WitnessedLedger"),
     "verify_export": ("export", "verify_export"),
     "verify_ledger": ("verify", "verify"),
 }

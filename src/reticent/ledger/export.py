@@ -15,9 +15,9 @@ from typing import Any, TextIO
 
 from reticent.errors import LedgerDamaged
 from reticent.ledger import entries
-from reticent.ledger.batch import stored_bytes
 from reticent.ledger.checkpoint import Head, PublicKey
-from reticent.ledger.sql import SqlLedger
+from reticent.ledger.sql.batch import stored_bytes
+from reticent.ledger.sql.ledger import SqlLedger
 from reticent.ledger.verify import CHUNK, Answered, Expected, Progress, Replay, Report, answered, signed_head
 
 VERSION = "1"

@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from reticent.errors import LedgerDamaged, ReticentError, RolledBack
 from reticent.ledger import entries
 from reticent.ledger.base import Unit
-from reticent.ledger.batch import NODE_LEVEL, Account, Bought, read_head
 from reticent.ledger.checkpoint import Head, PublicKey, parse, totals_hash, verified
 from reticent.ledger.merkle import Frontier, leaf_hash
-from reticent.ledger.sql import VERSION, SqlLedger
-from reticent.ledger.store import PostgresStore, SqliteStore, Store
+from reticent.ledger.sql.batch import NODE_LEVEL, Account, Bought, read_head
+from reticent.ledger.sql.ledger import VERSION, SqlLedger
+from reticent.ledger.sql.store import PostgresStore, SqliteStore, Store
 from reticent.privacy import MAX_UNITS, Neighbours
 
 CHUNK = 8192  # entries read at a time

@@ -3,7 +3,7 @@
 For simulations, and for whoever holds positions already. Rows are private, so reading is a total function of
 them: a row that is short, odd or no number at all is a check-in in the middle of the box, one outside of the
 box is in the nearest cell (`Grid.cells`). What a cell of the table says, and where a row ends, depends on no
-other row (`reticent.cells`, `reticent.records`), and no type of a column is refused. Errors speak of the file
+other row (`tables.cells`, `tables.records`), and no type of a column is refused. Errors speak of the file
 and its columns only, and never quote a line: a file without a header has a person in its first one.
 
 Privacy: none. Cells and histograms are the data themselves; nothing of them may leave but by a channel.
@@ -22,11 +22,11 @@ from typing import IO, Any, cast
 import numpy as np
 
 from reticent.arguments import real
-from reticent.arrow_columns import numbers
 from reticent.errors import MissingExtra, ParameterError, SourceError
 from reticent.mechanisms.base import Floats
-from reticent.records import CsvFile
 from reticent.spaces.grid import Cells, Grid
+from reticent.tables.arrow_columns import numbers
+from reticent.tables.records import CsvFile
 
 ROWS_AT_ONCE = 1 << 16
 _FORMS = (".csv", ".csv.gz", ".parquet")

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real
-from reticent.collect.counted import FORGOTTEN, Counted
-from reticent.collect.enrolment import Enrolment
 from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
+from reticent.fleet.counted import FORGOTTEN, Counted
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import Budgeted
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.ledger import Budgeted
+from reticent.ledger.device.marks import Marks
 from reticent.location import payload
 from reticent.location.rounds import PlaceRound, verified
 from reticent.mechanisms.numeric.base import as_floats

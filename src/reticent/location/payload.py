@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Container
 from enum import Enum
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
 from reticent.location.rounds import PlaceRound
 
 VERSION = 2

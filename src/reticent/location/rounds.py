@@ -29,8 +29,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import signing, texts
+from reticent.collect import signing
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet import texts
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import ElasticChannel
 from reticent.privacy import MetricDP

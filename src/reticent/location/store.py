@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.counted import Counted
 from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
-from reticent.ledger.transactions import opened, writing
+from reticent.fleet.counted import Counted
 from reticent.location import payload
 from reticent.location.payload import Outcome
 from reticent.location.rounds import PlaceRound, round_of
+from reticent.sqlite import opened, writing
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, file BLOB NOT NULL);

@@ -1,11 +1,8 @@
 """Questions about a data set, answered under a budget: ask once, pay once, reuse for ever."""
 
 from reticent.query.answers import Answer, Case, Price, Receipt
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet, Policy
-from reticent.query.opening import open  # noqa: A004
-from reticent.query.session import Session
-from reticent.query.tree import (
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.language.tree import (
     By,
     Query,
     count,
@@ -17,6 +14,9 @@ from reticent.query.tree import (
     total,
     variance,
 )
+from reticent.query.opening import open  # noqa: A004
+from reticent.query.rows.columns import Column, Kind
+from reticent.query.session import Session
 
 __all__ = [
     "Answer",

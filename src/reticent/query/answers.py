@@ -15,7 +15,7 @@ from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query.estimates import Cell, Estimate, widest
-from reticent.query.tree import Query, from_json, to_json
+from reticent.query.language.tree import Query, from_json, to_json
 
 if TYPE_CHECKING:
     import pandas

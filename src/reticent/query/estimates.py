@@ -20,9 +20,9 @@ from typing import Any
 
 from reticent.privacy import discrete_gaussian_sigma
 from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query.language.questions import Grouping, Measured
+from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, bounds, step_of
-from reticent.query.questions import Grouping, Measured
-from reticent.query.tree import Query
 
 
 @dataclass(frozen=True)

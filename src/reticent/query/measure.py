@@ -30,9 +30,9 @@ import numpy as np
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.privacy import Neighbours
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import bins
-from reticent.query.conditions import condition_sql
-from reticent.query.questions import Measured, Question
+from reticent.query.language.conditions import condition_sql
+from reticent.query.language.questions import Measured, Question
+from reticent.query.rows import bins
 from reticent.randomness import Stream
 
 GRID_BITS = 24  # the sensitivity is at least 2^24 grid units (MATH.md 7.4)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reticent.errors import LedgerError
-from reticent.ledger.transactions import opened
+from reticent.sqlite import opened
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
@@ -41,23 +41,10 @@ class Notebook:
         with self._guard:
             self._connection.execute("INSERT OR IGNORE INTO question VALUES (?, ?)", (key, asked))
 
-    def size(self) -> int:
-        """How many questions were ever charged."""
+    def questions(self) -> dict[str, str]:
+        """Every question that was ever charged, by key."""
         with self._guard:
-            return int(self._connection.execute("SELECT count(*) FROM question").fetchone()[0])
-
-    def questions(self, first: int = 0, count: int | None = None) -> dict[str, str]:
-        """Questions that were ever charged, by key: all of them, or so many from one on."""
-        limit = -1 if count is None else count
-        with self._guard:
-            listed = "SELECT key, asked FROM question ORDER BY key LIMIT ? OFFSET ?"
-            return dict(self._connection.execute(listed, (limit, first)))
-
-    def question(self, key: str) -> str | None:
-        """One of them."""
-        with self._guard:
-            row = self._connection.execute("SELECT asked FROM question WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+            return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:

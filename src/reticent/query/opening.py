@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, overload
 from reticent.errors import LedgerError, ParameterError, ParameterTypeError
 from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
-from reticent.query import home as homes
-from reticent.query.datasets import DataSet
-from reticent.query.home import folder as folder
+from reticent.query.declarations import home as homes
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.declarations.home import folder as folder
 from reticent.query.notebook import Notebook
 from reticent.query.session import Session
 
@@ -73,7 +73,8 @@ def open(  # noqa: A001
     Returns:
         A session, or one that asks a service and answers the same; close it, or use it in a `with` block.
     """
-    from reticent.query import dataset_file, source
+    from reticent.query.declarations import dataset_file
+    from reticent.query.rows import source
 
     if not isinstance(declaration, (str, os.PathLike)):
         raise ParameterTypeError(f"declaration must be a path, got {type(declaration).__name__}")

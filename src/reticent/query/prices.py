@@ -18,11 +18,11 @@ from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import MAX_UNITS, cap_units
-from reticent.query.datasets import MOST_ROWS
+from reticent.query.declarations.datasets import MOST_ROWS
 from reticent.query.estimates import half_width_factor, spread
+from reticent.query.language.questions import Measured
+from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, bounds, step_of
-from reticent.query.questions import Measured
-from reticent.query.tree import Query
 
 CONFIDENCE = 0.95
 _REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled

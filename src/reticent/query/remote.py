@@ -27,10 +27,10 @@ from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
 from reticent.privacy import Neighbours, spent_epsilon
-from reticent.query import tree
 from reticent.query.answers import Answer, Price
-from reticent.query.shorthands import Shorthands
-from reticent.query.tree import Query
+from reticent.query.language import tree
+from reticent.query.language.shorthands import Shorthands
+from reticent.query.language.tree import Query
 
 Asked = Query | Mapping[str, Any] | str
 _TRIES = 4

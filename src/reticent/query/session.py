@@ -51,12 +51,15 @@ from reticent.errors import (
 from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
 from reticent.ledger.base import increment
 from reticent.privacy import spent_epsilon
-from reticent.query import tree
 from reticent.query.answers import Answer, Case, Price, Receipt
-from reticent.query.datasets import DataSet, Policy
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.declarations.home import as_open
 from reticent.query.degrade import degraded
 from reticent.query.estimates import Cell, Estimate, estimates, half_width_factor, widest
-from reticent.query.home import as_open
+from reticent.query.language import tree
+from reticent.query.language.questions import Measured, Question, parse, resolve
+from reticent.query.language.shorthands import Shorthands
+from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, Rows, plan
 from reticent.query.notebook import Notebook
 from reticent.query.prices import (
@@ -66,9 +69,6 @@ from reticent.query.prices import (
     predicted_error,
     sizes_at_least,
 )
-from reticent.query.questions import Measured, Question, parse, resolve
-from reticent.query.shorthands import Shorthands
-from reticent.query.tree import Query
 from reticent.randomness import Stream
 
 _MOST_PLANS = 1000  # kept ready
@@ -337,7 +337,7 @@ class Session(Shorthands):
             seed: of the made-up rows and their noise.
             **accuracy: as for `ask`.
         """
-        from reticent.query.rehearsal import rehearsal
+        from reticent.query.rows.rehearsal import rehearsal
 
         with rehearsal(self.data, seed) as session:
             return session.ask(query, **accuracy)
@@ -350,20 +350,7 @@ class Session(Shorthands):
 
     def questions(self) -> dict[str, Query]:
         """What was bought so far, by key."""
-        return {key: tree.from_json(json.loads(text)) for key, text in self.texts().items()}
-
-    def texts(self, first: int = 0, count: int | None = None) -> dict[str, str]:
-        """The same as JSON: all of it, or so many questions from one on."""
-        return self._notebook.questions(first, count)
-
-    def question(self, key: str) -> Query | None:
-        """What was bought under a key."""
-        text = self._notebook.question(key)
-        return None if text is None else tree.from_json(json.loads(text))
-
-    def bought(self) -> int:
-        """How many questions were bought so far."""
-        return self._notebook.size()
+        return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
 
     # The path of an answer
 
@@ -377,7 +364,7 @@ class Session(Shorthands):
         if isinstance(given, str):
             found = self._texts.get(given)
             if found is None:
-                from reticent.query.sql import read
+                from reticent.query.language.sql import read
 
                 found = read(given, self.data.name)
                 _kept(self._texts, given, found, _MOST_TEXTS)

@@ -38,14 +38,6 @@ class Rate:
                 self._buckets.popitem(last=False)
         return 0.0 if allowed else (needed - left) / self._rate
 
-    def take(self, caller: str, amount: float) -> None:
-        """Count what was done already, also if there was not so much left."""
-        now = time.monotonic()
-        with self._guard:
-            left, since = self._buckets.pop(caller, (float(self._burst), now))
-            left = min(float(self._burst), left + (now - since) * self._rate)
-            self._buckets[caller] = (left - amount, now)
-
     def full_s(self, caller: str, amount: float = 1.0) -> float:
         """As `wait_s`, for a caller who does not go on yet: nothing is counted."""
         now, needed = time.monotonic(), min(amount, float(self._burst))

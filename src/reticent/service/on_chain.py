@@ -10,13 +10,14 @@ from pathlib import Path
 
 from reticent.chain.fees import Ceiling
 from reticent.chain.keys import unlocked_key
+from reticent.chain.view import checked_address
 from reticent.errors import ParameterError
-from reticent.ledger.chain_contract import artifact, checked_address
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import artifact
+from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.query import DataSet
-from reticent.query.commitment import Commitment
-from reticent.query.on_chain import opened_ledger
+from reticent.query.chain.commitment import Commitment
+from reticent.query.chain.finding import opened_ledger
 from reticent.service.settings import Settings
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from reticent.errors import AccountConflict, IdempotencyConflict, LedgerError, ParameterError
 from reticent.files import private, secluded
-from reticent.ledger.transactions import writing
 from reticent.service.keys import Person, Role, checked_name, digest, new_secret
+from reticent.sqlite import writing
 
 VISIT_S = 12 * 3600.0
 _VERSION = 1  # of the tables
@@ -47,8 +47,7 @@ CREATE TABLE IF NOT EXISTS used (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS asked (
     number INTEGER PRIMARY KEY, dataset TEXT NOT NULL, person TEXT NOT NULL, query TEXT NOT NULL,
-    cased TEXT NOT NULL, cost INTEGER NOT NULL, without_reuse INTEGER NOT NULL, spent INTEGER NOT NULL,
-    key TEXT NOT NULL DEFAULT ''
+    cased TEXT NOT NULL, cost INTEGER NOT NULL, without_reuse INTEGER NOT NULL, spent INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS asked_of ON asked (dataset, number);
 CREATE TABLE IF NOT EXISTS attempt (
@@ -62,7 +61,6 @@ CREATE TABLE IF NOT EXISTS job (
 );
 CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
 """
-_PAID = "CREATE INDEX IF NOT EXISTS asked_paid ON asked (dataset, key, number) WHERE cost > 0"
 _REMEMBERED_S = 7 * 24 * 3600.0  # attempts and finished jobs
 _MOST_NOTES = 10_000  # that wait to be written together; jobs.Jobs writes them twice a second
 _PERSON = "SELECT number, name, role FROM person WHERE revoked IS NULL AND "
@@ -125,10 +123,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that was answered: what it was, and what it cost with and without reuse.
-
-    `key` is that of the question in the ledger; empty in what an earlier release noted.
-    """
+    """A question that was answered: what it was, and what it cost with and without reuse."""
 
     number: int
     dataset: str
@@ -138,7 +133,6 @@ class Asked:
     cost: int
     without_reuse: int
     spent: int
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,12 +178,6 @@ class State:
             if held > _VERSION:
                 raise LedgerError(f"the service's state was written by a newer Reticent: {path}")
             self._connection.executescript(_TABLES)
-            with writing(self._connection) as connection:
-                if not connection.execute(
-                    "SELECT 1 FROM pragma_table_info('asked') WHERE name = 'key'"
-                ).fetchone():
-                    connection.execute("ALTER TABLE asked ADD COLUMN key TEXT NOT NULL DEFAULT ''")
-                connection.execute(_PAID)
             self._connection.execute(f"PRAGMA user_version={_VERSION}")
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
@@ -568,12 +556,6 @@ class State:
             notes = [self._notes.popleft() for _ in range(len(self._notes))]
             _insert_notes(connection, notes)
 
-    def paid(self, dataset: str, key: str, most: int) -> list[Asked]:
-        """The last purchases under the key of a question, the newest first."""
-        self.flush()
-        sql = "SELECT * FROM asked WHERE dataset = ? AND key = ? AND cost > 0 ORDER BY number DESC LIMIT ?"
-        return [Asked(*row) for row in self._all(sql, dataset, key, most)]
-
     def history(self, dataset: str, most: int = 1000) -> list[Asked]:
         """The last questions about a data set, the oldest first."""
         self.flush()
@@ -707,10 +689,10 @@ def _count(
 
 def _insert_notes(connection: sqlite3.Connection, notes: list[Asked]) -> None:
     connection.executemany(
-        "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent, key) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (one.dataset, one.person, one.query, one.case, one.cost, one.without_reuse, one.spent, one.key)
+            (one.dataset, one.person, one.query, one.case, one.cost, one.without_reuse, one.spent)
             for one in notes
         ],
     )

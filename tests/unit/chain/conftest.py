@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import reticent.ledger.contracts
+import reticent.ledger.ethereum.contracts
 from reticent.chain.contracts import Artifact
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 
-CONTRACTS = Path(reticent.ledger.contracts.__file__).parent
+CONTRACTS = Path(reticent.ledger.ethereum.contracts.__file__).parent
 
 
 @pytest.fixture(autouse=True)

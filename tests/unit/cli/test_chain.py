@@ -15,20 +15,22 @@ from types import SimpleNamespace
 
 import pytest
 
+from reticent.apps.chain import watching as chain_views
+from reticent.apps.chain import work
+from reticent.apps.chain.oracle import opened as opened_oracle
 from reticent.chain.keys import make_key
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.cli import chain as work
-from reticent.cli import chain_views
-from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import ChainError, NodeUnavailable, NotMeasured
 from reticent.ledger import SqlLedger
-from reticent.ledger.chain_contract import Contract, artifact, dataset_id
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.chain_log import ChainLog
 from reticent.ledger.checkpoint import load_key
-from reticent.query import Session, census, dataset_file
-from reticent.query.home import moved
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import Contract, artifact, dataset_id
+from reticent.ledger.ethereum.state import State
+from reticent.query import Session, census
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.home import moved
 
 MEAN = census.FIVE["average personal income"]
 SAME = "select avg(income) from census where age >= 0"
@@ -313,7 +315,7 @@ def test_the_commitment_is_to_the_declaration(nothing_charged):
     nonce = bytes.fromhex(json.loads(kept.read_text())["nonce"])
     file = ChainFile.read(nothing_charged.folder / "chain.json")
     with closing(file.connect()) as node:
-        state = ChainLog(node, artifact(), file.contract, first_block=file.block).sync()
+        state = ChainLog(node, artifact(), file.contract, State, first_block=file.block).sync()
     on_chain = state.datasets[dataset_id(nothing_charged.owner, "census")].commitment
     assert on_chain == sha256(nonce + nothing_charged.declaration.read_bytes()).digest()
 
@@ -520,7 +522,7 @@ def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
     done("chain", "key", "locked.key", "--encrypt")
     ask = [*ASK[:-1], "locked.key"]
     monkeypatch.delenv("RETICENT_KEY_PASSWORD")
-    monkeypatch.setattr("reticent.cli.chain_keys._somebody_is_there", lambda: False)
+    monkeypatch.setattr("reticent.apps.chain.keys._somebody_is_there", lambda: False)
     assert "is locked: give its password in RETICENT_KEY_PASSWORD" in refused(*ask)
 
 

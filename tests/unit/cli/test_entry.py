@@ -26,9 +26,9 @@ def demo_raising(monkeypatch):
         def run(**options):
             raise error
 
-        module = types.ModuleType("reticent.cli.demo")
+        module = types.ModuleType("reticent.apps.query.demo")
         module.run = run
-        monkeypatch.setitem(sys.modules, "reticent.cli.demo", module)
+        monkeypatch.setitem(sys.modules, "reticent.apps.query.demo", module)
 
     return plant
 

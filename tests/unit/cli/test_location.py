@@ -9,9 +9,9 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from reticent.collect.counted import Counted
-from reticent.collect.enrolment import Enrolment, enrolled
-from reticent.collect.secret_file import kept_secret
+from reticent.fleet.counted import Counted
+from reticent.fleet.enrolment import Enrolment, enrolled
+from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import SqlLedger
 from reticent.location import LocationDevice
 
@@ -254,7 +254,7 @@ def test_no_error_tells_a_position(run, campaign, device):
 
 
 def test_planted_an_error_that_quotes_it(run, campaign, device, monkeypatch):
-    from reticent.cli import location
+    from reticent.apps.location import work as location
     from reticent.errors import ParameterError
 
     def degrees(name, text):

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from reticent.collect.counted import Counted
 from reticent.collect.device import Device
-from reticent.collect.enrolment import Enrolment
 from reticent.collect.record import Record
 from reticent.collect.signing import signer_of
+from reticent.fleet.counted import Counted
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")
@@ -149,7 +149,7 @@ def test_a_cluster_that_does_not_answer(run, survey, tmp_path):
 
 def test_a_service_collects_and_tells(run, tmp_path):
     """Publish, enrol, report into the collector, read the estimates."""
-    from reticent.service.collecting import Collecting
+    from reticent.apps.collect.collecting import Collecting
     from reticent.service.settings import Settings
 
     folder, plain = tmp_path / "desk", tmp_path / "s.yaml"

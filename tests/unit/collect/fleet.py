@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect import instruments, wire
 from reticent.collect.device import one_value
-from reticent.collect.enrolment import Enrolment, Use, device_key
 from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
@@ -23,6 +22,7 @@ from reticent.federated.personalised import PersonalTask, Sanitiser
 from reticent.federated.personalised import wire as personal_wire
 from reticent.federated.steps import Steps
 from reticent.federated.tasks import UNIT, Task
+from reticent.fleet.enrolment import Enrolment, Use, device_key
 from reticent.location import payload as place_payload
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect.collector import Collector
 from reticent.collect.design import designed
-from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed
 from reticent.collect.wire import Layout
+from reticent.fleet.enrolment import enrolled
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Category, Number
 from reticent.mechanisms.sampling import sampled_attributes

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import chi2
 
 from reticent.collect.device import ACCOUNT, Device, one_value
-from reticent.collect.enrolment import enrolled
 from reticent.collect.signing import signed
 from reticent.collect.wire import HEAD_BYTES, TAG_BYTES, Layout
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
-from reticent.ledger.device_marks import Marks
+from reticent.fleet.enrolment import enrolled
+from reticent.ledger.device.marks import Marks
 from reticent.mechanisms.base import exp_below
 from reticent.mechanisms.record import Category, Number
 from reticent.randomness import SimulationStream

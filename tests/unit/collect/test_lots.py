@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from reticent.collect.lots import Lots
+from reticent.fleet.lots import Lots
 
 IDS = np.random.default_rng(4).integers(0, 1 << 64, 40_000, dtype=np.uint64)
 LEVEL = 1e-7  # of one test below: together under 1e-6

@@ -12,8 +12,8 @@ import pytest
 
 from reticent.collect import collector as collecting_module
 from reticent.collect import wire
-from reticent.collect.enrolment import Use, tag
 from reticent.collect.wire import TAG_BYTES, Layout
+from reticent.fleet.enrolment import Use, tag
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.randomness import SimulationStream
 

@@ -7,7 +7,7 @@ from reticent.collect.record import Record, Study, of_survey
 from reticent.errors import BudgetExceeded, LedgerError, MixedGuarantees
 from reticent.ledger import MemoryLedger, SqlLedger, Terms, Unit
 from reticent.privacy import Neighbours
-from reticent.query.datasets import _NAME as OF_DATASETS
+from reticent.query.declarations.datasets import _NAME as OF_DATASETS
 
 from . import fleet
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.collect import signing
-from reticent.collect.enrolment import Enrolment, Use, device_key, enrolled, tag
 from reticent.collect.signing import signed, signer_of, survey_of, verified
-from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.fleet.enrolment import Enrolment, Use, device_key, enrolled, tag
+from reticent.fleet.texts import LONGEST_TEXT
 
 from . import fleet
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reticent.collect import instruments
 from reticent.collect.design import designed
 from reticent.collect.survey import Survey
-from reticent.collect.texts import LONGEST_TEXT
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.fleet.texts import LONGEST_TEXT
 from reticent.mechanisms.categorical import KRR
 from reticent.mechanisms.numeric.hybrid import Duchi
 from reticent.mechanisms.numeric.laplace import Laplace

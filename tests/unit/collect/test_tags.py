@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from reticent.collect import tags
-from reticent.collect.enrolment import TAG_BYTES, Use, device_key, tag
 from reticent.federated import payload
+from reticent.fleet import tags
+from reticent.fleet.enrolment import TAG_BYTES, Use, device_key, tag
 from reticent.randomness import SimulationStream
 
 from . import fleet

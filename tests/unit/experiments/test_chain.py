@@ -6,7 +6,8 @@ import pytest
 
 from reticent.chain.anvil import find_anvil
 from reticent.errors import ChainError
-from reticent.experiments import chain_cpu, chain_gas, chain_latency, chain_reuse, chains, find
+from reticent.experiments import find
+from reticent.experiments.zhao_2022.chapter_4 import chain_cpu, chain_gas, chain_latency, chain_reuse, chains
 
 from .test_registry import check_files
 
@@ -76,7 +77,7 @@ def test_a_key_that_is_not_shared_is_seen(quick, monkeypatch):
 
 
 def test_the_requests_are_those_of_fig_4_5(quick):
-    from reticent.experiments import fig_4_5, reuse
+    from reticent.experiments.zhao_2022.chapter_4 import fig_4_5, reuse
     from reticent.randomness import SimulationStream
 
     stream = SimulationStream(quick.seed, path=(0,))
@@ -152,7 +153,7 @@ def test_gas_of_later_ones_is_less(gas):
 
 
 def test_every_function_of_the_contract_has_its_gas(gas):
-    from reticent.ledger.chain_contract import artifact
+    from reticent.ledger.ethereum.contract import artifact
 
     changing = {
         part["name"]
@@ -172,7 +173,7 @@ def test_a_refused_transaction_is_no_figure():
     """Planted: a transaction that its contract refused must not be counted as an operation."""
     with chains.chain() as on:
         from reticent.chain.sender import Sender
-        from reticent.ledger.chain_contract import artifact
+        from reticent.ledger.ethereum.contract import artifact
 
         sender = Sender(on.node, on.keys[chains.OWNER])
         call = artifact().encode("pause", bytes(32), True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from reticent.experiments import collect_mse, collect_pipeline
 from reticent.experiments.base import Options
 from reticent.experiments.data import People
+from reticent.experiments.ours import collect_mse, collect_pipeline
 from reticent.randomness import SimulationStream
 
 

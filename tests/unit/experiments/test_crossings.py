@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from reticent.experiments import contenders, limit
-from reticent.experiments.crossings import bisect, crossings
-from reticent.experiments.fig_3_3 import brute_force_p00
-from reticent.experiments.table_3_1 import PRINTED, REGIMES, Crossing, found, regime_holds
+from reticent.experiments import contenders
+from reticent.experiments.ours import limit
+from reticent.experiments.zhao_2022.chapter_3.crossings import bisect, crossings
+from reticent.experiments.zhao_2022.chapter_3.fig_3_3 import brute_force_p00
+from reticent.experiments.zhao_2022.chapter_3.table_3_1 import PRINTED, REGIMES, Crossing, found, regime_holds
 from reticent.mechanisms.numeric import formulas
 
 

@@ -5,8 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from reticent.experiments import DataMissing, Options, categories, data
+from reticent.experiments import DataMissing, Options, data
 from reticent.experiments.data import People, Source
+from reticent.experiments.zhao_2022.chapter_3 import categories
 from reticent.randomness import SimulationStream
 
 SOURCE = Source("Made", "made.csv.gz", {"a": (0.0, 10.0), "b": (-1.0, 1.0)}, ("c",), "nothing")

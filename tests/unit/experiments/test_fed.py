@@ -9,10 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reticent.experiments import fed_data, fed_methods, fed_report, fed_training, find
-from reticent.experiments.fed_data import Problem, names, problem
-from reticent.experiments.fed_methods import CONTINUOUS, DOCUMENTS, NOBODY, OURS, SENT, Group, methods
-from reticent.experiments.fed_training import Arm, Job, Setting, Trainer, tuned, validated
+from reticent.experiments import find
+from reticent.experiments.zhao_2022.chapter_3 import fed_data, fed_methods, fed_report, fed_training
+from reticent.experiments.zhao_2022.chapter_3.fed_data import Problem, names, problem
+from reticent.experiments.zhao_2022.chapter_3.fed_methods import (
+    CONTINUOUS,
+    DOCUMENTS,
+    NOBODY,
+    OURS,
+    SENT,
+    Group,
+    methods,
+)
+from reticent.experiments.zhao_2022.chapter_3.fed_training import Arm, Job, Setting, Trainer, tuned, validated
 from reticent.federated import Logistic
 from reticent.federated.models import MODELS
 from reticent.federated.simulation import IDENTITY, simulate

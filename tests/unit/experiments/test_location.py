@@ -6,9 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from reticent.experiments import Options, find, location_cycles, location_poison, location_times
-from reticent.experiments import location_data as data
-from reticent.experiments import location_runs as runs
+from reticent.experiments import Options, find
+from reticent.experiments.biswas_2023.chapter_3 import cycles as location_cycles
+from reticent.experiments.biswas_2023.chapter_3 import data, runs
+from reticent.experiments.biswas_2023.chapter_3 import poison as location_poison
+from reticent.experiments.biswas_2023.chapter_3 import times as location_times
 from reticent.experiments.data import DataMissing, directory
 from reticent.location.privic import NONE, Defence
 from reticent.mechanisms.location import blahut_arimoto

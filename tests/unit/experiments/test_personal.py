@@ -2,7 +2,8 @@
 
 import pytest
 
-from reticent.experiments import find, personal_runs
+from reticent.experiments import find
+from reticent.experiments.biswas_2023.chapter_5 import runs as personal_runs
 
 from .test_registry import check_files
 

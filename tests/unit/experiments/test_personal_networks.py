@@ -6,10 +6,12 @@ import gzip
 import numpy as np
 import pytest
 
-from reticent.experiments import DataMissing, Options, find, hospitals, personal_hospital, writers
+from reticent.experiments import DataMissing, Options, find
+from reticent.experiments.biswas_2023.chapter_5 import hospital as personal_hospital
+from reticent.experiments.biswas_2023.chapter_5 import hospitals, writers
+from reticent.experiments.biswas_2023.chapter_5.hospitals import CHARGES, PROVIDERS
+from reticent.experiments.biswas_2023.chapter_5.writers import WRITERS
 from reticent.experiments.data import directory
-from reticent.experiments.hospitals import CHARGES, PROVIDERS
-from reticent.experiments.writers import WRITERS
 from reticent.federated.personalised.simulation import identity
 from reticent.randomness import SimulationStream
 
@@ -135,7 +137,7 @@ def test_absent_files_are_named(made_writers, tmp_path, monkeypatch):
 
 
 def test_labels_of_the_turned_are_swapped(made_writers):
-    from reticent.experiments.personal_mnist import _parity
+    from reticent.experiments.biswas_2023.chapter_5.mnist import _parity
 
     found = writers.load("train", turned_share=0.5, most=10, seed=1, given=made_writers)
     for digits, labels, turned in zip(found.labels, _parity(found), found.turned, strict=True):
@@ -154,7 +156,7 @@ def test_writers_quick_run(name, made_writers, tmp_path):
 def test_the_documents_noise_for_large_networks_has_its_length():
     """nu times the update's length, and the same in every direction: 6 standard deviations, 2e-9."""
     pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from reticent.experiments.personal_mnist import documents_noise
+    from reticent.experiments.biswas_2023.chapter_5.mnist import documents_noise
 
     n, nu = 20_000, 3.0
     starts, updated = np.zeros((5, n)), np.zeros((5, n))
@@ -169,7 +171,7 @@ def test_the_documents_noise_for_large_networks_has_its_length():
 def test_every_nu_draws_as_much_from_the_stream():
     """Else nu 0 would train on other clients than the rest, and the rows could not be compared."""
     pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-    from reticent.experiments.personal_mnist import documents_noise
+    from reticent.experiments.biswas_2023.chapter_5.mnist import documents_noise
 
     def next_word(noise):
         stream = SimulationStream(1)

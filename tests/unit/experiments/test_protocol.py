@@ -5,11 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from reticent.experiments import contenders, continuous, protocol, waves
+from reticent.experiments import contenders, protocol
 from reticent.experiments.data import People
-from reticent.experiments.means import DEFAULT, NAMES, best_k, compare, expected_errors, variants
+from reticent.experiments.ours import waves
 from reticent.experiments.paired import biased, paired, squared_errors, t_quantile
 from reticent.experiments.protocol import Plan, simulate
+from reticent.experiments.zhao_2022.chapter_3 import continuous
+from reticent.experiments.zhao_2022.chapter_3.means import (
+    DEFAULT,
+    NAMES,
+    best_k,
+    compare,
+    expected_errors,
+    variants,
+)
 from reticent.mechanisms.numeric import Optimal
 from reticent.randomness import SimulationStream
 

@@ -125,8 +125,8 @@ def _made_data(monkeypatch):
         categories = tuple((units[0][:, i] * 4.0).astype(np.int64) for i in range(2))
         return [People(f"made {i}", unit * 1.5 - 0.6, categories) for i, unit in enumerate(units)]
 
-    monkeypatch.setattr("reticent.experiments.fig_3_6.load_all", made)
-    monkeypatch.setattr("reticent.experiments.levels.load", lambda *args: made()[0])
+    monkeypatch.setattr("reticent.experiments.zhao_2022.chapter_3.fig_3_6.load_all", made)
+    monkeypatch.setattr("reticent.experiments.ours.levels.load", lambda *args: made()[0])
 
 
 @pytest.mark.usefixtures("_made_data")

@@ -6,7 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from reticent.experiments import Options, fig_4_6, reuse, reuse_rules, table_4_2
+from reticent.experiments import Options
+from reticent.experiments.ours import reuse_rules
+from reticent.experiments.zhao_2022.chapter_4 import fig_4_6, reuse, table_4_2
 from reticent.randomness import SimulationStream
 
 # MATH.md section 3, 3,000 runs: mean and standard deviation over runs of what 150 queries save.

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from reticent.errors import SourceError
-from reticent.experiments import find, service_cpu, service_latency, services
+from reticent.experiments import find
+from reticent.experiments.zhao_2022.chapter_4 import service_cpu, service_latency, services
 
 from .test_registry import check_files
 

@@ -12,10 +12,11 @@ import pytest
 
 from reticent.cli import main
 from reticent.errors import ParameterError
-from reticent.experiments import EXPERIMENTS, Options, find, location_elastic, stored
+from reticent.experiments import EXPERIMENTS, Options, find, stored
 from reticent.experiments.base import Outcome
+from reticent.experiments.biswas_2023.chapter_3 import elastic as location_elastic
+from reticent.experiments.biswas_2023.chapter_3.data import CITIES
 from reticent.experiments.data import DataMissing, directory
-from reticent.experiments.location_data import CITIES
 from reticent.experiments.stored import Stored, numbers
 from reticent.federated import choice
 from reticent.mechanisms.location import blahut_arimoto

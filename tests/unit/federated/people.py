@@ -5,10 +5,10 @@ import hashlib
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect import instruments
-from reticent.collect.enrolment import Enrolment, device_key
 from reticent.federated import payload
 from reticent.federated.steps import Steps
 from reticent.federated.tasks import UNIT, Task, signed
+from reticent.fleet.enrolment import Enrolment, device_key
 from reticent.mechanisms.numeric import OneBit
 from reticent.mechanisms.sampling import epsilon_each
 

@@ -19,8 +19,8 @@ from reticent.federated.models import SVM, Linear, Logistic
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round
 from reticent.federated.tasks import signed
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.marks import Marks
 from reticent.randomness import SimulationStream
 
 from ..operating import operator

@@ -9,12 +9,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect.design import designed
 from reticent.collect.device import Device
-from reticent.collect.enrolment import Enrolment, device_key
 from reticent.collect.signing import signed
 from reticent.errors import BudgetExceeded, ParameterError
-from reticent.experiments import paired, personal_fairness
+from reticent.experiments import paired
+from reticent.experiments.biswas_2023.chapter_5 import fairness as personal_fairness
 from reticent.federated import fairness
 from reticent.federated.fairness import CELLS, GAPS, QUESTION, from_public, from_survey, outcome
+from reticent.fleet.enrolment import Enrolment, device_key
 from reticent.mechanisms.categorical import KRR
 from reticent.randomness import SimulationStream
 
@@ -154,7 +155,7 @@ def check_two_against_one(nu, seeds):
 
 
 def test_the_guarantee_with_one_and_two_hypotheses_is_the_same():
-    from reticent.experiments import personal_data as data
+    from reticent.experiments.biswas_2023.chapter_5 import data
     from reticent.federated.personalised import Sanitiser
 
     people = data.two_groups(5, data.stream(0)).records

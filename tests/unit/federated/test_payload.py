@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import TAG_BYTES, Use, tag
 from reticent.federated import payload
 from reticent.federated.payload import HEAD_BYTES, Outcome
 from reticent.federated.server import Round
+from reticent.fleet.enrolment import TAG_BYTES, Use, tag
 from reticent.mechanisms.numeric import OneBit
 from reticent.randomness import SimulationStream
 

@@ -10,13 +10,13 @@ import os
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import enrolled
 from reticent.errors import ParameterError
 from reticent.federated import SVM, Linear, Logistic, Steps, payload, simulation
 from reticent.federated.client import Client
 from reticent.federated.server import Round
 from reticent.federated.simulation import IDENTITY, Records, report_sums, simulate
 from reticent.federated.tasks import designed, signed
+from reticent.fleet.enrolment import enrolled
 from reticent.mechanisms.numeric import kernels
 from reticent.randomness import SimulationStream
 

@@ -126,8 +126,56 @@ def test_it_learns_and_says_classes(small):
 def test_refusals(torch, small):
     with pytest.raises(ParameterError, match="loss must be one of squares, cross-entropy, got 'hinge'"):
         small("hinge")
-    with pytest.raises(ParameterError, match="module must have parameters and no buffers"):
-        torch_models.Network(torch.nn.BatchNorm1d(3))
+    for layer in (torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5)):
+        with pytest.raises(
+            ParameterError, match=r"module must be in evaluation mode, got .* in training mode"
+        ):
+            torch_models.Network(torch.nn.Sequential(torch.nn.Linear(3, 3), layer))
+    with pytest.raises(ParameterError, match="module must have parameters, got none"):
+        torch_models.Network(torch.nn.ReLU())
+
+
+def test_buffers_in_evaluation_mode_stay_as_they_are(torch):
+    """Batch normalisation in evaluation mode is a public scale of each unit."""
+    nn = torch.nn
+    layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    layers(torch.as_tensor(numbers(4, 20, 3)))  # in training mode: the buffers move
+    layers.eval()
+    before = {name: held.clone() for name, held in layers.named_buffers()}
+    network = torch_models.Network(layers)
+    theta, x, y = network.start(1), numbers(5, 6, 3), np.array([0, 1, 0, 1, 1, 0])
+    gradient = network.gradients(theta, x, y).mean(axis=0)
+    np.testing.assert_allclose(network.mean_gradient(theta, x, y), gradient, atol=1e-12)
+    np.testing.assert_allclose(network.updated(theta, x, y, rate=0.1), theta - 0.1 * gradient, atol=1e-12)
+    assert all(torch.equal(held, before[name]) for name, held in layers.named_buffers())
+
+
+def test_gradients_can_be_differentiated_again(torch, small):
+    """By the records: against finite differences of the gradient; and local steps as `updated` takes them."""
+    for loss in ("cross-entropy", "squares"):
+        network = small(loss)
+        theta = network.start(2)
+        images = torch.as_tensor(IMAGES[:2]).requires_grad_()
+        classes = torch.as_tensor(CLASSES[:2])
+        found = network.differentiable(network.tensors(theta), images, classes)
+        weights = numbers(6, theta.size)
+        inner = sum(
+            (a.reshape(-1) * b).sum() for a, b in zip(found, _pieces(torch, found, weights), strict=True)
+        )
+        (slope,) = torch.autograd.grad(inner, images)
+        step = np.zeros_like(IMAGES[:2])
+        step[1, 2, 3] = 1e-6
+        ends = [
+            network.mean_gradient(theta, IMAGES[:2] + sign * step, CLASSES[:2]) @ weights for sign in (1, -1)
+        ]
+        assert float(slope[1, 2, 3]) == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6)
+        soft = torch.nn.functional.one_hot(classes, 3).double()  # probabilities of classes
+        again = network.differentiable(network.tensors(theta), images, soft)
+        assert all(torch.allclose(a, b) for a, b in zip(found, again, strict=True))
+
+
+def _pieces(torch, tensors, flat):
+    return torch.as_tensor(flat).split([one.numel() for one in tensors])
 
 
 def test_without_torch_the_part_is_named(monkeypatch):

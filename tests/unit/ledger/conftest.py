@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reticent.ledger import SqlLedger, Terms
-from reticent.ledger.witness import WitnessedLedger
+from reticent.ledger.witness.client import WitnessedLedger
 
 from .sql_ledgers import terms
 from .witness_process import KEY, MU2, TERMS, Inside, Process, put_back, units
@@ -76,8 +76,8 @@ def ethereum(anvil):
     """A function that deploys a fresh contract and gives a ledger on it; options are the ledger's."""
     from reticent.chain.node import Node
     from reticent.chain.sender import Sender
-    from reticent.ledger.chain_contract import artifact
-    from reticent.ledger.ethereum import EthereumLedger
+    from reticent.ledger.ethereum.contract import artifact
+    from reticent.ledger.ethereum.ledger import EthereumLedger
 
     deployer = Sender(Node(anvil.url), anvil.keys[9])
 

@@ -6,8 +6,8 @@ import os
 
 from reticent.errors import KeyUsed, LedgerDamaged, ReticentError
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_records import MAGIC
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.records import MAGIC
 from reticent.privacy import Neighbours
 
 LOCAL = Neighbours.ANY_TWO_VALUES

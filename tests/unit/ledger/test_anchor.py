@@ -12,9 +12,9 @@ from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 from reticent.errors import LedgerDamaged, LedgerError, RolledBack, WrongChain
 from reticent.ledger import SqlLedger
-from reticent.ledger.anchor import anchors, check_anchors, contract, write_anchor
 from reticent.ledger.checkpoint import PublicKey
-from reticent.ledger.sql import ORIGIN
+from reticent.ledger.ethereum.anchor import anchors, check_anchors, contract, write_anchor
+from reticent.ledger.sql.ledger import ORIGIN
 
 from .witness_process import KEY, TERMS, put_back, units
 
@@ -118,7 +118,7 @@ def test_a_verifier_that_trusts_every_writer_would_be_fooled(ledger, sender, add
     sender.transact(
         address, contract().encode("anchor", _origin(), 99, bytes(32), bytes(32), [bytes(32)] * 2)
     )
-    monkeypatch.setattr("reticent.ledger.anchor.verified", lambda checkpoint, signer: None)
+    monkeypatch.setattr("reticent.ledger.ethereum.anchor.verified", lambda checkpoint, signer: None)
     with pytest.raises(RolledBack):
         check_anchors(ledger, anchored(sender, address))
 
@@ -127,7 +127,7 @@ def test_a_verifier_that_trusts_every_writer_would_be_fooled(ledger, sender, add
 def chain_file(anvil, sender, address, tmp_path):
     """chain.json with the anchor's contract, and the files of both keys."""
     pytest.importorskip("typer")
-    from reticent.ledger.chain_file import ChainFile
+    from reticent.ledger.ethereum.chain_file import ChainFile
 
     (tmp_path / "ledger.key").write_text(KEY.private_bytes_raw().hex())
     (tmp_path / "payer.key").write_text("0x" + bytes(anvil.keys[0]._account.key).hex())

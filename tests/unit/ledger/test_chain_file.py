@@ -5,8 +5,8 @@ import json
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.ledger import chain_file
-from reticent.ledger.chain_file import ChainFile, node_address, shareable
+from reticent.ledger.ethereum import chain_file
+from reticent.ledger.ethereum.chain_file import ChainFile, node_address, shareable
 
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 ANCHOR = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"

@@ -12,15 +12,16 @@ pytest.importorskip("reticent.chain.keys", reason="eth-account is not installed"
 from eth_abi.abi import encode
 
 from reticent.chain.anvil import Anvil, find_anvil
+from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.chain.outbox import Outbox
 from reticent.chain.sender import Sender
 from reticent.errors import BudgetExceeded, ChainError, LedgerDamaged, LedgerError, UnknownAccount, WrongChain
 from reticent.ledger import Amount, Terms, Unit
-from reticent.ledger.chain_contract import artifact
-from reticent.ledger.chain_log import ChainLog, verify
-from reticent.ledger.chain_state import replay
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.ethereum.contract import artifact
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.ledger.ethereum.state import State, replay
+from reticent.ledger.ethereum.verify import verify
 from reticent.privacy import Neighbours
 
 TERMS = Terms("a", Unit.MU2, Neighbours.REPLACE_ONE, "one", 10_000, 2)
@@ -54,7 +55,7 @@ def happened(ethereum, anvil):
             owner.appoint("a", analyst.address)
             owner.offer("a", analyst.address)
             analyst.take("a")
-        log = ChainLog(owner._node, artifact(), place)
+        log = ChainLog(owner._node, artifact(), place, State)
         log.sync()
         yield owner, log
 
@@ -323,7 +324,7 @@ def reorganising(own_chain, monkeypatch, tmp_path):
         node = Node(own_chain.url)
         nodes.append(node)
         world = World(node, seed, chance=0)
-        for module in ("chain.sender", "ledger.chain_orders", "ledger.chain_accounts"):
+        for module in ("chain.sender", "ledger.ethereum.orders", "ledger.ethereum.accounts"):
             monkeypatch.setattr(f"reticent.{module}.time", world)
         made = Sender(node, own_chain.keys[9]).transact(None, artifact().creation, gas=4_000_000)
         node.rpc("anvil_mine", "0x5")
@@ -343,7 +344,7 @@ def reorganising(own_chain, monkeypatch, tmp_path):
 
 def depth_of(ledger, number):
     """How many blocks lie on top of the request of a measurement, in the chain as it is; -1 if it is not."""
-    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     measurements = log.sync().measurements
     return log.block - measurements[number].block if number < len(measurements) else -1
 
@@ -352,11 +353,11 @@ def survive(make, reorganisations, seed=1):
     """Ask and record through reorganisations; return what was wrong."""
     ledger, world = make(seed)
     address, first = ledger._contract.address, ledger.log._first
-    newest = ChainLog(ledger._node, artifact(), address, first_block=first)  # with no confirmations at all
+    newest = ChainLog(ledger._node, artifact(), address, State, first_block=first)
     wrong, draw, bought = [], random.Random(seed), {}
 
     def watch():
-        fresh = ChainLog(ledger._node, artifact(), address, first_block=first)
+        fresh = ChainLog(ledger._node, artifact(), address, State, first_block=first)
         fresh.sync()
         newest.sync()
         if newest.block_hash != fresh.block_hash or plain(newest) != plain(fresh):
@@ -441,15 +442,15 @@ def test_a_log_that_does_not_rewind_is_caught(reorganising, monkeypatch):
 
 
 def test_a_deep_reorganisation_is_read_from_the_start(reorganising, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.chain_log._POSITIONS", 3)
+    monkeypatch.setattr("reticent.chain.log._POSITIONS", 3)
     ledger, world = reorganising(1, chance=0, confirmations=0)
-    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     for i in range(6):
         ledger.request("a", f"k{i}", units(5))
         log.sync()
     assert len(log._positions) == 3
     world.reorganise(4)
-    fresh = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    fresh = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     fresh.sync()
     log.sync()
     assert plain(log) == plain(fresh)
@@ -461,13 +462,13 @@ def test_a_deep_reorganisation_is_read_from_the_start(reorganising, monkeypatch)
 def test_a_chain_that_became_shorter_is_read_again(reorganising):
     """What was read last is in no block of that number any more."""
     ledger, _ = reorganising(1, chance=0, confirmations=0)
-    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     for i in range(3):
         ledger.request("a", f"k{i}", units(5))
         log.sync()
     ledger._node.rpc("anvil_rollback", 2)
     ledger._node.rpc("anvil_dropAllTransactions")
-    fresh = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    fresh = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     fresh.sync()
     log.sync()
     assert plain(log) == plain(fresh)
@@ -492,7 +493,7 @@ def test_an_account_that_left_the_chain_is_unknown(reorganising):
 def test_a_chain_that_changes_while_it_is_read_is_read_again(reorganising, monkeypatch):
     ledger, world = reorganising(1, chance=0, confirmations=0)
     ledger.request("a", "k", units(5))
-    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     meant, times = Node.logs, [1]
 
     def logs(self, *given):
@@ -505,7 +506,7 @@ def test_a_chain_that_changes_while_it_is_read_is_read_again(reorganising, monke
     monkeypatch.setattr(Node, "logs", logs)
     assert log.sync().measurements == []  # the request left the chain between two messages
     ledger.request("a", "k", units(5))
-    log = ChainLog(ledger._node, artifact(), ledger._contract.address, first_block=ledger.log._first)
+    log = ChainLog(ledger._node, artifact(), ledger._contract.address, State, first_block=ledger.log._first)
     times[0] = 100
     with pytest.raises(ChainError, match="the chain changes faster than its log can be read"):
         log.sync()

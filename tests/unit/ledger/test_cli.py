@@ -14,7 +14,7 @@ from reticent.cli import main
 from reticent.errors import LedgerError
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, load_key
-from reticent.ledger.witness import WitnessClient, WitnessedLedger
+from reticent.ledger.witness.client import WitnessClient, WitnessedLedger
 from reticent.privacy import Neighbours, spent_epsilon
 
 MU2 = (Unit.MU2, Neighbours.REPLACE_ONE)

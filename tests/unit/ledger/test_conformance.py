@@ -304,7 +304,7 @@ def run(make, *, reference=MemoryLedger, examples, phases=tuple(Phase)):
 
 
 def _device(path):
-    return pytest.importorskip("reticent.ledger.device").DeviceLedger(path)
+    return pytest.importorskip("reticent.ledger.device.ledger").DeviceLedger(path)
 
 
 # A new one joins by one line: how it is made, and its examples in the quick and in the full run.

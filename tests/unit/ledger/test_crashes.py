@@ -14,7 +14,8 @@ import time
 import pytest
 
 from reticent.errors import BudgetExceeded, LedgerDamaged, LedgerError
-from reticent.ledger import Amount, SqlLedger, Terms, Unit, batch, merkle
+from reticent.ledger import Amount, SqlLedger, Terms, Unit, merkle
+from reticent.ledger.sql import batch
 from reticent.privacy import Neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -32,10 +32,10 @@ from reticent.errors import (
     UnknownAccount,
     UnknownMeasurement,
 )
-from reticent.ledger import device
 from reticent.ledger.base import Amount, Grant, Terms, Unit
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_records import MAGIC
+from reticent.ledger.device import ledger as device
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.records import MAGIC
 from reticent.ledger.memory import MemoryLedger
 
 from .device_history import (

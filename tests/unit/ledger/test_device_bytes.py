@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from reticent.errors import BudgetExceeded, LedgerDamaged
-from reticent.ledger import device_records
 from reticent.ledger.base import Balance, Terms, Unit
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_records import MAGIC
+from reticent.ledger.device import records as device_records
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.records import MAGIC
 
 from .device_history import LOCAL, history, opened, parts, pay, put, units, view
 

@@ -19,10 +19,10 @@ from unittest import mock
 import pytest
 
 from reticent.errors import RolledBack
-from reticent.ledger import device
 from reticent.ledger.base import Terms, Unit
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device import ledger as device
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.marks import Marks
 
 from .device_history import (
     LOCAL,

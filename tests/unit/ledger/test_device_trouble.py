@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from reticent.errors import LedgerError
-from reticent.ledger import device
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device import ledger as device
+from reticent.ledger.device.ledger import DeviceLedger
 
 from .device_history import PHONE, STEPS, exit_code, history, in_child, opened, parts, told, units, view
 

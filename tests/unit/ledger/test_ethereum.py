@@ -38,11 +38,11 @@ from reticent.errors import (
     WrongChain,
 )
 from reticent.ledger import Amount, Measurement, Reading, SqlLedger, Terms, Unit
-from reticent.ledger import contracts as contracts_folder
 from reticent.ledger.base import Grant, Order, payment_key
-from reticent.ledger.chain_contract import artifact, key_id, payment_id
-from reticent.ledger.chain_orders import Orders
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger.ethereum import contracts as contracts_folder
+from reticent.ledger.ethereum.contract import artifact, key_id, payment_id
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.ledger.ethereum.orders import Orders
 from reticent.ledger.lockfile import LockFile
 from reticent.privacy import Neighbours
 
@@ -379,7 +379,7 @@ def test_a_key_has_a_history_and_its_gas_is_asked_for_once(ledger, monkeypatch):
     assert ledger.gas(logs) == used
     assert ledger.gas([elsewhere]) == [None]
     monkeypatch.undo()
-    monkeypatch.setattr("reticent.ledger.ethereum._REMEMBERED", 1)
+    monkeypatch.setattr("reticent.ledger.ethereum.ledger._REMEMBERED", 1)
     ledger.gas([elsewhere, *logs])
     assert list(ledger._gas) == [(logs[2].block_hash, logs[2].transaction)]
 
@@ -544,7 +544,7 @@ def test_what_one_asked_for_is_recorded_in_two_messages(ledger, other, monkeypat
     again = {method for one in sent[3:] for method in one}  # where the block came later than the first look
     assert again <= {"eth_getTransactionReceipt", "eth_call"}
     monkeypatch.undo()
-    monkeypatch.setattr("reticent.ledger.ethereum._REMEMBERED", 1)  # what is forgotten is read
+    monkeypatch.setattr("reticent.ledger.ethereum.ledger._REMEMBERED", 1)  # what is forgotten is read
     numbers = [ledger.request("census", key, units(5)).pending[0].number for key in ("l", "m")]
     assert list(ledger._own) == numbers[1:]
     assert [ledger.fulfil(one, [4]).sums for one in numbers] == [(20,), (20,)]
@@ -572,13 +572,13 @@ def _flat(asked):
 def test_who_shares_a_key_takes_turns(ledger, other, tmp_path, monkeypatch):
     sharing = other(0, lock=tmp_path / "turn.lock")
     assert sharing.request("census", "k", units(5)).charged == 5
-    monkeypatch.setattr("reticent.ledger.ethereum._TURN_S", 0.05)
+    monkeypatch.setattr("reticent.ledger.ethereum.ledger._TURN_S", 0.05)
     with closing(LockFile(str(tmp_path / "turn.lock"))) as held:
         assert held.acquire(60)
         with pytest.raises(ChainError, match=r"another process with this key has been sending for 0\.05 s"):
             sharing.request("census", "l", units(5))
         held.release()
-        monkeypatch.setattr("reticent.ledger.ethereum._TURN_S", 60.0)
+        monkeypatch.setattr("reticent.ledger.ethereum.ledger._TURN_S", 60.0)
         assert sharing.request("census", "l", units(5)).charged == 5
         assert held.acquire(60)  # it was given back
 
@@ -669,7 +669,7 @@ def test_whoever_is_refused_again_and_again_is_told_so(ledger, monkeypatch):
 
 def test_too_little_gas_is_no_race(ledger, monkeypatch):
     ledger.request("census", "k", units(3))
-    monkeypatch.setattr("reticent.ledger.chain_orders.REQUEST_GAS", 40_000)
+    monkeypatch.setattr("reticent.ledger.ethereum.orders.REQUEST_GAS", 40_000)
     with pytest.raises(TransactionRefused):
         ledger.request("census", "k", units(60))
     assert ledger.balance("census").spent == 3

@@ -4,8 +4,8 @@ import pytest
 
 from reticent.errors import AccountConflict, BudgetExceeded, MeasurementVoid
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
-from reticent.ledger.batch import Batch
-from reticent.ledger.moving import hand_over, take_over
+from reticent.ledger.sql.batch import Batch
+from reticent.ledger.sql.moving import hand_over, take_over
 from reticent.ledger.verify import verify
 from reticent.privacy import Neighbours
 

@@ -13,8 +13,9 @@ from reticent.errors import (
     CommitUnknown,
     LedgerError,
 )
-from reticent.ledger import SqlLedger, sql
-from reticent.ledger.store import PostgresStore, TryAgain, _first_line
+from reticent.ledger import SqlLedger
+from reticent.ledger.sql import ledger as sql
+from reticent.ledger.sql.store import PostgresStore, TryAgain, _first_line
 
 from .sql_ledgers import amount, consistent, terms
 

@@ -19,13 +19,14 @@ from reticent.errors import (
     WitnessRefused,
     WitnessUnavailable,
 )
-from reticent.ledger import SqlLedger, Terms, entries, recovery
-from reticent.ledger.batch import Batch
+from reticent.ledger import SqlLedger, Terms, entries
 from reticent.ledger.checkpoint import PublicKey, parse
 from reticent.ledger.export import export, verify_export
-from reticent.ledger.recovery import recover
+from reticent.ledger.sql import recovery
+from reticent.ledger.sql.batch import Batch
+from reticent.ledger.sql.recovery import recover
 from reticent.ledger.verify import verify
-from reticent.ledger.witness import WitnessClient, WitnessedLedger
+from reticent.ledger.witness.client import WitnessClient, WitnessedLedger
 
 from .witness_process import KEY, MU2, ORIGIN, OTHER, TERMS, Inside, put_back, units
 

@@ -19,11 +19,12 @@ from reticent.errors import (
     ParameterError,
     UnknownAccount,
 )
-from reticent.ledger import SqlLedger, entries, sql
+from reticent.ledger import SqlLedger, entries
 from reticent.ledger.base import Order
-from reticent.ledger.batch import Batch
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.store import SqliteStore
+from reticent.ledger.sql import ledger as sql
+from reticent.ledger.sql.batch import Batch
+from reticent.ledger.sql.store import SqliteStore
 
 from .sql_ledgers import Surprise, amount, consistent, half_done, interrupted_once, rows, terms
 

@@ -15,11 +15,12 @@ from reticent.errors import (
     LedgerError,
     ParameterError,
 )
-from reticent.ledger import SqlLedger, entries, sql
-from reticent.ledger.batch import Batch
-from reticent.ledger.store import _let_go_of_lock_files, connect
+from reticent.ledger import SqlLedger, entries
+from reticent.ledger.sql import ledger as sql
+from reticent.ledger.sql.batch import Batch
+from reticent.ledger.sql.store import _let_go_of_lock_files, connect
 from reticent.ledger.verify import verify
-from reticent.ledger.witness import WitnessedLedger
+from reticent.ledger.witness.client import WitnessedLedger
 
 from .sql_ledgers import FORK, Surprise, amount, consistent, half_done, rows, terms
 from .witness_process import KEY, put_back
@@ -291,7 +292,7 @@ def test_a_ledger_sees_what_another_wrote(place):
 
 
 def test_the_check_finds_a_ledger_that_trusts_what_it_knew(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.store.SqliteStore.stamp", lambda self: (1, self._writes))
+    monkeypatch.setattr("reticent.ledger.sql.store.SqliteStore.stamp", lambda self: (1, self._writes))
     assert not taking_turns(database)
 
 
@@ -377,9 +378,9 @@ def test_a_child_lets_go_of_what_is_its_parents(database, monkeypatch):
     alone, inherited = [], set()
     with SqlLedger(database) as ledger, SqlLedger(database.with_name("gone.db")) as gone:
         ledger.open(terms())
-        monkeypatch.setattr("reticent.ledger.store._LOCK_FILES", {ledger._store, gone._store})
-        monkeypatch.setattr("reticent.ledger.store._LEFT_ALONE", alone)
-        monkeypatch.setattr("reticent.ledger.store._INHERITED", inherited)
+        monkeypatch.setattr("reticent.ledger.sql.store._LOCK_FILES", {ledger._store, gone._store})
+        monkeypatch.setattr("reticent.ledger.sql.store._LEFT_ALONE", alone)
+        monkeypatch.setattr("reticent.ledger.sql.store._INHERITED", inherited)
         database.with_name("gone.db").unlink()
         _let_go_of_lock_files()
         assert inherited == {(database.stat().st_dev, database.stat().st_ino)}

@@ -21,7 +21,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.base import Order
 from reticent.ledger.checkpoint import PublicKey, parse, verified
 from reticent.ledger.verify import verify
-from reticent.ledger.witness import WitnessClient, WitnessedLedger, guard
+from reticent.ledger.witness.client import WitnessClient, WitnessedLedger, guard
 
 from .witness_process import KEY, ORIGIN, OTHER, TERMS, Inside, Process, put_back, units
 
@@ -434,7 +434,7 @@ def test_an_old_answer_does_not_hide_a_rollback(database, witness, old_answers):
 
 def test_control_without_a_nonce_it_does(database, witness, old_answers, monkeypatch):
     """Planted bug: whatever the witness once signed is believed; the rollback shows at the next charge."""
-    monkeypatch.setattr("reticent.ledger.witness.holds", lambda *given: True)
+    monkeypatch.setattr("reticent.ledger.witness.client.holds", lambda *given: True)
     with closing(WitnessedLedger(database, client=replayed(witness, old_answers[0]), key=KEY)) as ledger:
         assert ledger.balance(TERMS.name).spent == 0
         with closing(SqlLedger(database)) as alone:

@@ -13,10 +13,10 @@ import pytest
 
 from reticent.errors import LedgerDamaged, ParameterError, WitnessRefused
 from reticent.ledger import SqlLedger
-from reticent.ledger import witness_server as module
 from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text, signature_line
 from reticent.ledger.merkle import EMPTY_ROOT
-from reticent.ledger.witness_server import Refused, TimedReader, WitnessState, main, serve
+from reticent.ledger.witness import server as module
+from reticent.ledger.witness.server import Refused, TimedReader, WitnessState, main, serve
 
 from .witness_process import KEY, ORIGIN, OTHER, TERMS, Process, body, head_of, lines, units
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.ledger import Amount, Terms, Unit
 from reticent.ledger.checkpoint import LOG, Head, PublicKey, sign, totals_hash
-from reticent.ledger.witness import WitnessClient
-from reticent.ledger.witness_server import WitnessServer, WitnessState
+from reticent.ledger.witness.client import WitnessClient
+from reticent.ledger.witness.server import WitnessServer, WitnessState
 from reticent.privacy import Neighbours
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -84,7 +84,7 @@ class Process(Asking):
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "reticent.ledger.witness_server", "--dir", str(self.directory)]
+        command = [sys.executable, "-m", "reticent.ledger.witness.server", "--dir", str(self.directory)]
         self.process = subprocess.Popen(
             [*command, "--port", self.port, *self.options], stdout=subprocess.PIPE, text=True
         )

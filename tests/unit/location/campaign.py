@@ -9,7 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect import signing
-from reticent.collect.enrolment import Enrolment, device_key
+from reticent.fleet.enrolment import Enrolment, device_key
 from reticent.location.rounds import PlaceRound, signed
 from reticent.mechanisms.location import ElasticChannel
 from reticent.spaces import Box, Grid

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reticent import records
 from reticent.errors import ParameterError, SourceError
 from reticent.location import checkins
 from reticent.spaces import Box, Grid
+from reticent.tables import records
 
 GRID = Grid.over(Box(48.0, 49.0, 2.0, 4.0), 2, 4)
 MIDDLE = 6  # row 1, column 2: where a row goes that says nothing

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
-from reticent.ledger.device import DeviceLedger
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.ledger.device.marks import Marks
 from reticent.location import LocationDevice, payload
 from reticent.location.device import ACCOUNT
 from reticent.location.payload import Outcome

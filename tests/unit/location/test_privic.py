@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.experiments import location_poison as poison
-from reticent.experiments import location_runs as runs
+from reticent.experiments.biswas_2023.chapter_3 import poison, runs
+from reticent.experiments.biswas_2023.chapter_3.data import PARIS, SAN_FRANCISCO, load, with_island
 from reticent.experiments.data import DataMissing
-from reticent.experiments.location_data import PARIS, SAN_FRANCISCO, load, with_island
-from reticent.experiments.location_updates import FIXED, OLD, elsewhere, reached
+from reticent.experiments.ours.location_updates import FIXED, OLD, elsewhere, reached
 from reticent.location import Defence, Privic, privic
 from reticent.location.privic import MOST_UPDATES, NONE, updates_for
 from reticent.mechanisms.location import ElasticChannel

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.ledger.transactions import writing
 from reticent.location import ReportStore, payload, store
 from reticent.location.payload import Outcome
 from reticent.spaces import Grid
+from reticent.sqlite import writing
 
 from ..operating import operator
 from . import campaign

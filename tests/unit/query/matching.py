@@ -15,11 +15,11 @@ from itertools import product
 import numpy as np
 
 from reticent.privacy import Budget, Neighbours
-from reticent.query import sql
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
-from reticent.query.questions import resolve
-from reticent.query.tree import And, By, Comparison, In, Not, Or, Query, from_json, to_json
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language import sql
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import And, By, Comparison, In, Not, Or, Query, from_json, to_json
+from reticent.query.rows.columns import Column, Kind
 
 SCALE = 1000
 COLOURS = ("red", "green", "blue", "o'hara", "x", "Red")

@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from reticent.query.datasets import DataSet
-from reticent.query.tree import And, Comparison, Not, to_json
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language.tree import And, Comparison, Not, to_json
 
 from .matching import query, query_sql, random_schema
 

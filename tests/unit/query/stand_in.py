@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from reticent.errors import AlreadyFulfilled, NodeUnavailable, NotConfirmed, UnknownMeasurement
 from reticent.ledger import Balance
-from reticent.ledger.chain_orders import Waiting
+from reticent.ledger.ethereum.orders import Waiting
 
 CONTRACT = "0x" + "c0" * 20
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from reticent.privacy import Budget, Neighbours
 from reticent.query import Column, DataSet, Kind
-from reticent.query.prepare import prepared
-from reticent.query.source import numbered
+from reticent.query.rows.prepare import prepared
+from reticent.query.rows.source import numbered
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE
 BUDGET = Budget(epsilon=8.0, delta=1e-4)

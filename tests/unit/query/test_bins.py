@@ -9,10 +9,12 @@ import duckdb
 import psycopg
 import pytest
 
-from reticent.query import By, Column, DataSet, Kind, bins, tree
-from reticent.query.bins import Line, line
+from reticent.query import By, Column, DataSet, Kind
+from reticent.query.language import tree
+from reticent.query.language.questions import Grouping, Measured, Question, even_cuts, resolve
 from reticent.query.measure import plan, statement
-from reticent.query.questions import Grouping, Measured, Question, even_cuts, resolve
+from reticent.query.rows import bins
+from reticent.query.rows.bins import Line, line
 
 from .tables import BUDGET
 

@@ -9,9 +9,12 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.privacy import Neighbours
-from reticent.query import census, dataset_file, source, sql
+from reticent.query import census
+from reticent.query.declarations import dataset_file
+from reticent.query.language import sql
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.questions import resolve
+from reticent.query.rows import source
 
 ROWS = 600
 

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from reticent.privacy import Budget, Neighbours
-from reticent.query import source
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import source
+from reticent.query.rows.columns import Column, Kind
 
 CELLS = ["a", "A", "\u00e0", "b", "B", "nobody"]
 FEW = ("a", "A", "b")

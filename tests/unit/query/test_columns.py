@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.query.columns import LARGEST_CODE, Column, Kind
+from reticent.query.rows.columns import LARGEST_CODE, Column, Kind
 
 AGE = Column("age", Kind.INTEGER, 0, 120)
 CENTS = Column("cents", Kind.NUMBER, -1, 1, 0.01)

@@ -12,8 +12,8 @@ import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget
-from reticent.query.columns import Column, Kind
-from reticent.query.conditions import (
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language.conditions import (
     All,
     Among,
     Any,
@@ -25,8 +25,8 @@ from reticent.query.conditions import (
     holds,
     resolve_condition,
 )
-from reticent.query.datasets import DataSet
-from reticent.query.tree import OPERATORS, And, Comparison, In, Not, Or
+from reticent.query.language.tree import OPERATORS, And, Comparison, In, Not, Or
+from reticent.query.rows.columns import Column, Kind
 
 from .matching import predicate, random_schema
 

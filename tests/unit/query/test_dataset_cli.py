@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reticent.query import dataset_file
+from reticent.query.declarations import dataset_file
 
 CENSUS = """\
 name: census

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import dataset_file
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet, Policy
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.rows.columns import Column, Kind
 
 UNHURRIED = settings(deadline=None, max_examples=30)
 EXAMPLE = textwrap.dedent(dataset_file.__doc__.split("\n\n")[1])

@@ -6,8 +6,8 @@ import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget, Neighbours
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet, Policy
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.rows.columns import Column, Kind
 
 AGE = Column("age", Kind.INTEGER, 0, 120)
 ROWS = DataSet("census", "1", (AGE,), Budget(8, 1e-4), rows=5000)

@@ -23,10 +23,11 @@ from reticent.errors import (
 from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.ledger.base import increment
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import Case, Policy, Session, census, questions, tree
+from reticent.query import Case, Policy, Session, census
+from reticent.query.language import questions, tree
+from reticent.query.language.questions import Measured, Question, parse, resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
-from reticent.query.questions import Measured, Question, parse, resolve
 from reticent.randomness import SimulationStream
 
 from .tables import Tallied
@@ -514,7 +515,7 @@ def test_open_touches_no_source_where_an_oracle_measures(declaration, tmp_path, 
         raise AssertionError("the source was touched")
 
     declaration.with_suffix(".csv").unlink()
-    monkeypatch.setattr("reticent.query.source.connect", touched)
+    monkeypatch.setattr("reticent.query.rows.source.connect", touched)
     path, told = tmp_path / "shared.db", {}
     with reticent.open(declaration, ledger=Shared(path, told)) as session:
         session._wait_s = 0

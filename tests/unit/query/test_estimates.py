@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import By, Column, DataSet, Kind, tree
+from reticent.query import By, Column, DataSet, Kind
 from reticent.query.estimates import Cell, Estimate, estimates, half_width_factor, spread, widest
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import Comparison
 from reticent.query.measure import plan
-from reticent.query.questions import resolve
-from reticent.query.tree import Comparison
 from reticent.randomness import SimulationStream
 
 from .tables import ADD, BUDGET, REPLACE, Tallied

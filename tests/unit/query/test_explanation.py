@@ -7,9 +7,9 @@ from statistics import NormalDist
 import pytest
 
 from reticent.privacy import Budget, Neighbours
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet, Policy
-from reticent.query.explanation import explain
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.declarations.explanation import explain
+from reticent.query.rows.columns import Column, Kind
 
 COLUMNS = (
     Column("income", Kind.NUMBER, -10_000, 1_000_000, 0.5, missing=0),

@@ -22,10 +22,12 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.privacy import Neighbours
-from reticent.query import Column, DataSet, Kind, prepare, tree
+from reticent.query import Column, DataSet, Kind
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.questions import resolve
-from reticent.query.source import connect
+from reticent.query.rows import prepare
+from reticent.query.rows.source import connect
 
 from . import writers
 from .tables import BUDGET

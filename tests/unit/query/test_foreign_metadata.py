@@ -7,9 +7,9 @@ import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget, Neighbours
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import Policy
-from reticent.query.foreign_metadata import Additions, read_csvw, read_yaml
+from reticent.query.declarations.datasets import Policy
+from reticent.query.declarations.foreign_metadata import Additions, read_csvw, read_yaml
+from reticent.query.rows.columns import Column, Kind
 
 GIVEN = Additions(Budget(1, 1e-6), categories={"sex": ("f", "m")}, source={"csv": "pums.csv"})
 PUBLIC = replace(GIVEN, relation=Neighbours.REPLACE_ONE)

@@ -15,12 +15,14 @@ import pytest
 
 import reticent
 from reticent import files
-from reticent.cli import dataset
+from reticent.apps.query import dataset
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, QuestionRefused
 from reticent.ledger import MemoryLedger, SqlLedger
-from reticent.query import Session, census, claims, dataset_file, home, source
-from reticent.query.home import folder, known, placed
+from reticent.query import Session, census
+from reticent.query.declarations import claims, dataset_file, home
+from reticent.query.declarations.home import folder, known, placed
 from reticent.query.notebook import Notebook
+from reticent.query.rows import source
 
 MOST = 0.9  # of the budget, asked at once
 
@@ -245,7 +247,7 @@ import reticent
 with reticent.open({path!r}) as session:
     print(session.ask("SELECT COUNT(*) FROM census WHERE age > 30", information=1e-4).cost)
 """
-        for planted, is_fine in (("", True), ("import reticent.query.commitment", False)):
+        for planted, is_fine in (("", True), ("import reticent.query.chain.commitment", False)):
             told = subprocess.run(
                 [sys.executable, "-c", code.format(path=str(declaration), planted=planted)],
                 capture_output=True,

@@ -8,20 +8,23 @@ from io import StringIO
 import pytest
 
 import reticent
+from reticent.apps.chain import work
+from reticent.apps.chain.oracle import opened as opened_oracle
+from reticent.apps.query.desk import Desk
 from reticent.chain.keys import make_key
 from reticent.chain.node import Node
-from reticent.cli import chain as work
-from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import AccountConflict, LedgerError, ParameterError
 from reticent.ledger import Amount, SqlLedger, Unit
-from reticent.ledger.chain_file import ChainFile
-from reticent.query import Session, census, commitment, dataset_file, home, source
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.query import Session, census
 from reticent.query import count as how_many
+from reticent.query.chain import commitment
+from reticent.query.chain.finding import connected
+from reticent.query.declarations import dataset_file, home
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
-from reticent.query.on_chain import connected
-from reticent.query.questions import resolve
-from reticent.service.desk import Desk
+from reticent.query.rows import source
 from reticent.service.settings import Settings
 
 
@@ -255,7 +258,7 @@ def test_an_oracle_measures_for_no_account_that_is_elsewhere(place):
 
 @pytest.mark.parametrize("part", [0.0, 0.4])
 def test_an_oracle_keeps_its_folder(place, tmp_path, part):
-    from reticent.query.oracle import open_oracle
+    from reticent.query.chain.oracle import open_oracle
 
     if part:  # what it takes over is noted in the same file
         spend(place, part)
@@ -283,7 +286,7 @@ class _Kept:
 
 
 def test_what_is_on_a_chain_moves_nowhere(place, tmp_path):
-    from reticent.cli.dataset import move
+    from reticent.apps.query.dataset import move
 
     register(place)
     with pytest.raises(ParameterError, match="it cannot move from there"):

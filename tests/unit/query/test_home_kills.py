@@ -18,21 +18,23 @@ import duckdb
 import pytest
 
 import reticent
+from reticent.apps.chain import work
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.outbox import Outbox
-from reticent.cli import chain as work
 from reticent.errors import ReticentError, TransactionRefused
 from reticent.ledger import SqlLedger
-from reticent.ledger.chain_contract import dataset_id
-from reticent.ledger.chain_file import ChainFile
-from reticent.ledger.ethereum import EthereumLedger
-from reticent.query import census, commitment, dataset_file, home
+from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.contract import dataset_id
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.query import census
 from reticent.query import count as how_many
-from reticent.query.home import folder as kept_folder
+from reticent.query.chain import commitment
+from reticent.query.chain.oracle import open_oracle
+from reticent.query.declarations import dataset_file, home
+from reticent.query.declarations.home import folder as kept_folder
+from reticent.query.language.questions import resolve
 from reticent.query.measure import Plan, plan
-from reticent.query.oracle import open_oracle
-from reticent.query.questions import resolve
 from reticent.service.state import State
 
 from ...service.test_one_ledger import BUY, PARTS, part_of

@@ -13,9 +13,9 @@ import pytest
 
 from reticent.errors import SourceError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import prepare, sealed, source
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import prepare, sealed, source
+from reticent.query.rows.columns import Column, Kind
 
 NUMBERS = (
     Column("a0", Kind.NUMBER, 0, 10, missing=7.0),

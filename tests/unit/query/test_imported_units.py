@@ -16,8 +16,8 @@ import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget
-from reticent.query import csvw_terms, foreign_metadata
-from reticent.query.foreign_metadata import Additions, read_csvw, read_yaml
+from reticent.query.declarations import csvw_terms, foreign_metadata
+from reticent.query.declarations.foreign_metadata import Additions, read_csvw, read_yaml
 
 GIVEN = Additions(Budget(1, 1e-6))
 PERSON, COUNT, ROW = (

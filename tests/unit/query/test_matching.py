@@ -16,8 +16,8 @@ from itertools import chain
 
 import pytest
 
-from reticent.query import conditions
-from reticent.query.tree import Not
+from reticent.query.language import conditions
+from reticent.query.language.tree import Not
 
 from .matching import survey
 

@@ -22,11 +22,12 @@ from scipy import stats
 from reticent.errors import SourceError
 from reticent.ledger import MemoryLedger
 from reticent.privacy.budget import MAX_UNITS, UNITS_PER_ONE
-from reticent.query import By, Column, DataSet, Kind, Session, tree
+from reticent.query import By, Column, DataSet, Kind, Session
+from reticent.query.language import tree
+from reticent.query.language.questions import Measured, resolve
+from reticent.query.language.tree import Comparison, In
 from reticent.query.measure import GRID_BITS, LARGEST, Plan, plan, statement
-from reticent.query.questions import Measured, resolve
-from reticent.query.source import connect
-from reticent.query.tree import Comparison, In
+from reticent.query.rows.source import connect
 
 from .tables import ADD, BUDGET, RELATIONS, REPLACE, SUMMED, Pairs, Tallied
 

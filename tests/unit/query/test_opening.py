@@ -8,8 +8,8 @@ import pytest
 import reticent
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.query import By, census, histogram, mean
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.questions import resolve
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from reticent.ledger import Amount, MemoryLedger, SqlLedger, Unit
 from reticent.privacy import Budget, Neighbours
 from reticent.query import Column, DataSet, Kind, Policy, histogram, mean, total, variance
 from reticent.query import count as how_many
-from reticent.query import oracle as oracle_module
+from reticent.query.chain import oracle as oracle_module
+from reticent.query.chain.oracle import Oracle, State
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.oracle import Oracle, State
-from reticent.query.questions import resolve
 from reticent.randomness import SimulationStream
 
 from .stand_in import Paper, identity

@@ -9,12 +9,13 @@ import pytest
 
 from reticent.errors import LedgerError, NotMeasured, QuestionRefused, TransactionRefused
 from reticent.ledger import SqlLedger
-from reticent.query import Case, Session, census, dataset_file, histogram, mean
+from reticent.query import Case, Session, census, histogram, mean
 from reticent.query import count as how_many
-from reticent.query import oracle as oracle_module
+from reticent.query.chain import oracle as oracle_module
+from reticent.query.chain.oracle import State, open_oracle
+from reticent.query.declarations import dataset_file
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.oracle import State, open_oracle
-from reticent.query.questions import resolve
 
 from .town import Town, seen
 

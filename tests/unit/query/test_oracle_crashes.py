@@ -13,13 +13,15 @@ import pytest
 from reticent.chain.anvil import Anvil, find_anvil
 from reticent.chain.outbox import Outbox
 from reticent.ledger import SqlLedger
-from reticent.ledger.ethereum import EthereumLedger
-from reticent.query import census, dataset_file, histogram, mean, source, variance
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.query import census, histogram, mean, variance
 from reticent.query import count as how_many
-from reticent.query.home import folder
+from reticent.query.chain.oracle import Oracle, open_oracle
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.home import folder
+from reticent.query.language.questions import resolve
 from reticent.query.measure import Plan, plan
-from reticent.query.oracle import Oracle, open_oracle
-from reticent.query.questions import resolve
+from reticent.query.rows import source
 
 from .tables import Tallied
 from .town import Town, faults, seen

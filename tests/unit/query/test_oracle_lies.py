@@ -14,8 +14,8 @@ from eth_utils.crypto import keccak
 from reticent.chain import sender
 from reticent.chain.fees import GWEI, Ceiling, Fees
 from reticent.errors import ChainError, ReticentError
-from reticent.query import source
-from reticent.query.oracle import Oracle, open_oracle
+from reticent.query.chain.oracle import Oracle, open_oracle
+from reticent.query.rows import source
 
 from ..chain.proxy import Proxy, Refused
 from .test_oracle_crashes import (

@@ -9,12 +9,14 @@ from reticent.chain import sender
 from reticent.chain.anvil import Anvil, find_anvil
 from reticent.errors import NotConfirmed
 from reticent.ledger import SqlLedger
-from reticent.query import census, dataset_file, histogram, mean, source
+from reticent.query import census, histogram, mean
 from reticent.query import count as how_many
-from reticent.query import oracle as oracle_module
+from reticent.query.chain import oracle as oracle_module
+from reticent.query.chain.oracle import Oracle, State, open_oracle
+from reticent.query.declarations import dataset_file
+from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
-from reticent.query.oracle import Oracle, State, open_oracle
-from reticent.query.questions import resolve
+from reticent.query.rows import source
 
 from .tables import Tallied
 from .town import Town, faults, seen

@@ -19,12 +19,13 @@ import pytest
 from reticent.errors import BudgetExceeded, ParameterError
 from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.privacy import UNITS_PER_ONE, Budget
-from reticent.query import Column, DataSet, Kind, Policy, Price, Session, prices, tree
+from reticent.query import Column, DataSet, Kind, Policy, Price, Session, prices
 from reticent.query.estimates import estimates, widest
+from reticent.query.language import tree
+from reticent.query.language.tree import Comparison
 from reticent.query.notebook import Notebook
 from reticent.query.prices import units_for_error
-from reticent.query.rehearsal import MadeUpRows
-from reticent.query.tree import Comparison
+from reticent.query.rows.rehearsal import MadeUpRows
 from reticent.randomness import SimulationStream
 
 from . import matching

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reticent import cells
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import prepare, source
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import prepare, source
+from reticent.query.rows.columns import Column, Kind
+from reticent.tables import cells
 
 LONG = tuple(f"k{number}" for number in range(90))
 WORDS = ("white", "01", "2.50", "it's", 'a\\"b', "é", "no such", "No", "2026-01-02", "12:30:00", "-3 days")

@@ -12,11 +12,12 @@ from reticent.errors import ParameterError, ParameterTypeError
 from reticent.ledger import MemoryLedger
 from reticent.privacy import mu_of
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import By, Case, Column, DataSet, Kind, Session, tree
+from reticent.query import By, Case, Column, DataSet, Kind, Session
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import Comparison
 from reticent.query.measure import plan
 from reticent.query.prices import Accuracy, assumed_rows, predicted_error, units_for_error
-from reticent.query.questions import resolve
-from reticent.query.tree import Comparison
 from reticent.randomness import SimulationStream
 
 from .tables import ADD, BUDGET, REPLACE, Tallied

@@ -18,11 +18,12 @@ from collections import Counter
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.query import By, Column, DataSet, Kind, conditions, questions, tree
-from reticent.query.conditions import All, Among, columns_of
+from reticent.query import By, Column, DataSet, Kind
+from reticent.query.language import conditions, questions, tree
+from reticent.query.language.conditions import All, Among, columns_of
+from reticent.query.language.questions import LONGEST_TEXT, Measured, Question, parse, resolve
+from reticent.query.language.tree import DEEPEST, MOST_PARTS, And, Comparison, In, Or, Query
 from reticent.query.measure import plan
-from reticent.query.questions import LONGEST_TEXT, Measured, Question, parse, resolve
-from reticent.query.tree import DEEPEST, MOST_PARTS, And, Comparison, In, Or, Query
 
 from .matching import near_absorbed, near_predicate, near_schema, predicate, query, random_schema
 from .mutants import broken, places

@@ -11,12 +11,12 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import tree
-from reticent.query.columns import Column, Kind
-from reticent.query.conditions import Among, resolve_condition
-from reticent.query.datasets import DataSet
-from reticent.query.questions import MOST_VALUES, Grouping, Measured, resolve
-from reticent.query.tree import By, Comparison, Query
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language import tree
+from reticent.query.language.conditions import Among, resolve_condition
+from reticent.query.language.questions import MOST_VALUES, Grouping, Measured, resolve
+from reticent.query.language.tree import By, Comparison, Query
+from reticent.query.rows.columns import Column, Kind
 
 COLUMNS = (
     Column("age", Kind.INTEGER, 0, 120),

@@ -11,13 +11,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from reticent import row_files
 from reticent.errors import ParameterError, SourceError
 from reticent.privacy import Budget
-from reticent.query import dataset_file, sealed, snapshot, source
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
-from reticent.query.rehearsal import rehearsal
+from reticent.query.declarations import dataset_file
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import sealed, snapshot, source
+from reticent.query.rows.columns import Column, Kind
+from reticent.query.rows.rehearsal import rehearsal
+from reticent.tables import row_files
 
 from . import hostile
 from .watching import Watch

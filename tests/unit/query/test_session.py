@@ -33,12 +33,13 @@ from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.ledger.base import increment
 from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import By, Case, Column, DataSet, Kind, Policy, Session, tree
+from reticent.query import By, Case, Column, DataSet, Kind, Policy, Session
 from reticent.query.degrade import degraded
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import Comparison
 from reticent.query.measure import Plan, plan
 from reticent.query.notebook import Notebook
-from reticent.query.questions import resolve
-from reticent.query.tree import Comparison
 from reticent.randomness import SimulationStream
 
 from .tables import ADD, BUDGET, Tallied

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reticent.ledger import SqlLedger
-from reticent.query import Session, tree
-from reticent.query.tree import Comparison
+from reticent.query import Session
+from reticent.query.language import tree
+from reticent.query.language.tree import Comparison
 
 from .tables import Tallied
 from .test_session import SUMS, declared

@@ -10,10 +10,10 @@ import pytest
 
 from reticent.errors import ParameterError, SourceError
 from reticent.privacy import Budget, Neighbours
-from reticent.query import snapshot, source
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
-from reticent.records import CsvFile
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import snapshot, source
+from reticent.query.rows.columns import Column, Kind
+from reticent.tables.records import CsvFile
 
 COLUMNS = (
     Column("age", Kind.INTEGER, 0, 120),

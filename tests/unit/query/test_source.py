@@ -11,9 +11,11 @@ import pytest
 from reticent.errors import ParameterError, SourceError
 from reticent.ledger import MemoryLedger
 from reticent.privacy import Budget
-from reticent.query import Session, source, storage, tree
-from reticent.query.columns import Column, Kind
-from reticent.query.datasets import DataSet
+from reticent.query import Session
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language import tree
+from reticent.query.rows import source, storage
+from reticent.query.rows.columns import Column, Kind
 
 COLUMNS = (
     Column("age", Kind.INTEGER, 0, 120),

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from reticent.errors import MissingExtra, ParameterError, ParameterTypeError
-from reticent.query import tree
-from reticent.query.columns import Kind
-from reticent.query.conditions import holds, resolve_condition
-from reticent.query.sql import DEEPEST, LONGEST, read, read_condition
-from reticent.query.tree import And, By, Comparison, In, Not, Or, Query
+from reticent.query.language import tree
+from reticent.query.language.conditions import holds, resolve_condition
+from reticent.query.language.sql import DEEPEST, LONGEST, read, read_condition
+from reticent.query.language.tree import And, By, Comparison, In, Not, Or, Query
+from reticent.query.rows.columns import Kind
 
 from .matching import COLOURS, SCALE, World, predicate, predicate_sql, random_schema
 from .mutants import broken_texts
@@ -360,7 +360,9 @@ def check_broken(count):
 
 
 def test_sqlglot_is_imported_late_and_its_absence_is_said(monkeypatch):
-    code = "import sys, reticent.query.sql, reticent.query.questions; sys.exit('sqlglot' in sys.modules)"
+    code = (
+        "import sys; from reticent.query.language import questions, sql; sys.exit('sqlglot' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(MissingExtra, match=r"SQL needs an optional part: pip install 'reticent\[query\]'"):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from reticent import cells
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.query import storage
+from reticent.query.rows import storage
+from reticent.tables import cells
 
 MOMENT = dt.datetime(2026, 1, 2, 5, tzinfo=dt.UTC)
 BAD = pa.array([b"a", b"\xff", b"1"]).view(pa.string())

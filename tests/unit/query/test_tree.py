@@ -11,9 +11,20 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.query import tree
-from reticent.query.questions import resolve
-from reticent.query.tree import And, By, Comparison, In, Not, Or, Query, as_predicate, from_json, to_json
+from reticent.query.language import tree
+from reticent.query.language.questions import resolve
+from reticent.query.language.tree import (
+    And,
+    By,
+    Comparison,
+    In,
+    Not,
+    Or,
+    Query,
+    as_predicate,
+    from_json,
+    to_json,
+)
 
 from .matching import query, random_schema
 from .mutants import broken_trees

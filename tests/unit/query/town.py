@@ -14,10 +14,11 @@ from eth_abi import decode
 from reticent.chain.contracts import Artifact
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.ledger import SqlLedger, contracts
-from reticent.ledger.chain_contract import dataset_id, key_id
-from reticent.ledger.chain_log import verify
-from reticent.ledger.ethereum import EthereumLedger
+from reticent.ledger import SqlLedger
+from reticent.ledger.ethereum import contracts
+from reticent.ledger.ethereum.contract import dataset_id, key_id
+from reticent.ledger.ethereum.ledger import EthereumLedger
+from reticent.ledger.ethereum.verify import verify
 
 LEDGER = Artifact.read(Path(contracts.__file__).with_name("PrivacyLedger.json"))
 _FULFIL = ["uint256", "bytes32", "bytes32", "uint64", "uint64", "int64[]"]

@@ -22,12 +22,12 @@ from typing import Any
 
 from flwr.app import Context
 
-from reticent.collect.enrolment import Enrolment
 from reticent.errors import ParameterError
 from reticent.federated.client import Client
 from reticent.federated.personalised.client import PersonalClient
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger.base import Unit
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.marks import Marks
 
 LEDGER, ENROLMENT, CLIENTS = "reticent-ledger", "reticent-enrolment", "reticent-clients"
 MARKS = "reticent-marks"

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from reticent.collect.enrolment import ID_BYTES
 from reticent.errors import ParameterError
 from reticent.federated.payload import HEAD_BYTES
+from reticent.fleet.enrolment import ID_BYTES
 from reticent.mechanisms.base import Floats
 
 ARRAYS, CONFIG, REPORT = "arrays", "config", "report"

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real
-from reticent.collect.counted import FORGOTTEN, Counted
-from reticent.collect.enrolment import Enrolment
 from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
 from reticent.federated.participation import Participations
 from reticent.federated.personalised import wire
 from reticent.federated.personalised.learners import Records, chosen
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import MOST_NUMBERS, PersonalTask, verified
+from reticent.fleet.counted import FORGOTTEN, Counted
+from reticent.fleet.enrolment import Enrolment
 from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device import Budgeted
-from reticent.ledger.device_marks import Marks
+from reticent.ledger.device.ledger import Budgeted
+from reticent.ledger.device.marks import Marks
 from reticent.mechanisms.base import Floats
 from reticent.privacy import UNITS_PER_ONE, Neighbours
 from reticent.privacy.budget import cap_units

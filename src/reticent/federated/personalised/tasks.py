@@ -25,12 +25,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import signing, texts
-from reticent.collect.enrolment import Use
+from reticent.collect import signing
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated import models
 from reticent.federated.models import Model
 from reticent.federated.tasks import ID_BYTES, MOST_PARTICIPATIONS, MOST_ROUNDS
+from reticent.fleet import texts
+from reticent.fleet.enrolment import Use
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
 

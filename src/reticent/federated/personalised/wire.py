@@ -12,10 +12,10 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 
-from reticent.collect.enrolment import TAG_BYTES, Enrolment
 from reticent.federated import payload
 from reticent.federated.payload import HEAD_BYTES, Outcome
 from reticent.federated.personalised.noise import Sanitiser
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment
 from reticent.mechanisms.base import Symbols
 
 

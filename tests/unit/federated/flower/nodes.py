@@ -21,10 +21,10 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from reticent.collect.enrolment import enrolled
 from reticent.federated import tasks
 from reticent.federated.flower import PrivateMod, records
 from reticent.federated.models import Logistic
+from reticent.fleet.enrolment import enrolled
 
 MASTER = bytes(range(32))
 SIGNING = Ed25519PrivateKey.from_private_bytes(bytes(range(100, 132)))

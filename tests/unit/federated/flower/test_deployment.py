@@ -14,10 +14,10 @@ import time
 import numpy as np
 import pytest
 
-from reticent.collect.enrolment import Enrolment
-from reticent.collect.secret_file import kept_secret
 from reticent.federated import Client, Round, Training, saved, tasks
-from reticent.ledger.device_marks import Marks
+from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.secret_file import kept_secret
+from reticent.ledger.device.marks import Marks
 
 from ...operating import operator as in_memory
 from . import processes

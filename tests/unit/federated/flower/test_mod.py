@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
 
-from reticent.collect.enrolment import enrolled
 from reticent.errors import ParameterError
 from reticent.federated import Client, payload
 from reticent.federated.flower import PrivateMod, mod, of_simulation, private_mod, records
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round
+from reticent.fleet.enrolment import enrolled
 
 from ...operating import operator
 from . import nodes

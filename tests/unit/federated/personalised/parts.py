@@ -3,8 +3,8 @@
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.collect.enrolment import Enrolment, device_key
 from reticent.federated.models import Linear
+from reticent.fleet.enrolment import Enrolment, device_key
 
 MASTER = bytes(range(32))
 SIGNING = Ed25519PrivateKey.from_private_bytes(bytes(range(100, 132)))

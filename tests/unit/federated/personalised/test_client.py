@@ -8,7 +8,7 @@ from reticent.federated.participation import Participations, ParticipationsSpent
 from reticent.federated.personalised import PersonalClient, PersonalRound, Sanitiser, wire
 from reticent.federated.personalised.tasks import signed
 from reticent.ledger.base import Unit
-from reticent.ledger.device import DeviceLedger
+from reticent.ledger.device.ledger import DeviceLedger
 
 from ...operating import operator
 from .parts import HYPOTHESES, LAPLACE, MASTER, SIGNER, SIGNING, enrolment

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.experiments import personal_data as data
-from reticent.experiments import personal_runs as runs
+from reticent.experiments.biswas_2023.chapter_5 import data, runs
 from reticent.federated.personalised import PersonalClient, PersonalRound, PersonalTraining, Sanitiser
 from reticent.federated.personalised.simulation import drawn, identity, normals, simulate
 from reticent.federated.personalised.tasks import signed

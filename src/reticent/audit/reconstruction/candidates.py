@@ -1,0 +1,131 @@
+"""The best attacker among candidates: whose record is behind a private report?
+
+If the record is one of N, nothing beats Bayes' rule. For LDP-FedSGD the law of every report is known, so the
+posterior is exact, from the bytes that were sent; so is how often the best attacker is right, over all
+reports. For Gaussian noise the posterior is exact too, and its success is simulated.
+
+A bound stands beside: see `audit.leakage.bounds`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reticent.arguments import real
+from reticent.errors import ParameterError
+from reticent.federated import payload
+from reticent.federated.tasks import Task
+from reticent.mechanisms.base import Floats
+
+MOST_CELLS = 1 << 25  # of the law of all reports under all candidates
+
+
+def posterior_of_reports(
+    task: Task,
+    number: int,
+    payloads: Sequence[bytes],
+    master: bytes,
+    gradients: Any,
+    prior: Any = None,
+) -> Floats:
+    """The chance of each candidate given a client's report, from its bytes: shape (payloads, N).
+
+    Args:
+        task: of the reports.
+        number: of the round.
+        payloads: as they came.
+        master: the operator's key: the server is the attacker.
+        gradients: of each candidate, shape (N, d).
+        prior: of each candidate; None for equal chances.
+
+    Raises:
+        ParameterError: a payload is not one of this round, or gradients are not of this task.
+    """
+    known, weights = _candidates(task, gradients, prior)
+    outcomes, read = payload.read(task, number, payloads, master)
+    for place, outcome in enumerate(outcomes):
+        if outcome is not payload.Outcome.COUNTED:
+            raise ParameterError(f"payload {place} is not a report of this round: {outcome.value}")
+    found = np.empty((len(payloads), len(known)))
+    for row, (asked, symbols) in enumerate(zip(read.asked, read.symbols, strict=True)):
+        law = task.mechanism.probabilities(task.clipped(known)[:, asked])  # (N, k, symbols)
+        likely = np.take_along_axis(law, symbols[None, :, None], axis=2)[..., 0]
+        found[row] = _normalised(np.log(weights) + np.log(likely).sum(axis=1))
+    return found
+
+
+def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any, prior: Any = None) -> float:
+    """How often the best attacker names the right candidate from one report of a client in a round, exactly.
+
+    The sum over all reports of the greatest joint chance: Bayes vulnerability.
+
+    Args:
+        task: of the report.
+        client: its number, see `payload.client_number`; it and the round settle which coordinates are asked.
+        number: of the round.
+        gradients: of each candidate, shape (N, d).
+        prior: of each candidate; None for equal chances.
+
+    Reference: Alvim et al. 2020, Definition 5.2 (posterior Bayes vulnerability).
+    """
+    known, weights = _candidates(task, gradients, prior)
+    asked = task.asked(np.atleast_1d(np.asarray(client, dtype=np.uint64)), number)[0]
+    law = task.mechanism.probabilities(task.clipped(known)[:, asked])
+    if len(known) * law.shape[2] ** law.shape[1] > MOST_CELLS:
+        raise ParameterError(
+            f"{law.shape[1]} coordinates of {law.shape[2]} symbols are too many reports to go through"
+        )
+    joint = weights[:, None]
+    for place in range(law.shape[1]):
+        joint = (joint[:, :, None] * law[:, place, None, :]).reshape(len(known), -1)
+    return float(joint.max(axis=0).sum())
+
+
+def posterior_of_gaussian(update: Any, candidates: Any, noise: float, prior: Any = None) -> Floats:
+    """The chance of each candidate given a noisy update.
+
+    Args:
+        update: as it was sent, d numbers.
+        candidates: what each would send without noise, clipped, shape (N, d).
+        noise: the standard deviation of each number.
+        prior: of each candidate; None for equal chances.
+    """
+    seen, known = np.asarray(update, dtype=np.float64), np.asarray(candidates, dtype=np.float64)
+    if known.ndim != 2 or seen.shape != known.shape[1:] or not np.isfinite(seen).all():
+        raise ParameterError(f"update must be as many finite numbers as a candidate has, got {seen.shape}")
+    sigma = real("noise", noise, low=0.0, open_low=True)
+    far = np.square(known).sum(axis=1) - 2.0 * known @ seen  # |seen|^2 is the same for all
+    return _normalised(np.log(_weights(prior, len(known))) - far / (2.0 * sigma**2))
+
+
+def expected_record(posterior: Any, records: Any) -> Floats:
+    """The record of least expected squared error: the mean of the candidates' records."""
+    chances, known = np.asarray(posterior, dtype=np.float64), np.asarray(records, dtype=np.float64)
+    return np.tensordot(chances, known, axes=1)
+
+
+def _candidates(task: Task, gradients: Any, prior: Any) -> tuple[Floats, Floats]:
+    known = np.asarray(gradients, dtype=np.float64)
+    if known.ndim != 2 or known.shape[1] != task.dimensions or len(known) < 2:
+        raise ParameterError(
+            f"gradients must be of two or more candidates, {task.dimensions} numbers each, got {known.shape}"
+        )
+    return known, _weights(prior, len(known))
+
+
+def _weights(prior: Any, count: int) -> Floats:
+    if prior is None:
+        return np.full(count, 1.0 / count)
+    found = np.asarray(prior, dtype=np.float64)
+    if found.shape != (count,) or not (found > 0.0).all() or not math.isclose(found.sum(), 1.0, rel_tol=1e-9):
+        raise ParameterError(f"prior must be {count} positive chances that sum to one")
+    return found
+
+
+def _normalised(logs: Floats) -> Floats:
+    chances = np.exp(logs - logs.max())
+    return np.asarray(chances / chances.sum())

@@ -1,0 +1,3 @@
+"""Biswas 2023: the figures and tables of the thesis, by chapter."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Zhao 2022: the figures and tables of the thesis, by chapter."""
+
+__all__: list[str] = []

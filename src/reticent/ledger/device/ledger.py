@@ -1,0 +1,647 @@
+"""The ledger of a phone or a vehicle: one small append-only file, charged before a report leaves.
+
+The file is a chain of records, whose bytes and meaning are in `device_records`. All state is in memory,
+rebuilt on opening. When records outgrow the state, a new file that begins with the state replaces the old.
+
+A request is answered when its record is on the disk. What a crash left of a record that nobody was answered
+for is cut off on opening; a file that does not verify is refused and left as it is.
+
+The file has one name, and keeps it: links are refused, and so is every call once the file is deleted, moved,
+linked to or replaced by another.
+
+Privacy: a device protects its owner and has no witness. Whoever may write the file can rewrite it whole,
+seals included, cut records off its end, put back an old copy or delete it, and so regain spent budget;
+nothing in the file can tell. That is what marks are for (`device_marks`): a ledger that is older than what
+has left is refused. The chain shows damage, and tampering by those who do not redo it. The file holds keys,
+amounts and released symbols, never raw data; only its owner may read it (mode 0600).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import stat
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from io import FileIO
+from typing import Any, Self
+
+from reticent.arguments import real, whole
+from reticent.errors import (
+    AccountConflict,
+    AlreadyFulfilled,
+    BudgetExceeded,
+    IdempotencyConflict,
+    KeyUsed,
+    LedgerDamaged,
+    LedgerError,
+    ParameterError,
+    ParameterTypeError,
+    RolledBack,
+    UnknownAccount,
+    UnknownMeasurement,
+)
+from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, increment
+from reticent.ledger.device.marks import NOTE, Mark, Marks, owner_of
+from reticent.ledger.device.records import (
+    HEAD,
+    MAGIC,
+    START,
+    Account,
+    Key,
+    Record,
+    State,
+    framed,
+    has_passed,
+    is_begun,
+    records,
+    terms_texts,
+)
+from reticent.ledger.values import values_text
+
+try:
+    import fcntl
+except ImportError:  # no POSIX file locks here
+    fcntl = None  # type: ignore[assignment]
+
+COMPACT_BYTES = 1 << 18
+_POLL_S = 0.01
+_MARK_S = 1.0  # a process that was killed gives up its ledger a moment before its mark
+_PAGE = 4096  # what a power loss keeps or loses as a whole, or a multiple of it
+
+
+def _checked_path(given: Any) -> str:
+    try:
+        text = os.fsdecode(os.fsencode(given))
+    except (TypeError, UnicodeError) as error:
+        raise ParameterTypeError(f"path must be the path of a file, got {type(given).__name__}") from error
+    if not text or "\0" in text:
+        raise ParameterError("path must be the path of a file, got an empty one or one with a NUL")
+    folder, name = os.path.split(os.path.abspath(text))  # noqa: PTH100
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+
+
+def _sync(descriptor: int) -> None:
+    """Onto the disk itself, past its cache where the system has a call for that (macOS, iOS)."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, full)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(file: FileIO, text: bytes, at: int) -> None:
+    """Write all of it and make it durable."""
+    done = 0
+    while done < len(text):
+        done += os.pwrite(file.fileno(), text[done:], at + done)
+    _sync(file.fileno())
+
+
+def _in_order(text: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    """The parts of a record to make durable one after the other, each with its place.
+
+    A power loss may keep a later page of one write and lose an earlier one. So the head is durable before
+    the pages after it, and all of them before the last: while a page can be missing, the record is seen to
+    end too early. A record within one page is one part.
+    """
+    end = at + len(text)
+    first, headed, last = (place + -place % _PAGE for place in (at, at + HEAD, end - _PAGE))
+    places = [at, *sorted({cut for cut in (first, headed, last) if at < cut <= last}), end]
+    for place, until in itertools.pairwise(places):
+        yield text[place - at : until - at], place
+
+
+def _lock(file: FileIO) -> bool:
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait_for(file: FileIO, patience: float, otherwise: str) -> None:
+    """Lock a file, however long that may take, up to a time."""
+    deadline = time.monotonic() + patience
+    while not _lock(file):
+        if time.monotonic() >= deadline:
+            raise LedgerError(otherwise)
+        time.sleep(_POLL_S)
+
+
+@contextlib.contextmanager
+def _trouble(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LedgerError(f"the ledger {what}: {error.strerror or error}") from error
+
+
+class DeviceLedger(Ledger):
+    """A durable ledger in one file, for one process at a time (threads may share it).
+
+    Call `fulfil` before the values leave the device: a measurement that is pending after a crash is drawn
+    again, and two draws must not both be seen when one was paid for. What is recorded is sent again as it is.
+
+    Args:
+        path: the file, no link to it; a new ledger is made where there is none.
+        marks: where its mark lies, which tells an older copy; None for ledgers that nothing leaves by.
+        owner: whose only ledger it is, as `owner_of` names them; None for nobody's.
+        timeout_s: how long to wait while another process has it open.
+        compact_bytes: below this size the file is never compacted.
+
+    Attributes:
+        cut_bytes: bytes of an unfinished record that opening removed.
+
+    Raises:
+        RolledBack: its mark, or its owner's, tells of another ledger or a later state of this one.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        marks: Marks | None = None,
+        owner: str | None = None,
+        timeout_s: float = 0.0,
+        compact_bytes: int = COMPACT_BYTES,
+    ) -> None:
+        self._path = _checked_path(path)
+        patience = real("timeout_s", timeout_s, low=0)
+        self._compact_bytes = whole("compact_bytes", compact_bytes, low=0)
+        if fcntl is None:
+            raise LedgerError("a device ledger needs POSIX file locks, which this system lacks")
+        self._guard = threading.Lock()
+        self._process = os.getpid()
+        self._unsure = False  # whether disk and memory may differ
+        self._state = State()
+        self._mark: Mark | None = None
+        self._claim: tuple[Marks, str] | None = None  # whose ledger this is once something leaves
+        self._left = 0  # of so many records is the last one by which something may leave
+        with _trouble("cannot be opened"):
+            self._file = self._acquire(patience)
+            try:
+                stored = self._replay()
+                if marks is not None:
+                    self._bind(marks, owner, stored, max(patience, _MARK_S))
+            except BaseException:
+                self._give_up()
+                raise
+
+    def _acquire(self, patience: float) -> FileIO:
+        """Open and lock the file that is at the path once the lock is held."""
+        deadline = time.monotonic() + patience
+        while True:
+            if os.path.islink(self._path):  # noqa: PTH114
+                raise LedgerError(f"{self._path} is a link: a ledger has one name, give that")
+            file = _opened(self._path, os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise LedgerError(f"{self._path} is not a plain file")
+                if _lock(file) and self._is_at_path(status):  # compaction elsewhere may have replaced it
+                    if status.st_nlink > 1:
+                        raise LedgerError(self._many_names(status))
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()
+            if time.monotonic() >= deadline:
+                raise LedgerError(f"the ledger {self._path} is in use")
+            time.sleep(_POLL_S)
+
+    def _is_at_path(self, status: os.stat_result) -> bool:
+        """Whether the path leads to this file."""
+        try:
+            return os.path.samestat(status, os.stat(self._path, follow_symlinks=False))  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _many_names(self, status: os.stat_result) -> str:
+        return f"the ledger {self._path} has {status.st_nlink} names (hard links): it must have one"
+
+    def _check_place(self) -> None:
+        """Refuse if the file was deleted, moved, replaced or linked to while it was open."""
+        with _trouble("cannot be looked at"):
+            status = os.fstat(self._file.fileno())
+            if not self._is_at_path(status):
+                raise LedgerError(
+                    f"the ledger {self._path} was deleted, moved or replaced while open: nothing is drawn"
+                )
+        if status.st_nlink > 1:
+            raise LedgerError(self._many_names(status))
+
+    def _replay(self) -> bytes:
+        """Rebuild the state; cut a torn end; what was read. A file that does not verify is not changed."""
+        stored = self._file.readall()
+        made = stored.startswith(MAGIC)
+        if not made and not is_begun(stored):
+            raise LedgerDamaged(f"{self._path} is no device ledger of this version")
+        self._end, self._tip, compacted = len(MAGIC), START, 0
+        for body, end, seal in records(stored):
+            kind = self._state.replay(body, self._end)
+            self._end, self._tip = end, seal
+            compacted = compacted or (end if kind == "state" else 0)
+        self._compact_at = max(self._compact_bytes, 2 * compacted)
+        self.cut_bytes = len(stored) - (self._end if made else 0)
+        os.fchmod(self._file.fileno(), 0o600)
+        if self.cut_bytes:
+            os.ftruncate(self._file.fileno(), len(stored) - self.cut_bytes)
+        if self._end > len(MAGIC) and stored[self._end - len(self._tip) : self._end] != self._tip:
+            _write(self._file, self._tip, self._end - len(self._tip))  # its last bytes were lost
+        # What a killed process wrote may be in the system's memory only: all of it is made durable now.
+        _write(self._file, b"" if made else MAGIC, 0)
+        _sync_directory(self._path)
+        return stored
+
+    # What has left
+
+    def _bind(self, marks: Marks, owner: str | None, stored: bytes, patience: float) -> None:
+        """Find this ledger's mark, or make the first one; refuse if something left that it does not hold."""
+        marks.prepare()
+        identity = self._state.notes.get(NOTE)
+        self._check_owner(marks, owner, identity)
+        if identity is None:
+            identity = secrets.token_hex(16)
+            self._mark = self._open_mark(marks, identity, os.O_CREAT | os.O_EXCL, patience)
+            self._put_mark(marks)  # durable before the ledger names it: a name without a mark is refused
+            self._append(["note", NOTE, identity])
+        else:
+            is_made = marks.moved or marks.kept(identity)
+            self._mark = self._open_mark(marks, identity, os.O_CREAT if is_made else 0, patience)
+            if not self._mark.read():
+                if not marks.moved:
+                    raise self._markless(marks)
+                self._put_mark(marks)
+            elif not self._has_passed(self._mark, stored):
+                raise RolledBack(
+                    f"the ledger {self._path} was restored from an older copy: it has {self._state.entries} "
+                    f"records, and had {self._mark.number} when a report last left; nothing is drawn by it"
+                )
+            self._left = self._state.entries
+        if owner is not None and marks.owner(owner) is None:
+            self._claim = (marks, owner)
+            if self._state.measured:
+                self._own()
+
+    def _own(self) -> None:
+        """Let this be the one ledger of its owner, once something leaves by it."""
+        if self._claim is None or self._mark is None:
+            return
+        marks, owner = self._claim
+        with contextlib.closing(_opened(str(marks.folder / "lock"), os.O_CREAT)) as turn:
+            _wait_for(turn, _MARK_S, f"the folder of marks {marks.folder} is in use")
+            self._check_owner(marks, owner, self._mark.identity)
+            marks.give(owner, self._mark.identity)
+            _sync_directory(str(marks.place(self._mark.identity)))
+        self._claim = None
+
+    def _has_passed(self, mark: Mark, stored: bytes) -> bool:
+        if (mark.number, mark.tip) == (self._state.entries, self._tip):
+            return True  # as it mostly is
+        return has_passed(stored, mark.number, mark.tip)
+
+    def _check_owner(self, marks: Marks, owner: str | None, identity: str | None) -> None:
+        known = None if owner is None else marks.owner(owner)
+        if known is not None and known != identity:
+            raise RolledBack(
+                f"the ledger {self._path} is not the one that this enrolment has reported from, which was "
+                "deleted, replaced, or restored from an older copy: nothing is drawn by another"
+            )
+
+    def _open_mark(self, marks: Marks, identity: str, flags: int, patience: float) -> Mark:
+        """The mark's file, locked: of two copies of a ledger one can be open."""
+        try:
+            file = _opened(str(marks.place(identity)), flags)
+        except FileNotFoundError as error:
+            raise self._markless(marks) from error
+        mark = Mark(marks, identity, file, _write)
+        try:
+            _wait_for(file, patience, f"a copy of the ledger {self._path} is in use")
+        except BaseException:
+            file.close()
+            raise
+        return mark
+
+    def _put_mark(self, marks: Marks) -> None:
+        assert self._mark is not None
+        self._mark.write(self._state.entries, self._tip)
+        _sync_directory(str(marks.place(self._mark.identity)))
+
+    def _markless(self, marks: Marks) -> RolledBack:
+        return RolledBack(
+            f"the ledger {self._path} has no mark in {marks.folder}: it is a copy from another machine, or "
+            "the mark was deleted. If it is the newest one, say so with Marks(moved=True)"
+        )
+
+    def _keep_mark(self) -> None:
+        """Before anything leaves, or is told again."""
+        if self._mark is not None and self._mark.number < self._left:
+            with _trouble("could not be marked"):
+                self._own()
+                self._mark.write(self._state.entries, self._tip)
+
+    def _give_up(self) -> None:
+        if self._mark is not None:
+            self._mark.file.close()  # first: whoever gets the ledger's lock finds the mark free
+        self._file.close()
+
+    # Writing
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[State]:
+        if os.getpid() != self._process:
+            raise LedgerError("a ledger is not carried over a fork: open it again in the child")
+        with self._guard:
+            if self._file.closed:
+                raise LedgerError("the ledger is closed")
+            if self._unsure:
+                raise LedgerError("the ledger was interrupted while writing: open it again")
+            self._check_place()
+            self._keep_mark()
+            yield self._state
+
+    def _append(self, record: Record) -> None:
+        """Make a checked record durable, then let it count; or leave file and state as they were."""
+        text, tip = framed(self._tip, record)
+        self._unsure = True  # unless the next lines all come to pass
+        with _trouble("could not be written"):
+            try:
+                for part, place in _in_order(text, self._end):
+                    _write(self._file, part, place)
+            except OSError:
+                os.ftruncate(self._file.fileno(), self._end)
+                self._unsure = False
+                raise
+        self._state.apply(record)
+        self._end, self._tip = self._end + len(text), tip
+        self._unsure = False
+        if record[0] not in ("open", "request") and record[:2] != ["note", NOTE]:  # these let nothing leave
+            self._left = self._state.entries
+            self._check_place()
+            self._keep_mark()
+        if self._end > self._compact_at:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Replace the file by one that begins with the state, if it can be done: nothing depends on it.
+
+        The new file is durable and locked before it gets the name. If the directory cannot be made durable
+        after that, the old file might come back, so nothing more is written until the ledger is opened again.
+        """
+        record, tip = framed(START, self._state.dump(self._tip))
+        if 4 * (len(MAGIC) + len(record)) > 3 * self._end:  # little to gain yet
+            self._compact_at = 2 * self._end
+            return
+        self._unsure = True
+        try:
+            fresh = self._prepared(MAGIC + record)
+        except OSError:
+            self._compact_at, self._unsure = 2 * self._end, False
+            return
+        old, self._file = self._file, fresh
+        old.close()
+        self._end, self._tip = len(MAGIC) + len(record), tip
+        self._compact_at = max(self._compact_bytes, 2 * self._end)
+        with contextlib.suppress(OSError):
+            _sync_directory(self._path)
+            self._unsure = False
+
+    def _prepared(self, text: bytes) -> FileIO:
+        """A new locked file with this content, at the ledger's path."""
+        beside = f"{self._path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)  # left by a crash  # noqa: PTH108
+        fresh = _opened(beside, os.O_CREAT | os.O_EXCL)
+        try:
+            if not _lock(fresh):
+                raise BlockingIOError(f"{beside} is in use")
+            _write(fresh, text, 0)
+            os.replace(beside, self._path)  # noqa: PTH105
+        except BaseException:
+            fresh.close()
+            with contextlib.suppress(OSError):
+                os.unlink(beside)  # noqa: PTH108
+            raise
+        return fresh
+
+    def _open(self, terms: Terms) -> Balance:
+        with self._held() as state:
+            if terms.name not in state.accounts:
+                self._append(["open", *terms_texts(terms)])
+            held = state.accounts[terms.name]
+            if held.terms != terms:
+                raise AccountConflict(f"account {terms.name} is open with other terms")
+            return held.balance()
+
+    def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
+        with self._held():
+            held = self._find(terms.name)
+            earlier = self._earlier(held, "request", key, information, idempotency)
+            return earlier or self._charge(held, "request", key, information, idempotency)
+
+    def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
+        """Charge and record with no values, by one record; a retry is recognised by its idempotency key."""
+        with self._held():
+            held = self._find(terms.name)
+            earlier = self._earlier(held, "pay", key, units, idempotency)
+            if earlier is None and key in held.keys:
+                raise KeyUsed(f"account {terms.name}: a payment needs a fresh key")
+            return earlier or self._charge(held, "pay", key, units, idempotency)
+
+    @staticmethod
+    def _earlier(
+        held: Account, verb: str, key: str, information: int, idempotency: str | None
+    ) -> Grant | None:
+        """The answer that was given before under this idempotency key."""
+        if idempotency is None or idempotency not in held.answered:
+            return None
+        *body, bought, charged = held.answered[idempotency]
+        if body != [verb, key, information]:
+            raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
+        return held.grant(key, bought, charged)
+
+    def _charge(self, held: Account, verb: str, key: str, information: int, idempotency: str | None) -> Grant:
+        terms = held.terms
+        charge = increment(terms, held.keys.get(key, Key()).requested, information)
+        if held.spent + charge > terms.cap:
+            raise BudgetExceeded(terms.name, charge, terms.cap - held.spent)
+        record = [verb, str(held.number), key, str(charge)]
+        if idempotency is not None:
+            self._append([*record, str(information), idempotency])
+        elif charge:
+            self._append(record)
+        return held.grant(key, held.keys[key].requested, charge)
+
+    def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
+        with self._held() as state:
+            if number >= state.measured:
+                raise UnknownMeasurement(f"measurement {number} was never asked for")
+            if number not in state.waiting:
+                raise AlreadyFulfilled(f"measurement {number} has its values")
+            held, key = state.waiting[number]
+            under = held.keys[key]
+            if under.information and len(values) != len(under.sums):
+                raise ParameterError(f"values must be {len(under.sums)} under this key, got {len(values)}")
+            self._append(["fulfil", str(number), values_text(values)])
+            return held.reading(key)
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a text under a name, in place of an earlier one."""
+        with self._held() as state:
+            if name == NOTE:
+                raise ParameterError(f"name must not be {NOTE}, which is the ledger's own")
+            if state.notes.get(name) != text:
+                self._append(["note", name, text])
+
+    # Reading
+
+    def kept(self, name: str) -> str | None:
+        """The text that is kept under a name."""
+        with self._held() as state:
+            return state.notes.get(name)
+
+    def _find(self, account: str) -> Account:
+        if account not in self._state.accounts:
+            raise UnknownAccount(f"account {account} was never opened")
+        return self._state.accounts[account]
+
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent."""
+        with self._held():
+            return self._find(account).balance()
+
+    def accounts(self) -> list[Balance]:
+        """Every account, by name."""
+        with self._held() as state:
+            return [held.balance() for _, held in sorted(state.accounts.items())]
+
+    def reading(self, account: str, key: str) -> Reading:
+        """What is recorded under a key."""
+        with self._held():
+            return self._find(account).reading(key)
+
+    def recorded(self, account: str, key: str) -> tuple[int, ...] | None:
+        """The values recorded last under a key, to be sent again as they are; None if there are none.
+
+        Reference: MATH.md 7.2, memoisation per (survey, attribute, period).
+        """
+        with self._held():
+            under = self._find(account).keys.get(key, Key())
+            return under.last if under.information else None
+
+    def pending(self, account: str) -> list[Measurement]:
+        """Measurements that are paid for and not recorded."""
+        with self._held() as state:
+            held = self._find(account)
+            return [
+                Measurement(number, account, key, owner.keys[key].waiting[number], fulfilled=False)
+                for number, (owner, key) in state.waiting.items()
+                if owner is held
+            ]
+
+    def close(self) -> None:
+        """Give the file up; everything answered is durable already."""
+        if os.getpid() == self._process:  # in a child the file is closed and the guard may stay held
+            with self._guard:
+                self._give_up()
+
+
+class Budgeted:
+    """Whoever spends a lifetime budget of its own: one account in a ledger, given up together.
+
+    Args:
+        path: of the ledger; made if there is none.
+        terms: of the account; those of an existing one must be the same.
+        key: of its enrolment, which pays by one ledger only.
+        marks: where it is remembered what has left; None for the usual place.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], terms: Terms, key: bytes, marks: Marks | None = None
+    ) -> None:
+        self._account = terms.name
+        self.ledger = DeviceLedger(path, marks=marks or Marks(), owner=owner_of(key, terms.name))
+        try:
+            self.ledger.open(terms)
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def _is_forgotten(self, head: str, number: int, content: tuple[int, ...] | None) -> bool:
+        """Whether the report of a period has left, or may have, and is not held: then none is drawn."""
+        return content == () or (content is None and number < int(self.ledger.kept(f"closed/{head}") or 0))
+
+    def _close(self, head: str, first: int) -> None:
+        """Draw nothing for periods before the first one that still counts, if it is not held."""
+        if first > int(self.ledger.kept(f"closed/{head}") or 0):
+            self.ledger.keep(f"closed/{head}", str(first))
+
+    def _settle(self, information: Amount, key: str, values: Sequence[int] = ()) -> None:
+        """Pay for what has left, and is not held here, so that nothing is ever drawn under its key.
+
+        If the account does not hold that much, all that is left is paid; if nothing is, nothing can be drawn.
+        """
+        held = self.ledger.reading(self._account, key)
+        left = self.ledger.balance(self._account).remaining
+        units = min(information.units, held.information + held.pending + left)
+        with contextlib.suppress(BudgetExceeded):
+            amount = Amount(max(units, 1), information.unit, information.neighbours)
+            for measurement in self.ledger.request(self._account, key, amount).pending:
+                self.ledger.fulfil(measurement.number, list(values))
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# A lock belongs to whoever holds the open file, and a forked child holds the parent's files: it must close
+# them, or the lock outlives the parent there. No fork comes between the opening of a file and its entry here.
+_FILES: weakref.WeakSet[FileIO] = weakref.WeakSet()
+_FORKING = threading.RLock()
+
+
+def _opened(path: str, flags: int) -> FileIO:
+    """A file, readable and writable by its owner, that forked children close."""
+    with _FORKING:
+        file = FileIO(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+")
+        _FILES.add(file)
+    return file
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+
+
+def _after_fork() -> None:
+    _FORKING.release()
+
+
+def _let_go() -> None:
+    """In a forked child."""
+    for file in list(_FILES):
+        file.close()
+    _FORKING.release()
+
+
+if fcntl is not None:
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_let_go)

@@ -1,0 +1,125 @@
+"""`chain.json`: where a ledger is on a chain. `reticent chain deploy` writes it, everybody who asks reads it.
+
+    {
+     "rpc": "https://node.example.org",
+     "chain_id": 11155111,
+     "contract": "0x...",
+     "anchor": "0x...",
+     "block": 7123456,
+     "confirmations": 5
+    }
+
+Nothing in it is secret. An address of a node that looks as if it held a password or a token is not written:
+`rpc` is null then, and everybody names a node of their own with `--rpc` or RETICENT_RPC.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from reticent.arguments import whole
+from reticent.chain.node import Node
+from reticent.chain.view import checked_address
+from reticent.errors import ParameterError, ParameterTypeError
+
+RPC = "RETICENT_RPC"
+MOST_CONFIRMATIONS = 10_000
+_LARGEST_FILE = 1 << 16
+_LARGEST_CHAIN_ID = 1 << 63
+_LONGEST_WORD = 15  # of the path of a node's address; what is longer may be a token
+
+
+@dataclass(frozen=True)
+class ChainFile:
+    """Which chain, which contracts.
+
+    Attributes:
+        rpc: a node; None if everybody names their own.
+        chain_id: the chain that every node must serve.
+        contract: the address of the PrivacyLedger.
+        anchor: the address of the HeadAnchor.
+        block: where the contracts were made; nothing of theirs lies before.
+        confirmations: how many blocks must lie on top of a block before it counts.
+    """
+
+    rpc: str | None
+    chain_id: int
+    contract: str
+    anchor: str
+    block: int
+    confirmations: int
+
+    def __post_init__(self) -> None:
+        if self.rpc is not None and not isinstance(self.rpc, str):
+            raise ParameterTypeError("rpc must be an address of a node, or null")
+        whole("chain_id", self.chain_id, low=1, high=_LARGEST_CHAIN_ID)
+        checked_address("contract", self.contract)
+        checked_address("anchor", self.anchor)
+        whole("block", self.block, low=0)
+        whole("confirmations", self.confirmations, low=0, high=MOST_CONFIRMATIONS)
+
+    @classmethod
+    def read(cls, path: Path) -> ChainFile:
+        """The file at `path`.
+
+        Raises:
+            ParameterError: it is no such file, or a field is missing, unknown or wrong; in one line.
+        """
+        if not path.is_file():
+            raise ParameterError(
+                f"there is no {path}: `reticent chain deploy` writes it, --chain names another"
+            )
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ParameterError(f"{path} is too large for a chain file")
+        try:
+            given = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ParameterError(f"{path} is no JSON") from error
+        try:
+            return cls(**_checked_fields(given))
+        except (ParameterError, ParameterTypeError) as error:
+            raise ParameterError(f"{path}: {error}") from error
+
+    def write(self, path: Path) -> None:
+        """Write a new file; one that exists is never overwritten."""
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(self), indent=1) + "\n")
+
+    def connect(self, rpc: str | None = None) -> Node:
+        """A node of this chain: that of `rpc`, of RETICENT_RPC, or of the file."""
+        return Node(node_address(rpc, self.rpc), chain_id=self.chain_id)
+
+
+def _checked_fields(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise ParameterError("must be a JSON object")
+    names = [field.name for field in fields(ChainFile)]
+    if missing := [name for name in names if name not in given]:
+        raise ParameterError(f"field {missing[0]} is missing")
+    if unknown := [name for name in given if name not in names]:
+        raise ParameterError(f"field {unknown[0]!r:.60} is not known")
+    return given
+
+
+def node_address(*given: str | None) -> str:
+    """The first address of a node among an option, RETICENT_RPC, and a file."""
+    option, *others = given
+    for address in (option, os.environ.get(RPC), *others):
+        if address:
+            return address
+    raise ParameterError(f"name a node with --rpc URL or {RPC}")
+
+
+def shareable(rpc: str) -> str | None:
+    """The address of a node, if everybody may know it: None if it seems to hold a password or a token."""
+    parts = urlsplit(rpc)
+    is_secret = "@" in parts.netloc or parts.query or parts.fragment
+    words = re.split(r"[/._-]", parts.path)
+    return None if is_secret or any(len(word) > _LONGEST_WORD for word in words) else rpc

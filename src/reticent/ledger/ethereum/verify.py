@@ -1,0 +1,71 @@
+"""The check of PrivacyLedger.vy: its events redone, and held against what it stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reticent.chain.contracts import Artifact
+from reticent.chain.log import ChainLog
+from reticent.chain.node import Node
+from reticent.errors import ChainError, LedgerDamaged
+from reticent.ledger.ethereum.contract import Contract
+from reticent.ledger.ethereum.state import State, identity_of
+
+
+def verify(
+    node: Node, contract: Artifact, address: str, block: int | None = None, *, first_block: int = 0
+) -> tuple[int, State]:
+    """Redo everything from the events alone and compare it with what the contract stores, at one block.
+
+    Args:
+        node: where both are read.
+        contract: what is at the address.
+        address: where it is.
+        block: by number; the newest without.
+        first_block: nothing of the contract is older.
+
+    Returns:
+        The block, and what the events add up to.
+
+    Raises:
+        LedgerDamaged: the events contradict themselves or the stored state.
+        WrongChain: another contract is there.
+    """
+    stored = Contract(node, address, contract)
+    log = ChainLog(node, contract, stored.address, State, first_block=first_block)
+    state = log.sync(block)
+    if block is not None and log.block < block:
+        raise ChainError(f"the chain has no block {block} yet")
+    wanted = _wanted(state)
+    found = stored.call_many([call for call, _, _ in wanted], block=log.block)
+    if log.blocks([log.block]) != [(log.block, log.block_hash)]:
+        raise ChainError("the chain was reorganised meanwhile: verify again")
+    for (_, expected, what), answer in zip(wanted, found, strict=True):
+        if answer != expected:
+            raise LedgerDamaged(f"block {log.block}: {what} is stored otherwise than its events say")
+    return log.block, state
+
+
+def _wanted(state: State) -> list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]]:
+    """Each view of the contract: how to call it, what it must answer, and what it is in words."""
+    wanted: list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]] = []
+    count = len(state.measurements)
+    wanted.append((("measurements", ()), (count,), "the number of measurements"))
+    for held in state.datasets.values():
+        parties = tuple(one.lower() for one in (held.owner, held.candidate, held.oracle))
+        row = (*parties, held.paused, held.cap, held.minimum, held.spent, held.block)
+        wanted.append((("datasets", (held.id,)), (row,), f"data set {held.name}"))
+        for who, one in held.analysts.items():
+            call = ("analysts", (held.id, who))
+            wanted.append((call, ((one.quota, one.used),), f"analyst {who} of data set {held.name}"))
+    for (dataset, key), under in state.keys.items():
+        what = f"key 0x{key.hex()} of data set {state.datasets[dataset].name}"
+        least = 0 if under.paid else under.least(state.datasets[dataset])
+        row = (least, under.size is not None, under.size or 0, under.requested, under.recorded)
+        wanted.append((("keys", (dataset, key)), (row,), what))
+        sums = (under.requested, under.recorded, tuple(under.sums))
+        wanted.append((("recorded", (dataset, key)), sums, f"the sums of {what}"))
+    for charge in state.measurements:
+        waits = bytes(32) if charge.fulfilled else identity_of(charge)
+        wanted.append((("waiting", (charge.number,)), (waits,), f"measurement {charge.number}"))
+    return wanted

@@ -1,0 +1,439 @@
+"""The ledger's side of a witness: told of each new head before anything is answered, asked at start.
+
+`WitnessedLedger` is a ledger that answers nothing whose head the witness has not signed. When the witness
+cannot be reached, the charge stands and the caller gets `WitnessUnavailable`; a later call, after the
+witness is back, is answered without a second charge. After `RolledBack` it answers nothing until it is
+opened again. The witness itself is `witness_server`.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reticent import peers
+from reticent.errors import (
+    LedgerDamaged,
+    LedgerError,
+    ParameterError,
+    RolledBack,
+    WitnessRefused,
+    WitnessUnavailable,
+)
+from reticent.ledger.base import Balance, Measurement, Reading, Terms
+from reticent.ledger.checkpoint import (
+    LOG,
+    WITNESS,
+    Head,
+    PublicKey,
+    answer_text,
+    holds,
+    parse,
+    reader_text,
+    sign,
+    totals_hash,
+    verified,
+)
+from reticent.ledger.merkle import EMPTY_ROOT
+from reticent.ledger.sql.ledger import SqlLedger, _Job
+
+MOST_BYTES = 64 << 20  # of an answer
+MOST_HEADS = 1 << 20  # that a witness tells of one log; one of ours keeps some thousand
+SIGNATURE = "Reticent-Signature"  # header of an answer to a question with a nonce
+_ATTEMPTS = 20  # how often another server may get in between
+_Read = TypeVar("_Read")
+
+
+class WitnessClient:
+    """Talks to a witness. Safe to share between threads.
+
+    Args:
+        url: where the witness listens, http:// or https://.
+        key: the witness's public key, as it prints it when it starts. Without it, the key that the
+            witness shows first is believed until this client is closed.
+        timeout_s: how long an answer may take.
+    """
+
+    def __init__(self, url: str, *, key: PublicKey | str | None = None, timeout_s: float = 10.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ParameterError("the address of a witness reads http://host:port")
+        self.url = url
+        self._parts, self._timeout_s = parts, timeout_s
+        self._key = PublicKey.parse(key) if isinstance(key, str) else key
+        if self._key is not None and self._key.kind != WITNESS:
+            raise ParameterError("key must be that of a witness")
+        self._lock = threading.RLock()
+        self._connection: http.client.HTTPConnection | None = None
+        self._seen: dict[str, Head] = {}
+        self._totals: dict[str, dict[int, int]] = {}
+
+    @property
+    def key(self) -> PublicKey:
+        """The witness's public key."""
+        with self._lock:
+            if self._key is None:
+                key = PublicKey.parse(str(self.logs().get("key")))
+                if key.kind != WITNESS:
+                    raise LedgerDamaged("the witness shows a key that is not a witness's")
+                self._key = key
+            return self._key
+
+    def seen(self, origin: str) -> int:
+        """Entries of the log that the witness is known to have signed for."""
+        head = self._seen.get(origin)
+        return head.size if head else 0
+
+    def signed(self, head: Head) -> bool:
+        """Whether this is the head that the witness is known to have signed last."""
+        return self._seen.get(head.origin) == head
+
+    def logs(self) -> dict[str, Any]:
+        """The witness's key and the logs that it remembers."""
+        return self._ask("GET", "/logs")[1]
+
+    def last(self, origin: str) -> tuple[str, dict[int, int]] | None:
+        """The witness's last checkpoint, its signature verified; no totals: those are for the log alone."""
+        found = self.record(origin)
+        return (found["checkpoint"], {}) if found else None
+
+    def record(self, origin: str) -> dict[str, Any] | None:
+        """What the witness tells anybody: the last checkpoint, abandoned ones, whether recovery is allowed.
+
+        The answer is signed together with a fresh nonce, so that an old one does not pass for it.
+        """
+        with self._lock:
+            status, answer = self._fresh("/checkpoint", origin=origin)
+            if status == 404:
+                return None
+            head = verified(str(answer.get("checkpoint")), self.key)
+            if head.origin != origin or not isinstance(answer.get("abandoned"), list):
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness")
+            if self._seen.get(origin) != head:
+                self._seen[origin] = head
+                self._totals.pop(origin, None)
+            return answer
+
+    def heads(self, origin: str, most: int) -> Iterator[tuple[int, bytes]]:
+        """Sizes and roots of the heads of at most that size that the witness remembers, largest first."""
+        told = 0
+        while True:
+            answer = self._fresh("/heads", origin=origin, most=str(most), skip=str(told))[1]
+            try:
+                heads = [(int(size), bytes.fromhex(root)) for size, root in answer["heads"]]
+            except (KeyError, TypeError, ValueError) as error:
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from error
+            if not heads:
+                return
+            if told + len(heads) > MOST_HEADS:
+                raise WitnessUnavailable(f"the witness at {self.url} tells of more heads than it keeps")
+            yield from heads
+            told += len(heads)
+
+    def totals(self, ledger: SqlLedger) -> dict[int, int]:
+        """Units spent by account number at the last head, which the witness tells to the log's key alone."""
+        with self._lock:
+            if self.record(ledger.origin) is None:
+                return {}
+            seen = self._seen[ledger.origin]
+            signature = base64.b64encode(_signing(ledger).sign(reader_text(seen))).decode()
+            answer = self._ask("POST", "/totals", {"origin": ledger.origin, "signature": signature})[1]
+            try:
+                totals = {int(account): int(spent) for account, spent in answer["totals"].items()}
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness") from error
+            if totals_hash(totals) != seen.totals:
+                raise LedgerDamaged("the witness's answer does not fit its own signature")
+            self._totals[ledger.origin] = totals
+            return totals
+
+    def push(self, ledger: SqlLedger) -> None:
+        """Have the witness sign the ledger's present head.
+
+        Raises:
+            RolledBack: the witness remembers a longer log, or another one.
+            WitnessUnavailable: it cannot be reached.
+        """
+        with self._lock:
+            conflict = ""
+            for _ in range(_ATTEMPTS):
+                checkpoint, totals = _state(ledger)
+                head = parse(checkpoint)[0]
+                if head.origin not in self._seen:
+                    self.record(head.origin)
+                seen = self._seen.get(head.origin) or Head(head.origin, 0, EMPTY_ROOT, totals_hash({}))
+                if (head.size, head.root, head.totals) == (seen.size, seen.root, seen.totals):
+                    return
+                if head.size > seen.size:
+                    conflict = self._add(ledger, head, checkpoint, totals, seen)
+                    if not conflict:
+                        return
+                self.record(head.origin)
+                again = self._seen.get(head.origin)
+                if again == seen and head.size <= parse(_state(ledger)[0])[0].size <= seen.size:
+                    break  # nobody got in between: the logs differ
+                if again == seen and conflict:
+                    break
+            raise _rolled_back(head.size, seen.size, conflict)
+
+    def _add(self, ledger: SqlLedger, head: Head, checkpoint: str, totals: dict[int, int], seen: Head) -> str:
+        """Send a head; return what the witness holds against it, or nothing."""
+        held = self._totals.get(head.origin, {})
+        status, answer = self._ask(
+            "POST",
+            "/add-checkpoint",
+            {
+                "old_size": seen.size,
+                "proof": [node.hex() for node in ledger.consistency_proof(seen.size, head.size)],
+                "checkpoint": checkpoint,
+                "key": str(PublicKey(head.origin, _signing(ledger).public_key(), LOG)),
+            },
+            {str(n): str(spent) for n, spent in totals.items() if held.get(n) != spent},
+            allowed=(409,),
+        )
+        if status == 409:
+            return peers.one_line(answer.get("error")) or "refused"
+        self._accept(head, checkpoint, totals, answer)
+        return ""
+
+    def recover(self, ledger: SqlLedger, abandoned: Head) -> None:
+        """Have the witness continue from the ledger's present head instead of the one it remembers."""
+        with self._lock:
+            checkpoint, totals = _state(ledger)
+            head = parse(checkpoint)[0]
+            asked = {"old_size": abandoned.size, "old_root": abandoned.root.hex(), "checkpoint": checkpoint}
+            told = {str(number): str(spent) for number, spent in totals.items()}
+            status, answer = self._ask("POST", "/recover", asked, told, allowed=(409,))
+            if status == 200:
+                self._accept(head, checkpoint, totals, answer)
+            elif self.record(ledger.origin) is None or self._seen[ledger.origin] != head:  # else it has it
+                raise self._refused(answer)
+
+    def _accept(self, head: Head, checkpoint: str, totals: dict[int, int], answer: dict[str, Any]) -> None:
+        """Believe the witness only when its signature on this head holds."""
+        verified(checkpoint + str(answer.get("cosignature")), self.key)
+        self._seen[head.origin], self._totals[head.origin] = head, totals
+
+    def _fresh(self, path: str, **asked: str) -> tuple[int, dict[str, Any]]:
+        """Ask with a nonce; believe what the witness signed together with it, also that it knows nothing."""
+        nonce = os.urandom(32).hex()
+        key, query = self.key, urlencode({**asked, "nonce": nonce})
+        status, raw, signature = self._exchange("GET", f"{path}?{query}", None)
+        answer = self._read(status, raw, allowed=(404,))
+        if not holds(answer_text(nonce, raw), signature, key):
+            raise LedgerDamaged(f"the answer of the witness is not signed by {key.name}, or is an old one")
+        return status, answer
+
+    def _ask(
+        self, method: str, path: str, *lines: Any, allowed: tuple[int, ...] = ()
+    ) -> tuple[int, dict[str, Any]]:
+        data = "\n".join(json.dumps(line) for line in lines).encode() if lines else None
+        status, raw, _ = self._exchange(method, path, data)
+        return status, self._read(status, raw, allowed=allowed)
+
+    def _read(self, status: int, raw: bytes, *, allowed: tuple[int, ...]) -> dict[str, Any]:
+        try:
+            answer = peers.read_json(raw)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or status >= 500:
+            raise WitnessUnavailable(f"the witness at {self.url} does not answer as a witness")
+        if status != 200 and status not in allowed:
+            raise self._refused(answer)
+        return answer
+
+    def _refused(self, answer: dict[str, Any]) -> WitnessRefused:
+        return WitnessRefused(f"the witness refused: {peers.one_line(answer.get('error'))}")
+
+    def _exchange(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
+        with self._lock:
+            try:
+                return self._once(method, path, data)
+            except (OSError, http.client.HTTPException):
+                self.close()  # the witness may have closed an idle connection; asking twice does no harm
+            try:
+                return self._once(method, path, data)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise WitnessUnavailable(
+                    f"the witness at {self.url} cannot be reached ({type(error).__name__})"
+                ) from error
+
+    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, str]:
+        if self._connection is None:
+            kind = (
+                http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+            )
+            self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
+        answer, raw = peers.exchange(
+            self._connection,
+            method,
+            self._parts.path.rstrip("/") + path,
+            data,
+            {},
+            seconds=self._timeout_s,
+            most=MOST_BYTES,
+        )
+        return answer.status, raw, answer.headers.get(SIGNATURE, "")
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close()
+
+
+def _signing(ledger: SqlLedger) -> Ed25519PrivateKey:
+    if ledger._key is None:
+        raise LedgerError("a witnessed ledger needs a signing key")
+    return ledger._key
+
+
+def _state(ledger: SqlLedger) -> tuple[str, dict[int, int]]:
+    """The signed head, and the totals that it speaks of."""
+    while True:
+        head, totals = ledger.head(), ledger.totals()
+        if totals_hash(totals) == head.totals:  # else another server wrote in between
+            return sign(head, ledger.origin, _signing(ledger)), totals
+
+
+def _rolled_back(size: int, seen: int, conflict: str = "") -> RolledBack:
+    if size < seen:
+        return RolledBack(f"the ledger has {size} entries, the witness saw {seen}: it was rolled back")
+    why = f" ({conflict})" if conflict else ""
+    return RolledBack(f"the ledger of {size} entries is forked from the {seen} that the witness saw{why}")
+
+
+def guard(ledger: SqlLedger, client: WitnessClient) -> None:
+    """At start: refuse a ledger that is behind, or forked from, what the witness saw; else tell it the rest.
+
+    Raises:
+        RolledBack: with both sizes. `recovery.recover` is the way on.
+    """
+    seen = client.last(ledger.origin)
+    if seen is not None:
+        remembered, size = parse(seen[0])[0], ledger.head().size
+        if size < remembered.size or ledger.root(remembered.size) != remembered.root:
+            raise _rolled_back(size, remembered.size)
+    client.push(ledger)  # which the witness refuses if an account has spent less than it saw
+
+
+class WitnessedLedger(SqlLedger):
+    """A ledger that answers nothing before the witness has signed the head which the answer rests on.
+
+    Once it was found rolled back it refuses every call, until it is opened again: the rollback may have been
+    undone, or the log have grown to where the witness stands, and what was answered from it would not be.
+
+    Args:
+        where: the path or address.
+        client: the witness.
+        key: signs heads.
+        origin: the name of the log in its heads, as for `SqlLedger`. Give it: the witness remembers by name,
+            and has nothing to object to a ledger that was put in its place under another one.
+        optional: answer although the witness cannot be reached, with a warning. A rollback to
+            before the witness was last reached then goes unseen.
+    """
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        client: WitnessClient,
+        key: Ed25519PrivateKey,
+        origin: str | None = None,
+        optional: bool = False,
+    ) -> None:
+        self._client, self._optional = client, optional
+        self._found: RolledBack | None = None
+        super().__init__(where, origin=origin, key=key, after_commit=_tell)
+        try:
+            self._tolerant(lambda: guard(self, client))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the ledger, and the line to the witness."""
+        super().close()
+        self._client.close()
+
+    @property
+    def lag(self) -> int:
+        """Entries that the witness is not known to have signed for."""
+        return self.head().size - self._client.seen(self.origin)
+
+    def _tolerant(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except RolledBack as error:
+            self._found = error
+            raise
+        except WitnessUnavailable as error:
+            if not self._optional or isinstance(error, WitnessRefused):
+                raise
+            warnings.warn(f"{error}; the ledger goes on without it", RuntimeWarning, stacklevel=3)
+
+    def _not_rolled_back(self) -> None:
+        if self._found is not None:
+            raise RolledBack(f"{self._found}; nothing is answered until the ledger is opened again")
+
+    def _witnessed(self, read: Callable[[], _Read]) -> _Read:
+        """Read, and answer once the witness has signed the head that was read from.
+
+        Entries that an earlier call, or another server, failed to tell it of are told now.
+        """
+        self._not_rolled_back()
+        with self._store.reading():
+            found, head = read(), self.head()
+        if not self._client.signed(head):
+            self._tolerant(lambda: self._client.push(self))
+        self._not_rolled_back()
+        return found
+
+    def _write(self, job: _Job) -> Any:
+        """Write; the witness is told by the hook after the commit, before anybody is answered."""
+        self._not_rolled_back()
+        return super()._write(job)
+
+    def _terms(self, account: str) -> Terms:
+        self._not_rolled_back()
+        return super()._terms(account)
+
+    def balance(self, account: str) -> Balance:
+        """The account's terms and what is spent."""
+        self._not_rolled_back()
+        return super().balance(account)
+
+    def accounts(self) -> list[Balance]:
+        """Every account, by name."""
+        self._not_rolled_back()
+        return super().accounts()
+
+    def reading(self, account: str, key: str) -> Reading:
+        """What is recorded under a key, once the witness has its head."""
+        return self._witnessed(lambda: super(WitnessedLedger, self).reading(account, key))
+
+    def pending(self, account: str) -> list[Measurement]:
+        """Measurements that are paid for and not recorded, once the witness has their head."""
+        return self._witnessed(lambda: super(WitnessedLedger, self).pending(account))
+
+
+def _tell(ledger: SqlLedger) -> None:
+    """The hook after each commit."""
+    assert isinstance(ledger, WitnessedLedger)
+    ledger._tolerant(lambda: ledger._client.push(ledger))

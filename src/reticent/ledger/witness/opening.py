@@ -1,0 +1,160 @@
+"""Opening a ledger with the witness that it has: a note beside it says which.
+
+The note is made when a ledger is first opened with a witness, `ledger.sqlite.witness` beside a file. From
+then on everybody who opens this ledger, service, command or Python, asks that witness, and gets an older
+copy, or another ledger in its place, refused by name. The note outlives the ledger's file: a restored one
+finds it.
+
+Not here: a backup of the whole folder from before the note was made. Name the witness at every start
+(`--witness`, `RETICENT_WITNESS`), and what the folder says does not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reticent.errors import LedgerError, ParameterError, RolledBack
+from reticent.files import appearing
+from reticent.ledger.checkpoint import load_key, read_key
+from reticent.ledger.sql.ledger import SqlLedger
+from reticent.ledger.witness.client import WitnessClient, WitnessedLedger
+
+_LARGEST = 1 << 14
+_ADDRESSES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True)
+class Note:
+    """Which witness a ledger has.
+
+    Attributes:
+        url: where the witness listens.
+        key: its public key; empty before the first opening, which believes the one that is shown.
+        origin: the name of the log: a ledger of another name is another ledger. Empty before that, too.
+        signer: file of the key that signs heads, from the note's folder on.
+        database: of a ledger in PostgreSQL, which one.
+    """
+
+    url: str
+    key: str
+    origin: str
+    signer: str
+    database: str = ""
+
+
+def opened(
+    where: str | os.PathLike[str],
+    *,
+    signer: Path | None = None,
+    origin: str | None = None,
+    witness: str | None = None,
+    witness_key: str | None = None,
+    note: Path | None = None,
+) -> SqlLedger:
+    """The ledger at a path or address, with its witness if it has one.
+
+    Args:
+        where: the path or address.
+        signer: file of the key that signs heads, made if there is none; a note knows its own.
+        origin: the name of the log, as for `SqlLedger`.
+        witness: address of a witness, which is noted; without it the one that is noted, if any.
+        witness_key: its public key; without it the one that is noted, or else the one that it shows first.
+        note: where the note is, for a ledger that is no file.
+
+    Raises:
+        RolledBack: the ledger is behind, or forked from, what the witness saw.
+        WitnessUnavailable: the witness cannot be reached.
+        LedgerError: the note cannot be read, or the ledger is of another name than is noted.
+    """
+    place, held = _place(where, note), noted(where, note)
+    if held is None and witness is None and witness_key is None:
+        return SqlLedger(where, origin=origin, key=None if signer is None else load_key(signer))
+    if place is None or (held is None and signer is None):
+        raise ParameterError("a witness is for a ledger in a file, or of a service, whose heads are signed")
+    asked = _asked(held, place, signer, witness, witness_key, origin)
+    key = load_key(signer) if signer is not None else read_key(place.parent / asked.signer)
+    client = WitnessClient(asked.url, key=asked.key or None)
+    try:
+        ledger = WitnessedLedger(where, client=client, key=key, origin=asked.origin or None)
+    except BaseException as error:
+        client.close()
+        if isinstance(error, RolledBack):
+            raise RolledBack(
+                f"{error}. What was released since is not in this copy, and would be sold again: bring back "
+                "the newest one, or see `reticent ledger recover --help`"
+            ) from error
+        raise
+    found = replace(asked, key=str(client.key), origin=ledger.origin, database=_database(where))
+    if found != held:
+        _write(place, found)
+    return ledger
+
+
+def _asked(
+    held: Note | None,
+    place: Path,
+    signer: Path | None,
+    witness: str | None,
+    witness_key: str | None,
+    origin: str | None,
+) -> Note:
+    """What the note would say, from what it says and what is given."""
+    if witness is None and (held is None or witness_key not in (None, held.key)):
+        raise ParameterError("witness_key goes with the address of a witness")
+    if held is not None and origin not in (None, held.origin):
+        raise LedgerError(f"{place} notes a ledger of the log {held.origin}, asked for {origin}")
+    if held is not None and witness not in (None, held.url) and witness_key is None:
+        raise ParameterError(f"witness_key must be given with another witness than {place} notes, {held.url}")
+    known = Note("", "", origin or "", "") if held is None else held
+    signing = known.signer if signer is None else _from(place.parent, signer)
+    return replace(known, url=witness or known.url, key=witness_key or known.key, signer=signing)
+
+
+def noted(where: str | os.PathLike[str], note: Path | None = None) -> Note | None:
+    """The note of a ledger, if it has one. For the arguments see `opened`."""
+    place = _place(where, note)
+    return None if place is None else _read(place, _database(where))
+
+
+def _place(where: str | os.PathLike[str], note: Path | None) -> Path | None:
+    if _database(where):
+        return note
+    found = Path(os.fsdecode(where)).resolve()
+    return found.with_name(f"{found.name}.witness")
+
+
+def _database(where: str | os.PathLike[str]) -> str:
+    """Which database an address leads to, without who connects; nothing for a file."""
+    if not os.fsdecode(where).startswith(_ADDRESSES):
+        return ""
+    parts = urlsplit(os.fsdecode(where))
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _from(folder: Path, file: Path) -> str:
+    found = Path(file).resolve()
+    return str(found.relative_to(folder.resolve()) if found.is_relative_to(folder.resolve()) else found)
+
+
+def _read(place: Path, database: str) -> Note | None:
+    """The note, if there is one, and it is about this database."""
+    try:
+        with place.open("rb") as file:
+            told = json.loads(file.read(_LARGEST))
+        found = Note(**{one.name: told[one.name] for one in fields(Note)})
+        if not all(isinstance(part, str) for part in asdict(found).values()):
+            raise TypeError
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LedgerError(f"{place} does not say which witness the ledger has") from error
+    return found if found.database == database else None
+
+
+def _write(place: Path, note: Note) -> None:
+    with appearing(place, mode=0o600) as file:
+        file.write((json.dumps(asdict(note), indent=1) + "\n").encode())

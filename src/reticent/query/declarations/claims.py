@@ -1,0 +1,169 @@
+"""Whose a source is: a note beside a file of rows, which says what declaration was the first to read it.
+
+Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name,
+a symbolic link or a hard link in the same folder, finds it there and shares the account of the first. For a
+DuckDB file there is a note for each table. Where nothing can be written beside the rows, nothing is noted; of
+databases that are reached by an address neither (docs/limits.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from reticent import files
+from reticent.errors import LedgerError
+from reticent.query.declarations.datasets import DataSet
+
+try:
+    import fcntl
+except ImportError:  # not on this platform: two hard links that are declared at once may collide
+    fcntl = None  # type: ignore[assignment]
+
+_FILES = ("csv", "parquet", "duckdb")
+_LARGEST = 1 << 16
+
+
+def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
+    """The folder of the declaration that has this source: the given one, if nobody else declared it before.
+
+    Args:
+        path: of the declaration.
+        data: what it says.
+        identity: of its people.
+        folder: where its home is.
+    """
+    source = _source(path, data)
+    if source is None:
+        return folder
+    file, itself, table = source
+    place = str(folder)
+    with contextlib.suppress(ValueError):  # not on the same drive
+        place = os.path.relpath(folder, file.parent)  # so that both may be moved together
+    claim = {"identity": identity, "folder": place, "file": itself, "table": table}
+    with _alone(file.parent):
+        return _first(file, claim, folder)
+
+
+def given_up(path: Path, data: DataSet, identity: str) -> None:
+    """Take a note back: its declaration was never accepted, and no other must be told to bring it back."""
+    source = _source(path, data)
+    if source is None:
+        return
+    file, _, table = source
+    with _alone(file.parent), contextlib.suppress(OSError):
+        held = _claim(_note(file, table))
+        if held is not None and held["identity"] == identity:
+            _note(file, table).unlink()
+
+
+def _first(file: Path, claim: dict[str, Any], folder: Path) -> Path:
+    identity, itself, table = claim["identity"], claim["file"], claim["table"]
+    _check_readable(_note(file, table))
+    for note in (_note(file, table), *sorted(file.parent.glob(".*.reticent"))):
+        held = _claim(note)
+        if held is None or held["table"] != table:
+            continue
+        if note == _note(file, table) or held["file"] == itself:
+            if held["identity"] != identity:
+                return _folder(note, held)
+            if note == _note(file, table) and held == claim:
+                return folder
+    return _noted(_note(file, table), claim)
+
+
+def _check_readable(note: Path) -> None:
+    """Refuse a note that cannot be read: whose the rows are is not known then, and they are somebody's."""
+    try:
+        files.tightened(note)
+        with note.open("rb"):
+            pass
+    except FileNotFoundError:
+        pass
+    except PermissionError as error:
+        raise LedgerError(
+            f"{note} says whose these rows are, and is another user's: ask as whoever declared them first"
+        ) from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only one who looks for notes and writes them: two names of one file have a note each."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # a file system without locks: the first to write has it
+            place = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, place)
+            if fcntl is not None:
+                fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+
+
+def _folder(note: Path, claim: dict[str, Any]) -> Path:
+    return (note.parent / str(claim["folder"])).resolve()
+
+
+def _noted(note: Path, claim: dict[str, Any]) -> Path:
+    """Whose the source is once this is written; the first who writes it has it."""
+    draft = note.with_name(f"{note.name}.{secrets.token_hex(8)}")
+    try:
+        files.private(draft).write_text(json.dumps(claim) + "\n", encoding="utf-8")
+        try:
+            os.link(draft, note)
+        except FileExistsError:
+            held = _claim(note)
+            if held is not None and held["identity"] != claim["identity"]:
+                return _folder(note, held)
+            draft.replace(note)
+    except OSError:
+        pass  # nothing can be written there: docs/limits.md
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return _folder(note, claim)
+
+
+def _source(path: Path, data: DataSet) -> tuple[Path, str, str] | None:
+    named = next((name for name in _FILES if name in data.source), None)
+    if named is None:
+        return None
+    try:
+        file = (Path(path).resolve().parent / str(data.source[named])).resolve()
+        if not stat.S_ISREG(file.stat().st_mode):
+            return None
+        return file, files.identity(file), part(data)
+    except (OSError, ValueError):  # it is not there, or cannot be: whoever opens it will say so
+        return None
+
+
+def part(data: DataSet) -> str:
+    """Which part of its file a source is: the table of a DuckDB file, else all of it."""
+    if "duckdb" not in data.source:
+        return ""
+    return _small(".".join(str(data.source.get(name, "main")) for name in ("schema", "table")))
+
+
+def _small(name: str) -> str:
+    """A name as DuckDB compares it: letter by letter. Python writes a last sigma otherwise than others."""
+    return "".join(letter.lower()[0] for letter in name)
+
+
+def _note(file: Path, table: str) -> Path:
+    part = f".{sha256(table.encode()).hexdigest()[:12]}" if table else ""
+    return file.with_name(f".{file.name}{part}.reticent")
+
+
+def _claim(note: Path) -> dict[str, Any] | None:
+    try:
+        with note.open("rb") as content:
+            held = json.loads(content.read(_LARGEST))
+        is_whole = all(isinstance(held[name], str) for name in ("identity", "folder", "file", "table"))
+        return held if is_whole else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

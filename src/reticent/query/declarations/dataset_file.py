@@ -1,0 +1,393 @@
+"""The file in which an owner declares a data set. What it means in plain sentences is in `explanation`.
+
+    name: census
+    version: 1
+    source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p}
+    unit: row                  # or {person: person_id, rows: 3}
+    relation: replace one      # or: add or remove one
+    rows: 5000                 # public; left out when their number is private
+    budget: {epsilon: 8, delta: 1e-4}
+    policy: share              # or degrade
+    columns:
+      income: {type: number, low: -10000, high: 1000000, step: 1, missing: 0}
+      age: {type: integer, low: 0, high: 120}
+      race: {type: category, values: [white, black, other], missing: other}
+      citizen: {type: boolean}
+
+Every scalar is read as the text that was typed, and becomes a number where the field wants one: so `1e-4` is
+a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out.
+A template leaves empty what only the owner can know; nothing is ever inferred from the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from reticent.errors import ParameterError, ParameterTypeError, ReticentError
+from reticent.privacy import Budget, Neighbours
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.rows.columns import Column, Kind
+from reticent.query.rows.source import FORMS, check_address
+from reticent.tables.row_files import located
+
+LARGEST_FILE = 1 << 20
+_DEEPEST = 8  # levels of mappings and lists
+_MOST_REPEATED = 50_000  # names and values in a file with aliases, as often as they are repeated
+_FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "policy", "columns")
+_COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def read(path: Path) -> DataSet:
+    """The data set that a file declares.
+
+    Raises:
+        ParameterError: in one line, with the file, the field, the rule and the value.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        return parse(content.decode())
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"dataset {path.name}: must be text in UTF-8") from error
+    except (ParameterError, ParameterTypeError) as error:
+        raise type(error)(f"dataset {path.name}: {error}") from error
+
+
+def parse(text: str) -> DataSet:
+    """The data set that a text declares."""
+    given = mapping("the file", load(text), _FIELDS)
+    person, contribution = _unit(given.get("unit"))
+    rows = given.get("rows")
+    return DataSet(
+        name=_text("name", given.get("name")),
+        version=_text("version", given.get("version")),
+        columns=_columns(given.get("columns")),
+        budget=_budget(given.get("budget")),
+        relation=_choice(
+            "relation", given.get("relation"), (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE)
+        ),
+        rows=None if rows is None else _whole("rows", rows),
+        person=person,
+        contribution=contribution,
+        policy=_choice("policy", given.get("policy", Policy.SHARE.value), tuple(Policy)),
+        source=source_of(given.get("source")),
+    )
+
+
+def write(data: DataSet) -> str:
+    """The text that declares a data set; `parse` undoes it."""
+    import yaml
+
+    unit: Any = "row" if data.person is None else {"person": data.person, "rows": data.contribution}
+    fields: dict[str, Any] = {"name": data.name, "version": data.version, "source": dict(data.source) or None}
+    fields |= {"unit": unit, "relation": data.relation.value, "rows": data.rows}
+    fields |= {"budget": {"epsilon": _plain(data.budget.epsilon), "delta": _plain(data.budget.delta)}}
+    fields |= {"policy": data.policy.value}
+    fields |= {"columns": {column.name: _column_fields(column) for column in data.columns}}
+    kept = {name: value for name, value in fields.items() if value is not None}
+    text: str = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
+    return text
+
+
+def template(path: Path, source: str | None = None) -> str:
+    """A declaration of a CSV or Parquet file, with blanks where the owner's knowledge belongs.
+
+    Only the names of the columns are read and, from Parquet, their types.
+
+    Args:
+        path: the file with the rows.
+        source: how the declaration should name it, if not by its own name.
+    """
+    import yaml
+
+    form = _SUFFIXES.get(path.suffix.lower())
+    if form is None:
+        raise ParameterError(f"source must end in {', '.join(_SUFFIXES)}, got {path.name!r}")
+    held = located(f"source.{form}", path.name, path.parent)
+
+    def shown(given: str) -> str:
+        return str(yaml.safe_dump(given, allow_unicode=True, width=10_000)).removesuffix("...\n").strip()
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:80] or "data"
+    lines = [_HEAD.format(name=shown(name), source=shown(source or path.name))]
+    for column, kind in _header(held, form).items():
+        lines += [f"  {shown(column)}:", *_blanks(kind)]
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = """\
+# Fill in from public knowledge, never from the rows: what you read off them here is not protected.
+name: {name}
+version: 1
+source: {source}
+unit:                   # row, or {{person: COLUMN, rows: MOST ROWS OF ONE PERSON}}
+relation:               # replace one (the number of rows is public), or: add or remove one
+rows:                   # their public number; leave empty for a person, or when one is added or removed
+budget: {{epsilon: , delta: }}   # for ever, over all questions and versions
+policy: share           # or degrade
+columns:                # delete those that nobody may ask about"""
+
+
+def _blanks(kind: Kind | None) -> list[str]:
+    """The lines of one column in a template."""
+    bounds = ["    low:                # smaller values are raised to it", "    high:"]
+    values = ["    values:             # all that may occur, as [a, b, c]"]
+    if kind is None:
+        lines = ["    type:               # number, integer, category or boolean", *bounds, *values]
+    else:
+        lines = [f"    type: {kind.value}"]
+        lines += {Kind.CATEGORY: values, Kind.BOOLEAN: []}.get(kind, bounds)
+    return lines
+
+
+def _header(path: Path, form: str) -> dict[str, Kind | None]:
+    """The names of the columns; what they hold if the file's schema says so."""
+    from reticent.query.rows.source import header, quietly
+
+    if form == "csv":
+        return dict.fromkeys(header(path, ","))
+    import pyarrow.parquet
+    import pyarrow.types as types
+
+    schema = quietly(lambda: pyarrow.parquet.read_schema(path))
+    kinds: dict[str, Kind | None] = {}
+    for field in schema:
+        held = field.type.value_type if types.is_dictionary(field.type) else field.type
+        kinds[field.name] = None
+        for kind, tests in {
+            Kind.BOOLEAN: (types.is_boolean,),
+            Kind.INTEGER: (types.is_integer,),
+            Kind.NUMBER: (types.is_floating, types.is_decimal),
+            Kind.CATEGORY: (types.is_string, types.is_large_string),
+        }.items():
+            if any(test(held) for test in tests):
+                kinds[field.name] = kind
+    return kinds
+
+
+# Reading
+
+
+def load(text: str) -> Any:
+    """The tree of mappings, lists and texts in a YAML text."""
+    import yaml
+
+    if len(text) > LARGEST_FILE:
+        raise ParameterError(f"the file must be at most {LARGEST_FILE:,} bytes")
+
+    class Loader(yaml.BaseLoader):  # type: ignore[misc]  # knows no types: every scalar stays text, every tag is ignored
+        depth = nodes = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > _DEEPEST:  # more takes its time, and the interpreter's limit may have been lifted
+                raise RecursionError
+            is_alias, before = self.check_event(yaml.AliasEvent), self.nodes
+            found = super().compose_node(parent, index)
+            self.depth -= 1
+            self.nodes += getattr(found, "nodes", 1) if is_alias else 1
+            found.nodes = self.nodes - before
+            if is_alias and self.nodes > _MOST_REPEATED:  # a few lines could stand for millions
+                problem = f"aliases must not repeat more than {_MOST_REPEATED:,} names and values"
+                raise yaml.composer.ComposerError(None, None, problem, found.start_mark)
+            return found
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            names = [self.construct_object(key, deep=True) for key, _ in node.value]
+            seen = set[str]()
+            for number, name in enumerate(names):
+                if not isinstance(name, str) or name in seen:
+                    problem = (
+                        f"{_shown(name)} is given twice" if isinstance(name, str) else "a name must be a text"
+                    )
+                    raise yaml.constructor.ConstructorError(
+                        None, None, problem, node.value[number][0].start_mark
+                    )
+                seen.add(name)
+            found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+            return found
+
+    try:
+        return yaml.load(text, Loader=Loader)  # noqa: S506 - a loader that makes texts only
+    except yaml.MarkedYAMLError as error:  # it quotes the file, which may hold a password
+        mark = error.problem_mark
+        place = "" if mark is None else f"line {mark.line + 1}: "
+        raise ParameterError(f"{place}{error.problem}") from None
+    except yaml.YAMLError as error:
+        raise ParameterError("the file must be YAML in printable characters") from error
+    except RecursionError as error:
+        raise ParameterError("the file must not be nested so deeply") from error
+
+
+def mapping(field: str, given: Any, known: Sequence[str] | None) -> dict[str, Any]:
+    """The fields of a mapping; empty ones are left out."""
+    if not isinstance(given, dict):
+        raise ParameterTypeError(f"{field} must be made of named fields, got {_shown(given)}")
+    for name in given:
+        if known is not None and name not in known:
+            inside = "" if field == "the file" else f"{field}."
+            raise ParameterError(f"{inside}{_shown(name)} must be one of {', '.join(known)}")
+    return {name: value for name, value in given.items() if known is None or value not in ("", None)}
+
+
+def _columns(given: Any) -> tuple[Column, ...]:
+    if given is None:
+        raise ParameterError("columns must be filled in")
+    return tuple(_column(name, fields) for name, fields in mapping("columns", given, None).items())
+
+
+def _column(name: str, given: Any) -> Column:
+    at = f"columns.{name}"
+    fields = mapping(at, given, _COLUMN_FIELDS)
+    kind = _choice(f"{at}.type", fields.get("type"), tuple(Kind))
+    numbers = {
+        part: _number(f"{at}.{part}", fields[part]) for part in ("low", "high", "step") if part in fields
+    }
+    values = fields.get("values", [])
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise ParameterTypeError(f"{at}.values must be a list like [a, b, c], got {_shown(values)}")
+    missing = fields.get("missing")
+    if missing is not None:
+        missing = _missing(f"{at}.missing", missing, kind)
+    return Column(name, kind, **numbers, values=tuple(values), missing=missing)
+
+
+def _missing(field: str, given: Any, kind: Kind) -> float | str | bool:
+    if kind is Kind.CATEGORY:
+        return _text(field, given)
+    if kind is not Kind.BOOLEAN:
+        return _number(field, given)
+    if not isinstance(given, str) or given.lower() not in _WORDS:
+        raise ParameterError(f"{field} must be true or false, got {_shown(given)}")
+    return _WORDS[given.lower()]
+
+
+def _budget(given: Any) -> Budget:
+    if given is None:
+        raise ParameterError("budget must be filled in, as {epsilon: 1, delta: 1e-6}")
+    fields = mapping("budget", given, ("epsilon", "delta"))
+    numbers = {part: _number(f"budget.{part}", fields.get(part)) for part in ("epsilon", "delta")}
+    try:
+        return Budget(**numbers)
+    except ReticentError as error:
+        raise ParameterError(f"budget.{error}") from error
+
+
+def _unit(given: Any) -> tuple[str | None, int]:
+    if given is None:
+        raise ParameterError("unit must be filled in: row, or {person: COLUMN, rows: NUMBER}")
+    if isinstance(given, str):
+        if given != "row":
+            raise ParameterError(f"unit must be row or {{person: COLUMN, rows: NUMBER}}, got {_shown(given)}")
+        return None, 1
+    fields = mapping("unit", given, ("person", "rows"))
+    return _text("unit.person", fields.get("person")), _whole("unit.rows", fields.get("rows"))
+
+
+def source_of(given: Any) -> Mapping[str, Any]:
+    """Where the rows are, in the long form."""
+    if given is None:
+        return MappingProxyType({})
+    if isinstance(given, str):
+        form = _SUFFIXES.get(Path(given).suffix.lower())
+        if form is None:
+            others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}"
+            raise ParameterError(
+                f"source must end in {', '.join(_SUFFIXES)} or be {others}, got {_hidden(given)}"
+            )
+        return MappingProxyType({form: given})
+    fields = mapping("source", given, (*FORMS, "table", "schema", "delimiter"))
+    forms = [form for form in FORMS if form in fields]
+    if len(forms) != 1:
+        raise ParameterError(
+            f"source must be exactly one of {', '.join(FORMS)}, got {', '.join(forms) or 'none'}"
+        )
+    allowed = {
+        "csv": ("delimiter",),
+        "parquet": (),
+        "duckdb": ("table", "schema"),
+        "url": ("table", "schema"),
+    }
+    for name, value in fields.items():
+        if name not in (forms[0], *allowed[forms[0]]):
+            raise ParameterError(f"source.{name} must be left out for {forms[0]}")
+        if not isinstance(value, str):
+            raise ParameterTypeError(f"source.{name} must be a text")
+    if "table" in allowed[forms[0]] and "table" not in fields:
+        raise ParameterError(f"source.table must be filled in for {forms[0]}")
+    if "url" in fields:
+        check_address(fields["url"])
+    delimiter = fields.get("delimiter", ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r':
+        raise ParameterError(
+            f"source.delimiter must be one ASCII character, got {_shown(fields['delimiter'])}"
+        )
+    return MappingProxyType(fields)
+
+
+def _choice(field: str, given: Any, choices: Sequence[Any]) -> Any:
+    names = ", ".join(repr(choice.value) if " " in choice.value else choice.value for choice in choices)
+    if given is None:
+        raise ParameterError(f"{field} must be filled in: one of {names}")
+    for choice in choices:
+        if given == choice.value:
+            return choice
+    raise ParameterError(f"{field} must be one of {names}, got {_shown(given)}")
+
+
+def _text(field: str, given: Any) -> str:
+    if given is None:
+        raise ParameterError(f"{field} must be filled in")
+    if not isinstance(given, str):
+        raise ParameterTypeError(f"{field} must be a text, got {_shown(given)}")
+    return given
+
+
+def _number(field: str, given: Any) -> float:
+    if given is None:
+        raise ParameterError(f"{field} must be filled in")
+    if not isinstance(given, str) or not _NUMBER.fullmatch(given):
+        raise ParameterTypeError(f"{field} must be a number, got {_shown(given)}")
+    return float(given)
+
+
+def _whole(field: str, given: Any) -> int:
+    if given is None:
+        raise ParameterError(f"{field} must be filled in")
+    if not isinstance(given, str) or not _WHOLE.fullmatch(given):
+        raise ParameterTypeError(f"{field} must be a whole number, got {_shown(given)}")
+    return int(given)
+
+
+def _shown(given: Any) -> str:
+    text = " ".join(repr(given).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _hidden(given: str) -> str:
+    """An address may hold a password."""
+    return "an address" if "://" in given else _shown(given)
+
+
+def _column_fields(column: Column) -> dict[str, Any]:
+    fields: dict[str, Any] = {"type": column.kind.value}
+    for part in ("low", "high", "step"):
+        number = getattr(column, part)
+        if number is not None and (part != "step" or column.kind is Kind.NUMBER):
+            fields[part] = _plain(number)
+    if column.kind is Kind.CATEGORY:
+        fields["values"] = list(column.values)
+    missing = column.missing
+    return fields | {"missing": _plain(missing) if isinstance(missing, float) else missing}
+
+
+def _plain(number: float) -> float:
+    return int(number) if number.is_integer() and abs(number) < 1 << 53 else number

@@ -1,0 +1,134 @@
+"""A data set as its owner declares it: what is protected, what is public, what may be spent.
+
+The file that people write is read by `dataset_file`; where the rows are is the business of `source`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from reticent.arguments import whole
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.ledger import Terms, Unit
+from reticent.privacy import Budget, Neighbours
+from reticent.query.rows.columns import Column
+
+MOST_COLUMNS = 1000
+MOST_ROWS = 1 << 36  # sums stay below 2^62 on the grid of the noise
+LARGEST_CONTRIBUTION = 1000
+_PURCHASES = 10**6  # a fresh measurement costs at least this part of the cap (MATH.md 7.8)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+
+class Policy(Enum):
+    """What somebody gets who asks for less than is already bought."""
+
+    SHARE = "share"  # the best recorded answer
+    DEGRADE = "degrade"  # an answer made coarser: a price tier, no privacy feature (MATH.md 7.9)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What the owner declares.
+
+    Args:
+        name: also that of its account in the ledger, if it has one of its own.
+        version: starts by the owner's act only; part of every question's key.
+        columns: everything that may be asked about.
+        budget: what may be spent for ever, over all versions.
+        relation: REPLACE_ONE (the number of rows is public) or ADD_REMOVE_ONE (it is not).
+        rows: the public number of rows, needed when one row is replaced.
+        person: the column that says whose row it is; None protects single rows.
+        contribution: the most rows of one person that count; 1 when rows are protected.
+        policy: what a coarser request gets.
+        identity: what tells these people from all others, made when a declaration is first opened (`home`);
+            part of the account's terms. Empty for data sets that no file declares.
+        shares: the account that pays, if it is called after another declaration of the same source.
+    """
+
+    name: str
+    version: str
+    columns: tuple[Column, ...]
+    budget: Budget
+    relation: Neighbours = Neighbours.REPLACE_ONE
+    rows: int | None = None
+    person: str | None = None
+    contribution: int = 1
+    policy: Policy = Policy.SHARE
+    source: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    identity: str = ""
+    shares: str = ""
+
+    def __post_init__(self) -> None:
+        for part in ("name", "version"):
+            given = getattr(self, part)
+            if not isinstance(given, str) or not _NAME.fullmatch(given):
+                raise ParameterError(f"{part} must be 1 to 80 letters, digits or ._-, got {given!r:.60}")
+        if not 0 < len(self.columns) <= MOST_COLUMNS:
+            raise ParameterError(f"columns must be 1 to {MOST_COLUMNS}, got {len(self.columns)}")
+        if len({column.name for column in self.columns}) != len(self.columns):
+            raise ParameterError("columns must have different names")
+        if not isinstance(self.budget, Budget):
+            raise ParameterTypeError(f"budget must be a Budget, got {type(self.budget).__name__}")
+        if self.relation not in (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE):
+            raise ParameterError("relation must be 'replace one' or 'add or remove one'")
+        if not isinstance(self.policy, Policy):
+            raise ParameterTypeError(f"policy must be a Policy, got {self.policy!r}")
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        high = LARGEST_CONTRIBUTION if self.person is not None else 1
+        whole("unit.rows", self.contribution, low=1, high=high)
+        if self.relation is Neighbours.REPLACE_ONE and self.person is None:
+            if self.rows is None:
+                raise ParameterError(
+                    "rows must be given when one row is replaced: their number is public then"
+                )
+            whole("rows", self.rows, low=1, high=MOST_ROWS)
+        elif self.rows is not None:
+            raise ParameterError(
+                f"rows must be left out for '{self.relation.value}' of a {self.unit}: their number is private"
+            )
+
+    @property
+    def unit(self) -> str:
+        """What is protected, in words."""
+        return "row" if self.person is None else "person"
+
+    @property
+    def subject(self) -> str:
+        """Whose data the account protects, in words."""
+        bound = "" if self.person is None else f" with at most {self.contribution} rows"
+        return f"one {self.unit} of {self.account}{bound}"
+
+    @property
+    def account(self) -> str:
+        """The name of the account that pays for every answer."""
+        return self.shares or self.name
+
+    @cached_property
+    def named(self) -> Mapping[str, Column]:
+        """The columns by name."""
+        return MappingProxyType({column.name: column for column in self.columns})
+
+    def column(self, name: str) -> Column:
+        """The column of that name, or an error that lists what there is."""
+        try:
+            return self.named[name]
+        except KeyError as error:
+            known = ", ".join(list(self.named)[:20])
+            raise ParameterError(f"column must be one of {known}, got {name!r:.60}") from error
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The account that pays for every answer about this data set, whatever the version."""
+        cap = self.budget.mu2_cap
+        minimum = max(1, cap // _PURCHASES)
+        subject = f"{self.subject} [{self.identity}]" if self.identity else self.subject
+        return Terms(self.account, Unit.MU2, self.relation, subject, cap, minimum)

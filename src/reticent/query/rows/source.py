@@ -1,0 +1,354 @@
+"""Where the rows are: a file, a database or a snapshot, behind one small table of whole numbers.
+
+    with connect(data, base) as table:
+        table.tally(f"SELECT count(*), sum({table.names['age']}) FROM {table.relation}")
+
+ibis describes the preparation once per table (`prepare`); every later statement is plain SQL on the text that
+it compiled, so that asking costs no compilation. A CSV file is read as text under its own header by
+`tables.records`: types, delimiters and ends of lines guessed from the rows would depend on them. Columns
+whose types DuckDB reads otherwise than the same values under another type go through `storage`.
+
+A statement fails with the same line whatever the rows hold, and what the engine said is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+from reticent.errors import ParameterError, ReticentError, SourceError
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows import sealed, storage
+from reticent.query.rows.bins import DUCKDB
+from reticent.query.rows.prepare import needed, prepared
+from reticent.query.rows.sealed import quoted
+from reticent.tables.records import CsvFile
+from reticent.tables.row_files import located
+
+Result = TypeVar("Result")
+
+FORMS = ("csv", "parquet", "duckdb", "url")
+_SERVERS = ("postgresql", "postgres")  # schemes of addresses
+_OLDEST = (
+    14  # of PostgreSQL's versions; others before it wrote doubles otherwise, and knew no infinite decimals
+)
+_TESTED = re.compile(r"PostgreSQL (1[4-9]|[2-9][0-9])([.][0-9]+)* (?!.*(Greenplum|Redshift|Yugabyte))")
+# A session whose texts do not depend on how the server, the database or the role is set up.
+_SETTINGS = (
+    "default_transaction_read_only = on",
+    "TimeZone = 'UTC'",
+    "DateStyle = 'ISO'",
+    "extra_float_digits = 1",
+)
+# Ordinary, partitioned and foreign tables, views of both kinds.
+_SERVED = """
+SELECT n.nspname, c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = %(table)s AND n.nspname = coalesce(%(schema)s, 'public')
+AND c.relkind IN ('r', 'p', 'f', 'v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+AND n.nspname NOT LIKE 'pg\\_%%'
+"""
+_COLLATED = """
+SELECT a.attname
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s
+AND a.attnum > 0 AND NOT a.attisdropped AND a.attcollation <> 0
+"""
+_DESCRIBING = threading.Lock()  # filters of warnings belong to the whole process
+
+
+class Table:
+    """The prepared rows of a data set.
+
+    Attributes:
+        relation: what to put after FROM.
+        names: the integer column of each declared column.
+        engine: whose SQL it takes, duckdb or postgres.
+    """
+
+    def __init__(
+        self,
+        relation: str,
+        names: Mapping[str, str],
+        run: Callable[[str], list[tuple[Any, ...]]],
+        end: Callable[[], None],
+        engine: str = DUCKDB,
+    ) -> None:
+        self.relation, self.names, self.engine = relation, names, engine
+        self._run, self._end = run, end
+        self._one_at_a_time = threading.Lock()
+
+    def tally(self, sql: str) -> list[tuple[int, ...]]:
+        """The rows of one statement; every value a whole number, NULL is 0.
+
+        Raises:
+            SourceError: the engine refused, for whatever reason.
+        """
+
+        def exact() -> list[tuple[int, ...]]:
+            with self._one_at_a_time:
+                rows = self._run(sql)
+            return [tuple(map(_whole, row)) for row in rows]
+
+        return quietly(exact)
+
+    def close(self) -> None:
+        """End the connection."""
+        with self._one_at_a_time:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(data: DataSet, base: Path, snapshot: Path | None = None, frame: Any = None) -> Table:
+    """The rows of a data set: of its snapshot if there is one, else of its source.
+
+    Args:
+        data: what is declared.
+        base: the folder that paths are relative to.
+        snapshot: where a snapshot would be.
+        frame: a pandas data frame or an Arrow table that holds the rows, instead of either.
+
+    Raises:
+        ParameterError: the source is not there, or it or the snapshot does not fit the declaration.
+        SourceError: it cannot be read.
+    """
+    if frame is None and snapshot is not None and snapshot.exists():
+        from reticent.query.rows import snapshot as snapshots
+
+        return snapshots.open(snapshot, data)
+    engine, expression = reach(data, base) if frame is None else _framed(data, frame)
+    sql = engine.compile(expression)
+    run = fetched if engine.name == "duckdb" else _fetched
+    place = engine.con if engine.name == "duckdb" else engine
+    return Table(f"({sql}) AS rows", numbered(data), partial(run, place), engine.disconnect, engine.name)
+
+
+def _whole(value: Any) -> int:
+    """A value of an engine as a whole number; a float is a mistake in the statement."""
+    if value is None:
+        return 0
+    if isinstance(value, (int, Decimal)):
+        return int(value)
+    raise TypeError
+
+
+def numbered(data: DataSet) -> Mapping[str, str]:
+    """The integer columns by the declared names."""
+    return MappingProxyType({column.name: f"c{number}" for number, column in enumerate(data.columns)})
+
+
+def fetched(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    """What DuckDB answers."""
+    rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return rows
+
+
+def _fetched(engine: Any, sql: str) -> list[tuple[Any, ...]]:
+    cursor = engine.raw_sql(sql)
+    try:
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+    finally:
+        cursor.close()
+
+
+def reach(data: DataSet, base: Path) -> tuple[Any, Any]:
+    """The ibis back end of the source and the prepared expression on it."""
+    form = next((form for form in FORMS if form in data.source), None)
+    if form is None:
+        raise ParameterError(f"source must be one of {', '.join(FORMS)}, got nothing")
+    return quietly(lambda: _reached(form, data, base), "the source cannot be reached")
+
+
+def _reached(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
+    engine, source = _opened(form, data, base)
+    with _ending_badly(engine):
+        return engine, prepared(engine, source, data)
+
+
+def _framed(data: DataSet, frame: Any) -> tuple[Any, Any]:
+    """A frame as a source."""
+    table = storage.of_frame(frame, partial(needed, data))
+    engine = sealed.engine()
+    with _ending_badly(engine):
+        engine.con.register("source", table)
+        return engine, quietly(lambda: prepared(engine, described(engine, "source"), data))
+
+
+def quietly(call: Callable[[], Result], reason: str = "the data cannot be read") -> Result:
+    """What the call gives; a failure of the engine is a SourceError that nothing of the engine hangs on.
+
+    An engine quotes rows, and addresses with passwords, in its errors.
+    """
+    try:
+        return call()
+    except (ReticentError, ModuleNotFoundError):
+        raise
+    except Exception:  # noqa: S110 - raised below, where it is no context of the new error
+        pass
+    raise SourceError(reason)
+
+
+def _opened(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
+    source = data.source
+    if form == "url":
+        return _database(str(source["url"]), source)
+    path = located(f"source.{form}", str(source[form]), base)
+    if form == "duckdb":
+        return _tables(path, source)
+    if set("*?[") & set(str(path)):
+        raise ParameterError(f"source.{form} must be a path without * ? [, got {str(path)!r}")
+    return _file(path, _csv(path, data) if form == "csv" else _parquet(path, data))
+
+
+def _file(path: Path, stream: storage.Stream | None) -> tuple[Any, Any]:
+    """A stream of rows; without one, a Parquet file as DuckDB reads it."""
+    engine = sealed.engine(path if stream is None else None)
+    with _ending_badly(engine):
+        if stream is None:
+            # a folder called age=7 is no column
+            rows = f"read_parquet({quoted(path)}, hive_partitioning = false)"
+            engine.con.execute(f"CREATE VIEW source AS SELECT * FROM {rows}")  # noqa: S608 - quoted by us
+        else:
+            engine.con.register("source", stream)
+        return engine, described(engine, "source")
+
+
+def _tables(path: Path, source: Mapping[str, Any]) -> tuple[Any, Any]:
+    engine = sealed.engine(path, is_database=True)
+    with _ending_badly(engine):
+        *within, name = sealed.own_table(engine.con, source["table"], source.get("schema"))
+        place = ".".join(map(_named_part, (*within, name)))
+        columns = engine.con.execute(f"DESCRIBE {place}").fetchall()
+        texts = [column for column, kind, *_ in columns if kind == "VARCHAR"]
+        return engine, _by_bytes(engine, described(engine, name, within), place, texts)
+
+
+def _database(url: str, source: Mapping[str, Any]) -> tuple[Any, Any]:
+    """A table of PostgreSQL, read only. Views, and tables that lie elsewhere, are as its owner made them."""
+    import ibis
+
+    check_address(url)
+    engine = ibis.connect(url)
+    with _ending_badly(engine):
+        _check_server(engine)
+        for setting in _SETTINGS:
+            engine.raw_sql(f"SET {setting}").close()
+        schema, name = _served_table(engine, source["table"], source.get("schema"))
+        engine.raw_sql("SET search_path = pg_catalog, pg_temp").close()  # nobody's functions but the server's
+        with engine.con.cursor() as cursor, engine.con.transaction():
+            found = cursor.execute(_COLLATED, {"schema": schema, "table": name}).fetchall()
+        texts = [column for (column,) in found]
+        place = ".".join(map(_named_part, (schema, name)))
+        return engine, _by_bytes(engine, described(engine, name, [schema]), place, texts)
+
+
+def _by_bytes(engine: Any, table: Any, place: str, texts: Sequence[str]) -> Any:
+    """The same table, whose texts are equal if, and only if, their bytes are.
+
+    To a column's collation "a" may be "A" or even "\u00e0": cells that say different things would be one
+    category, or one person, though the declaration tells them apart.
+    """
+    if not texts:
+        return table
+    columns = (
+        f'{_named_part(one)} COLLATE "C" AS {_named_part(one)}' if one in texts else _named_part(one)
+        for one in table.columns
+    )
+    return engine.sql(f"SELECT {', '.join(columns)} FROM {place}", schema=table.schema())  # noqa: S608 - quoted by us
+
+
+def _named_part(name: str) -> str:
+    """An identifier as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def check_address(url: str) -> None:
+    """Refuse an address of any engine but PostgreSQL: others have not passed the tests of total functions.
+
+    ibis would take a path too, or open any file by sqlite:// and duckdb://.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in _SERVERS:
+        raise ParameterError(
+            f"source.url must begin with {_SERVERS[0]}://, got {scheme!r:.20}: of all engines, only "
+            "DuckDB and PostgreSQL are known to fail on no cell"
+        )
+
+
+def _check_server(engine: Any) -> None:
+    """Refuse a server that only speaks as PostgreSQL does."""
+    with engine.con.cursor() as cursor, engine.con.transaction():
+        (said,) = cursor.execute("SELECT pg_catalog.version()").fetchone()
+    if not _TESTED.match(said):
+        raise ParameterError(f"source.url must lead to PostgreSQL {_OLDEST} or later, got {said!r:.40}")
+
+
+def _served_table(engine: Any, table: str, schema: str | None) -> tuple[str, str]:
+    """The schema and name of a table that the server's catalogue lists, and that is none of its own."""
+    with engine.con.cursor() as cursor, engine.con.transaction():
+        found = cursor.execute(_SERVED, {"table": table, "schema": schema}).fetchone()
+    if found is None:
+        raise sealed.no_table(table, schema)
+    return str(found[0]), str(found[1])
+
+
+@contextmanager
+def _ending_badly(engine: Any) -> Iterator[None]:
+    """Disconnect if what is done with the engine fails."""
+    try:
+        yield
+    except BaseException:
+        engine.disconnect()
+        raise
+
+
+def described(engine: Any, name: str, within: Sequence[str] | None = None) -> Any:
+    """A table of the engine, in its schema or its catalogue and schema: the columns' names and types."""
+    with _DESCRIBING, warnings.catch_warnings():  # ibis 12 calls what DuckDB 2 warns of
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return engine.table(name, database=within)
+
+
+def _parquet(path: Path, data: DataSet) -> storage.Stream | None:
+    import pyarrow.parquet
+
+    return storage.of_parquet(path, needed(data, pyarrow.parquet.read_schema(path).names))
+
+
+def _csv(path: Path, data: DataSet) -> storage.Stream:
+    file = CsvFile(lambda: path.open("rb"), str(data.source.get("delimiter", ",")))
+    names = needed(data, _named(file))
+    return storage.of_texts(names, lambda: file.batches(names))
+
+
+def header(path: Path, delimiter: str) -> list[str]:
+    """The first line of a CSV file: the names of its columns."""
+    return _named(CsvFile(lambda: path.open("rb"), delimiter))
+
+
+def _named(file: CsvFile) -> list[str]:
+    names = file.names
+    if not names or len(set(names)) != len(names) or not all(names):
+        raise ParameterError("source.csv must start with a line of column names, all of them different")
+    return names
