@@ -7,9 +7,9 @@ from reticent.cli.commands import Commands
 
 
 def _commands() -> Commands:
-    from reticent.apps.audit.commands import audit
+    from reticent.apps.audit.commands import group
 
-    return Commands(groups=(), commands=(audit,), demos={})
+    return Commands(groups=(group,), commands=(), demos={})
 
 
 APP = App(name="audit", commands=_commands)

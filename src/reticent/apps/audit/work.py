@@ -88,7 +88,7 @@ def _reports(
             raise ParameterError("give --delta with --callable only: a mechanism knows its own guarantee")
         return [audit(made(mechanism, epsilon), quick=quick)]
     count = samples or (_QUICK_SAMPLES if quick else _CALLABLE_SAMPLES)
-    own = _loaded(function)
+    own = loaded(function)
     return [audit_callable(own, _values(inputs), epsilon=epsilon, delta=delta, samples=count, name=function)]
 
 
@@ -103,7 +103,7 @@ def _all(epsilons: Sequence[float], quick: bool) -> list[Report]:
         return audit_all(epsilons, quick=quick, progress=advance)
 
 
-def _loaded(path: str) -> Callable[..., Any]:
+def loaded(path: str) -> Callable[..., Any]:
     """The function `module:name`, looked for in the working directory too."""
     module, _, name = path.partition(":")
     if not module or not name:
