@@ -20,7 +20,7 @@ from reticent.errors import MissingExtra
 from reticent.privacy import spent_epsilon
 from reticent.query.answers import Answer, Case, Price, as_mu2
 from reticent.query.declarations.datasets import DataSet
-from reticent.query.estimates import Estimate, half_width_factor
+from reticent.query.kinds.intervals import Estimate, half_width_factor
 from reticent.query.language.tree import And, By, Comparison, In, Not, Or, Predicate, Query, Scalar
 
 MOST_SHOWN = 60  # groups in a terminal
