@@ -20,12 +20,12 @@ from reticent.errors import MissingExtra
 from reticent.privacy import spent_epsilon
 from reticent.query.answers import Answer, Case, Price, as_mu2
 from reticent.query.declarations.datasets import DataSet
-from reticent.query.estimates import Estimate, half_width_factor
-from reticent.query.language.tree import And, By, Comparison, In, Not, Or, Predicate, Query, Scalar
+from reticent.query.kinds.intervals import Estimate, half_width_factor
+from reticent.query.kinds.listed import KIND
+from reticent.query.language.words import in_words
 
 MOST_SHOWN = 60  # groups in a terminal
 _MOST_NAMED = 40  # groups with a name in a plot
-_LONGEST_TITLE = 300
 
 CASES = {
     Case.FRESH: "nothing was bought for this question before",
@@ -34,59 +34,9 @@ CASES = {
     Case.COARSER: "more was bought before: free",
     Case.PUBLIC: "the declaration says it: free",
 }
-_KINDS = {
-    "count": "number of rows",
-    "histogram": "number of rows",
-    "proportion": "share of",
-    "sum": "sum of",
-    "mean": "mean of",
-    "variance": "variance of",
-}
 
 
 # Words and numbers
-
-
-def in_words(query: Query) -> str:
-    """The question as it was understood, in one line."""
-    if query.kind == "quantile":
-        levels = ", ".join(f"{100 * level:.6g} %" for level in query.levels)
-        words = [f"median of {query.column}" if levels == "50 %" else f"quantiles {levels} of {query.column}"]
-    else:
-        words = [_KINDS[query.kind]]
-        if query.column is not None:
-            words.append(query.column)
-        if query.of is not None:
-            words.append(_condition(query.of))
-        if query.by:
-            words.append("by " + " and ".join(_grouping(by) for by in query.by))
-    if query.where is not None:
-        words.append(f"where {_condition(query.where)}")
-    text = " ".join(words)
-    return text if len(text) <= _LONGEST_TITLE else text[: _LONGEST_TITLE - 3] + "..."
-
-
-def _grouping(by: By) -> str:
-    if by.edges is not None:
-        return f"{by.column} (cut at {', '.join(f'{edge:.12g}' for edge in by.edges)})"
-    return by.column if by.bins is None else f"{by.column} (in {by.bins} bins)"
-
-
-def _condition(predicate: Predicate) -> str:
-    match predicate:
-        case Comparison(column, op, constant):
-            return f"{column} {op} {_constant(constant)}"
-        case In(column, constants):
-            return f"{column} in ({', '.join(map(_constant, constants))})"
-        case And(parts) | Or(parts):
-            word = " and " if isinstance(predicate, And) else " or "
-            return f"({word.join(map(_condition, parts))})"
-        case Not(part):
-            return f"not {_condition(part)}"
-
-
-def _constant(constant: Scalar) -> str:
-    return f"'{constant}'" if isinstance(constant, str) else str(constant).lower()
 
 
 def up(number: float, digits: int = 4) -> str:
@@ -192,7 +142,7 @@ def show_price(price: Price, data: DataSet, confidence: float) -> None:
 
 def _about(price: Price) -> str:
     assert price.error is not None
-    unit = " of the rank" if price.query.kind == "quantile" else ""
+    unit = " of the rank" if KIND[price.query.kind].is_rank else ""
     return f"{error_text(price.error)}{unit}, expected"
 
 
@@ -228,7 +178,7 @@ def _receipt(answer: Answer) -> str:
 
 def groups(answer: Answer) -> Table:
     """The groups of an answer with bars: full up to the lower end of the interval, light up to the upper."""
-    quantiles = answer.query.kind == "quantile"
+    quantiles = KIND[answer.query.kind].is_rank
     table = Table(expand=not quantiles)
     for name in ["quantile"] if quantiles else [by.column for by in answer.query.by]:
         table.add_column(name, overflow="fold")
@@ -299,7 +249,7 @@ def bars(axes: Any, answer: Answer) -> None:
     names = [" / ".join(map(label_text, cell.labels)) for cell in cells]
     places = range(len(cells))
     thin = len(cells) > _MOST_NAMED
-    if answer.query.kind == "quantile" or len(cells) == 1:
+    if KIND[answer.query.kind].is_rank or len(cells) == 1:
         axes.plot(places, values, "o", color="tab:blue")
         axes.set_xlim(-0.8, len(cells) - 0.2)
     else:

@@ -15,7 +15,7 @@ from reticent.cli import terminal as views
 from reticent.ledger import SqlLedger
 from reticent.query import By, Policy, Query, census
 from reticent.query.declarations import dataset_file
-from reticent.query.estimates import Estimate
+from reticent.query.kinds.intervals import Estimate
 from reticent.query.language import tree
 from reticent.query.language.tree import And, Comparison, In, Not, Or
 from reticent.query.rows.rehearsal import rehearsal

@@ -17,6 +17,7 @@ from reticent.query import Answer, DataSet, Policy, Session
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
 from reticent.query.declarations import dataset_file
+from reticent.query.kinds.listed import KIND
 
 if TYPE_CHECKING:
     from reticent.chain.node import Node
@@ -188,7 +189,7 @@ def _bought(session: Session, question: Any, accuracy: Accuracy) -> Answer:
 
 def wider(session: Session, answer: Answer, error: float | None) -> str:
     """What to do about an interval that is wider than asked, if it is: the same again buys nothing."""
-    if error is None or answer.query.kind == "quantile" or answer.error <= _CLOSE * error:
+    if error is None or KIND[answer.query.kind].is_rank or answer.error <= _CLOSE * error:
         return ""
     least = session.recorded_rows(answer.query, confidence=answer.confidence)
     if least == 0:

@@ -14,10 +14,10 @@ from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import DataSet
 from reticent.query.declarations import dataset_file
+from reticent.query.kinds.listed import FORMS
 from reticent.query.language import tree
 from reticent.query.rows.columns import Column, Kind
 
-KINDS = ("count", "sum", "mean", "proportion", "variance", "histogram", "median", "quantile")
 OPERATORS = (*tree.OPERATORS, "one of")
 STEPS = 100  # of the slider: from a ten-thousandth of the cap to all of it
 _DECADES = 4
@@ -83,32 +83,19 @@ def whole(field: str, text: str) -> int:
 
 
 def _built(data: DataSet, fields: Fields) -> tree.Query:
-    kind, column = one(fields, "kind"), one(fields, "column")
-    where, by = _conditions(data, fields, "where"), _groupings(data, fields)
-    match kind:
-        case "count":
-            return tree.count(where=where, by=by)
-        case "sum":
-            return tree.total(column, where=where, by=by)
-        case "mean":
-            return tree.mean(column, where=where, by=by)
-        case "variance":
-            return tree.variance(column, where=where, by=by)
-        case "proportion":
-            of = _conditions(data, fields, "of")
-            if of is None:
-                raise ParameterError("of must be a condition: say whose share is asked")
-            return tree.proportion(of, where=where, by=by)
-        case "histogram":
-            if not by:
-                raise ParameterError("by must name a column: say for each of what rows are counted")
-            return tree.histogram(by, where=where)
-        case "median":
-            return tree.median(column, where=where)
-        case "quantile":
-            levels = [number("levels", part) for part in _parts(one(fields, "levels") or "0.25, 0.5, 0.75")]
-            return tree.quantile(column, levels, where=where)
-    raise ParameterError(f"kind must be one of {', '.join(KINDS)}, got {kind!r:.40}")
+    name, column = one(fields, "kind"), one(fields, "column")
+    if name not in FORMS:
+        raise ParameterError(f"kind must be one of {', '.join(FORMS)}, got {name!r:.40}")
+    kind, form = FORMS[name]
+    given = {"column": column, "of": _conditions(data, fields, "of"), "by": _groupings(data, fields)}
+    asked: dict[str, Any] = {field: held for field, held in given.items() if field in form.fields}
+    for field, rule in form.missing.items():
+        if not asked[field]:
+            raise ParameterError(rule)
+    if kind.needs_levels:
+        levels = one(fields, "levels") if "levels" in form.fields else ""
+        asked["levels"] = [number("levels", part) for part in _parts(levels or form.levels)]
+    return tree.from_json({"kind": kind.name, "where": _conditions(data, fields, "where"), **asked})
 
 
 def _conditions(data: DataSet, fields: Fields, name: str) -> dict[str, Any] | None:

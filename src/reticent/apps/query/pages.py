@@ -29,7 +29,8 @@ from reticent.query import Answer, DataSet, Price
 from reticent.query.answers import Case
 from reticent.query.declarations.datasets import Policy
 from reticent.query.declarations.explanation import explain
-from reticent.query.language import tree
+from reticent.query.kinds.listed import FORMS, KIND
+from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
 from reticent.service import showing
 from reticent.service.keys import Person, Role, new_secret
@@ -196,7 +197,7 @@ def dataset(request: Request, desk: TheDesk, visit: Seen, name: str) -> HTMLResp
         explanation=explain(data),
         history=[
             {
-                "text": showing.words(json.loads(one.query)),
+                "text": words.line(json.loads(one.query)),
                 "person": one.person,
                 "cost": one.cost / data.terms.cap,
                 "alone": one.without_reuse / data.terms.cap,
@@ -273,7 +274,7 @@ def ask_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> HT
         "ask.html",
         visit,
         data=data,
-        kinds=builder.KINDS,
+        forms=[form for _, form in FORMS.values()],
         operators=builder.OPERATORS,
         numbers=[column.name for column in data.columns if column.is_number],
         columns=[
@@ -312,7 +313,7 @@ def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: 
         "left": found.remaining / cap,
         "error": None if found.error is None else showing.error_shown(found.error),
         "free": None if found.free_error is None else showing.error_shown(found.free_error),
-        "is_rank": found.query.kind == "quantile",
+        "is_rank": KIND[found.query.kind].is_rank,
         "own_quota": _own_quota(desk, person, data.name),
     }
     return part(request, "price_part.html", content)
@@ -427,7 +428,7 @@ def _answers(
     known: Answer | None,
 ) -> HTMLResponse:
     lines = [
-        {"key": each, "text": showing.words(tree.to_json(query)), "here": each == key}
+        {"key": each, "text": words.line(tree.to_json(query)), "here": each == key}
         for each, query in bought.items()
     ]
     return page(
@@ -444,8 +445,10 @@ def _answers(
 def _answer(desk: Desk, answer: Answer, data: DataSet) -> dict[str, Any]:
     """What the template of an answer shows."""
     cap = data.terms.cap
-    one = answer.cells[0].estimate if len(answer.cells) == 1 and answer.query.kind != "histogram" else None
-    names = ["level"] if answer.query.kind == "quantile" else [by.column for by in answer.query.by]
+    one = (
+        answer.cells[0].estimate if len(answer.cells) == 1 and not KIND[answer.query.kind].is_table else None
+    )
+    names = ["level"] if KIND[answer.query.kind].is_rank else [by.column for by in answer.query.by]
     cells = [
         {
             "labels": [str(label) for label in cell.labels],
@@ -475,7 +478,7 @@ def _answer(desk: Desk, answer: Answer, data: DataSet) -> dict[str, Any]:
         "purchases": purchases,
         "transactions": _transactions(desk, data, answer),
         "data": data,
-        "asked": showing.words(tree.to_json(answer.query)),
+        "asked": words.line(tree.to_json(answer.query)),
     }
 
 
@@ -501,7 +504,7 @@ def _purchases(desk: Desk, data: DataSet, answer: Answer) -> list[dict[str, Any]
 
 def _purchase(one: Asked, data: DataSet) -> dict[str, Any]:
     return {
-        "text": showing.words(json.loads(one.query)),
+        "text": words.line(json.loads(one.query)),
         "person": one.person,
         "share": one.cost / data.terms.cap,
     }
