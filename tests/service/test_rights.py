@@ -20,7 +20,7 @@ from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
 from reticent.ledger import SqlLedger
 from reticent.ledger.device.ledger import DeviceLedger
-from reticent.ledger.witness.server import WitnessState
+from reticent.ledger.witness.state import WitnessState
 from reticent.query.declarations import claims
 
 from .running import BASE, Service

@@ -18,7 +18,8 @@ from reticent.ledger import SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness import opening
 from reticent.ledger.witness.client import WitnessedLedger
-from reticent.ledger.witness.server import WitnessServer, WitnessState
+from reticent.ledger.witness.server import WitnessServer
+from reticent.ledger.witness.state import WitnessState
 from reticent.privacy import Neighbours
 from reticent.processes import free_port
 from reticent.service.settings import Settings

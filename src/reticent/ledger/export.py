@@ -16,9 +16,10 @@ from typing import Any, TextIO
 from reticent.errors import LedgerDamaged
 from reticent.ledger import entries
 from reticent.ledger.checkpoint import Head, PublicKey
-from reticent.ledger.sql.batch import stored_bytes
+from reticent.ledger.replay import Replay, Report
 from reticent.ledger.sql.ledger import SqlLedger
-from reticent.ledger.verify import CHUNK, Answered, Expected, Progress, Replay, Report, answered, signed_head
+from reticent.ledger.sql.rows import stored_bytes
+from reticent.ledger.verify import CHUNK, Answered, Expected, Progress, answered, signed_head
 
 VERSION = "1"
 _LONGEST_LINE = 4 << 20

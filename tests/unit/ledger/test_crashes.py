@@ -15,7 +15,7 @@ import pytest
 
 from reticent.errors import BudgetExceeded, LedgerDamaged, LedgerError
 from reticent.ledger import Amount, SqlLedger, Terms, Unit, merkle
-from reticent.ledger.sql import batch
+from reticent.ledger.sql import rows as batch
 from reticent.privacy import Neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

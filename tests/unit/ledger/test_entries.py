@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reticent.errors import LedgerDamaged
 from reticent.ledger import checkpoint, entries, merkle
-from reticent.ledger.verify import Replay
+from reticent.ledger.replay import Replay
 
 PAGE = Path(__file__).parents[3] / "docs" / "ledger-format.md"
 HASH = "ab" * 32

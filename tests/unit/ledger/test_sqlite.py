@@ -25,7 +25,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.base import Order
 from reticent.ledger.export import export
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.witness.server import WitnessState
+from reticent.ledger.witness.state import WitnessState
 
 from .sql_ledgers import FORK, amount, consistent, interrupted_once, terms
 
@@ -568,7 +568,7 @@ def test_a_huge_number_in_place_of_bytes_is_damage_and_takes_no_memory(database,
 
 
 def test_the_check_finds_bytes_made_of_a_number(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.batch.stored_bytes", bytes)
+    monkeypatch.setattr("reticent.ledger.sql.rows.stored_bytes", bytes)
     with_numbers_for_bytes(database, "head.frontier")
     assert memory_asked_for(lambda: SqlLedger(database)) > 29_000_000
 

@@ -18,7 +18,8 @@ from reticent.ledger import verify as module
 from reticent.ledger.checkpoint import PublicKey, parse, sign
 from reticent.ledger.export import export, verify_export
 from reticent.ledger.merkle import Frontier, leaf_hash
-from reticent.ledger.verify import Replay, verify
+from reticent.ledger.replay import Replay
+from reticent.ledger.verify import verify
 from reticent.privacy import Neighbours
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -16,7 +16,9 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text, signature_line
 from reticent.ledger.merkle import EMPTY_ROOT
 from reticent.ledger.witness import server as module
-from reticent.ledger.witness.server import Refused, TimedReader, WitnessState, main, serve
+from reticent.ledger.witness import state as state_module
+from reticent.ledger.witness.server import TimedReader, main, serve
+from reticent.ledger.witness.state import Refused, WitnessState
 
 from .witness_process import KEY, ORIGIN, OTHER, TERMS, Process, body, head_of, lines, units
 
@@ -132,7 +134,7 @@ def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
     assert witness.ask("POST", "/totals", {"origin": "\udfff", "signature": ""}) == no_text
     never = {"error": f"the witness never saw the log {ORIGIN}"}
     assert witness.ask("POST", "/recover", body(old_root="00")) == (404, never)
-    most = module.MOST_FIRST_BYTES + module.MOST_BYTES
+    most = module.MOST_FIRST_BYTES + state_module.MOST_BYTES
     for length in ("-1", "99999999999", str(most + 1)):
         assert witness.ask("POST", "/add-checkpoint", b"", {"Content-Length": length}) == too_large
     with sent(witness, b"POST /recover HTTP/1.1\r\nContent-Length: %d\r\n\r\n[]\n" % most) as connection:
@@ -180,10 +182,10 @@ def test_a_witness_that_cannot_write_says_so(inside):
 
 def test_the_totals_may_be_as_long_as_they_may(inside, monkeypatch):
     length = len(lines(body()).split(b"\n")[1])
-    monkeypatch.setattr(module, "MOST_STRANGER_BYTES", length - 1)
+    monkeypatch.setattr(state_module, "MOST_STRANGER_BYTES", length - 1)
     refused = inside.ask("POST", "/add-checkpoint", body())
     assert refused == (413, {"error": "the request is too large"})
-    monkeypatch.setattr(module, "MOST_STRANGER_BYTES", length)
+    monkeypatch.setattr(state_module, "MOST_STRANGER_BYTES", length)
     assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
 
 
@@ -216,7 +218,7 @@ def test_every_log_is_shown_with_what_was_abandoned(inside):
 
 
 def test_cosignatures_tell_the_hour_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.time, "time", lambda: 2 * 3600 + 3599.9)
+    monkeypatch.setattr(state_module.time, "time", lambda: 2 * 3600 + 3599.9)
     with closing(WitnessState(tmp_path / "a" / "b")) as state:
         assert state._connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
         assert state._connection.isolation_level is None, "transactions begin and end where they are written"
@@ -287,7 +289,7 @@ def test_the_first_of_a_name_may_be_anybody_only_at_home_or_by_request(tmp_path,
 
 def test_a_witness_of_which_nothing_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module.WitnessServer, "serve_forever", lambda self: None)
-    for options, name in (([], module.NAME), (["--name", "mine"], "mine")):
+    for options, name in (([], state_module.NAME), (["--name", "mine"], "mine")):
         assert main(["--dir", str(tmp_path / name), *options]) == 0
         kind, url, key = capsys.readouterr().out.split()
         assert (kind, urlsplit(url).hostname, PublicKey.parse(key).name) == ("witness", "127.0.0.1", name)
@@ -394,10 +396,10 @@ def test_a_known_log_may_send_more_with_a_new_head_only(inside):
     with sent(inside, announced(shown, 2 << 20)) as connection:
         assert connection.makefile("rb").read().split()[1] == b"413"
     longer = body(totals=None, old_size=3, checkpoint=head_of(4, {0: 5}))
-    assert inside.state.most_totals(longer) == module.MOST_BYTES
-    assert inside.state.most_totals(shown) == module.MOST_STRANGER_BYTES
+    assert inside.state.most_totals(longer) == state_module.MOST_BYTES
+    assert inside.state.most_totals(shown) == state_module.MOST_STRANGER_BYTES
     inside.allow()
-    assert inside.state.most_totals(shown) == module.MOST_BYTES, "a recovery may make the log shorter"
+    assert inside.state.most_totals(shown) == state_module.MOST_BYTES, "a recovery may make the log shorter"
 
 
 def test_a_known_log_is_held_to_its_key_before_the_totals_are_read(inside):
@@ -410,7 +412,7 @@ def test_a_known_log_is_held_to_its_key_before_the_totals_are_read(inside):
 
 
 def test_a_witness_that_is_full_goes_on_with_the_logs_it_has(inside, monkeypatch):
-    monkeypatch.setattr(module, "MOST_LOGS", 1)
+    monkeypatch.setattr(state_module, "MOST_LOGS", 1)
     assert inside.ask("POST", "/add-checkpoint", body())[0] == 200
     key = str(PublicKey("other", KEY.public_key(), LOG))
     other = body(checkpoint=head_of(3, {0: 5}, origin="other"), key=key)
@@ -421,7 +423,7 @@ def test_a_witness_that_is_full_goes_on_with_the_logs_it_has(inside, monkeypatch
 
 def test_a_trusted_log_may_begin_with_many_accounts(tmp_path):
     with closing(WitnessState(tmp_path, trusted=[PublicKey(ORIGIN, KEY.public_key())])) as state:
-        assert state.most_totals(body()) == module.MOST_BYTES
+        assert state.most_totals(body()) == state_module.MOST_BYTES
 
 
 def test_many_accounts_are_witnessed(witness):
@@ -517,9 +519,9 @@ def test_control_without_a_limit_by_address_it_does(inside, monkeypatch):
 @pytest.fixture
 def remembering(tmp_path, monkeypatch):
     """A state that keeps few heads, and the sizes that it remembers after 200 heads."""
-    monkeypatch.setattr(module, "KEPT_HEADS", 10)
-    monkeypatch.setattr(module, "_THINNING", 4)
-    monkeypatch.setattr(module, "verify_consistency", lambda *given: True)
+    monkeypatch.setattr(state_module, "KEPT_HEADS", 10)
+    monkeypatch.setattr(state_module, "_THINNING", 4)
+    monkeypatch.setattr(state_module, "verify_consistency", lambda *given: True)
     with closing(WitnessState(tmp_path / "w")) as state:
         for size in range(1, 201):
             root = size.to_bytes(32, "big")

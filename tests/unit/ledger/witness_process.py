@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.ledger import Amount, Terms, Unit
 from reticent.ledger.checkpoint import LOG, Head, PublicKey, sign, totals_hash
 from reticent.ledger.witness.client import WitnessClient
-from reticent.ledger.witness.server import WitnessServer, WitnessState
+from reticent.ledger.witness.server import WitnessServer
+from reticent.ledger.witness.state import WitnessState
 from reticent.privacy import Neighbours
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

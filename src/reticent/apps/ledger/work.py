@@ -23,13 +23,14 @@ from reticent.ledger.checkpoint import PublicKey, checked_name, load_key, parse,
 from reticent.ledger.export import export as write_export
 from reticent.ledger.export import verify_export
 from reticent.ledger.merkle import leaf_hash, verify_consistency, verify_inclusion
+from reticent.ledger.replay import Report
 from reticent.ledger.sql.recovery import recover as recover_ledger
-from reticent.ledger.verify import Report, signed_head
+from reticent.ledger.verify import signed_head
 from reticent.ledger.verify import verify as verify_ledger
 from reticent.ledger.witness.client import WitnessClient
 from reticent.ledger.witness.opening import opened as open_witnessed
-from reticent.ledger.witness.server import WitnessState
 from reticent.ledger.witness.server import serve as serve_witness
+from reticent.ledger.witness.state import WitnessState
 from reticent.privacy import Neighbours
 
 _LONGEST_PROOF = 1 << 20

@@ -10,10 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
-from zlib import crc32
 
 from reticent.errors import (
     AccountConflict,
@@ -29,21 +26,27 @@ from reticent.errors import (
     UnknownMeasurement,
 )
 from reticent.ledger import entries
-from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, Unit, increment
-from reticent.ledger.merkle import Frontier, leaf_hash
+from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, increment
+from reticent.ledger.merkle import leaf_hash
+from reticent.ledger.sql.rows import (
+    ACCOUNT_COLUMNS,
+    BOUGHT_COLUMNS,
+    Account,
+    Bought,
+    Carried,
+    _head_seal,
+    _request_entry,
+    read_head,
+)
 from reticent.ledger.sql.store import Store
-from reticent.privacy import Neighbours
 
 NODE_LEVEL = 8  # perfect subtrees are stored from this level on
-ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce"
-BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
 Answer = tuple[str, str, int, int, int]  # verb, key, asked, then bought, charged
 
 _UNREAD: Any = object()  # where None says that there is nothing
 _TOGETHER = 256  # keys looked up in one query
 _MOST_CARRIED = 1000  # accounts
 
-_HEAD = "SELECT size, accounts, keys, measurements, frontier, seal FROM head WHERE id = 1"
 _SET_HEAD = (
     "UPDATE head SET size = ?, accounts = ?, keys = ?, measurements = ?, frontier = ?, seal = ? WHERE id = 1"
 )
@@ -68,193 +71,6 @@ _ADD_ANSWERED = (
 )
 _ADD_ENTRY = "INSERT INTO entry (number, leaf) VALUES (?, ?)"
 _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
-
-
-def stored_bytes(given: object) -> bytes:
-    """A byte string as an engine gives it. `bytes` of a number planted there would ask for as much memory."""
-    if isinstance(given, (bytes, memoryview)):
-        return bytes(given)
-    raise LedgerDamaged("something else is stored where bytes should be")
-
-
-def _head_seal(size: int, accounts: int, keys: int, measurements: int, frontier: bytes) -> int:
-    return crc32(b"%d %d %d %d %b" % (size, accounts, keys, measurements, frontier))
-
-
-def read_head(store: Store, locking: str = "") -> tuple[int, int, int, int, Frontier]:
-    """How many entries, accounts, keys and measurements there are, and the right edge of the log."""
-    row = store.one(_HEAD + locking)
-    if row is None:
-        raise LedgerDamaged("the ledger has no head")
-    size, accounts, keys, measurements, frontier, seal = row
-    counts = (size, accounts, keys, measurements)
-    try:
-        edge = stored_bytes(frontier)
-        if any(type(count) is not int for count in counts) or _head_seal(*counts, edge) != seal:
-            raise ValueError
-        hashes = [edge[i : i + 32] for i in range(0, len(edge), 32)]
-        return size, accounts, keys, measurements, Frontier(size, hashes)
-    except (LedgerDamaged, ValueError) as error:
-        raise LedgerDamaged("the ledger's head is damaged") from error
-
-
-def make_head(store: Store) -> None:
-    """Write the head of an empty log."""
-    store.run(
-        "INSERT INTO head (id, size, accounts, keys, measurements, frontier, seal) "
-        "VALUES (1, 0, 0, 0, 0, ?, ?)",
-        (b"", _head_seal(0, 0, 0, 0, b"")),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimum: int) -> Terms:
-    return Terms(name, Unit(unit), Neighbours[neighbours], subject, cap, minimum)
-
-
-class Account:
-    """An account row."""
-
-    __slots__ = ("_begun", "_rest", "id", "new", "nonce", "spent", "terms")
-
-    def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
-        self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
-        self.new = new
-        # What the seal covers before and after `spent` never changes.
-        self._begun = crc32(f"{id} {terms.cap} {terms.minimum} ".encode())
-        self._rest = f" {terms.unit.value} {terms.neighbours.name} {terms.name} {terms.subject}"
-
-    @classmethod
-    def of(cls, row: tuple[Any, ...]) -> Account:
-        """The account in a row of ACCOUNT_COLUMNS and seal, if it is as it was written."""
-        number, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal = row
-        try:
-            terms = _terms(name, unit, neighbours, subject, cap, minimum)
-            found = cls(number, terms, spent, stored_bytes(nonce))
-            if found.seal() != seal:
-                raise ValueError
-        except (KeyError, LedgerDamaged, TypeError, ValueError) as error:
-            raise LedgerDamaged(f"the row of account {number} is damaged") from error
-        return found
-
-    def seal(self) -> int:
-        """A check against torn pages."""
-        return crc32(f"{self.spent}{self._rest}".encode(), self._begun)
-
-    def row(self) -> tuple[Any, ...]:
-        """The fields in order of ACCOUNT_COLUMNS, and the seal."""
-        t = self.terms
-        unit, neighbours = t.unit.value, t.neighbours.name
-        return (
-            *(self.id, t.name, unit, neighbours, t.subject, t.cap, t.minimum, self.spent, self.nonce),
-            self.seal(),
-        )
-
-
-class Bought:
-    """What is bought under a key: a row of `bought`."""
-
-    __slots__ = (
-        *("account", "id", "information", "name", "new", "nonce", "requested", "sums"),
-        *("void", "waiting"),
-    )
-
-    def __init__(self, id: int, account: int, name: str, nonce: bytes) -> None:  # noqa: A002
-        self.id, self.account, self.name, self.nonce = id, account, name, nonce
-        self.requested = self.information = 0
-        self.sums = ""
-        self.waiting: dict[int, int] = {}  # number -> information
-        self.void: dict[int, int] = {}  # the same of measurements that a recovery closed; not in `requested`
-        self.new = True
-
-    @classmethod
-    def of(cls, row: tuple[Any, ...]) -> Bought:
-        """The purchase in a row of BOUGHT_COLUMNS, if it is as it was written."""
-        number, account, name, requested, information, sums, waiting, nonce, seal = row
-        try:
-            found = cls(number, account, name, stored_bytes(nonce))
-            found.requested, found.information, found.sums = requested, information, sums
-            if waiting:
-                found._wait(waiting)
-            if found.seal(requested, waiting) != seal:
-                raise ValueError
-        except (AttributeError, LedgerDamaged, TypeError, ValueError) as error:
-            raise LedgerDamaged(f"the row of key {number} is damaged") from error
-        found.new = False
-        return found
-
-    def _wait(self, waiting: str) -> None:
-        """Read the column `waiting`, once `requested` is as stored."""
-        pairs = [pair.split(":") for pair in waiting.split(",")]
-        listed = {int(one): int(amount) for one, amount in pairs}
-        self.waiting = {one: amount for one, amount in listed.items() if amount > 0}
-        self.void = {one: -amount for one, amount in listed.items() if amount <= 0}
-        self.requested -= sum(self.void.values())
-
-    @property
-    def paid(self) -> int:
-        """All that was ever charged under the key; `requested` is that without what was closed."""
-        return self.requested + sum(self.void.values()) if self.void else self.requested
-
-    def close(self, number: int) -> None:
-        """Take a measurement off the list without values: what was paid for it buys nothing any more."""
-        amount = self.void[number] = self.waiting.pop(number)
-        self.requested -= amount
-
-    def seal(self, paid: int, waiting: str) -> int:
-        """A check against torn pages, from what is paid and what waits as stored."""
-        text = f"{self.id} {self.account} {paid} {self.information} {waiting} {self.sums} {self.name}"
-        return crc32(text.encode())
-
-    def sealed(self) -> tuple[int, str, int]:
-        """What is paid, the measurements that are not recorded, and the seal, as stored."""
-        paid, listed = self.requested, self.waiting
-        if self.void:
-            paid, closed = self.paid, {number: -amount for number, amount in self.void.items()}
-            listed = dict(sorted({**self.waiting, **closed}.items()))
-        if len(listed) == 1:  # nearly always
-            ((number, amount),) = listed.items()
-            waiting = f"{number}:{amount}"
-        else:
-            waiting = ",".join([f"{number}:{amount}" for number, amount in listed.items()])
-        return paid, waiting, self.seal(paid, waiting)
-
-    def pending(self, account: str) -> tuple[Measurement, ...]:
-        """The measurements that are not recorded."""
-        if len(self.waiting) == 1:  # nearly always
-            ((number, amount),) = self.waiting.items()
-            return (Measurement(number, account, self.name, amount, False),)
-        name = self.name
-        return tuple([Measurement(n, account, name, amount, False) for n, amount in self.waiting.items()])
-
-    def reading(self, account: str) -> Reading:
-        """The exact sums."""
-        pending = self.requested - self.information
-        return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
-
-
-def _request_entry(under: Bought, number: int, charge: int) -> str:
-    """As `entries.encode` writes it; this one line is most of what a busy ledger encodes."""
-    secret = entries.commitment(under.nonce, under.name)
-    return (
-        f'{{"account":"{under.account}","charged":"{charge}","commitment":"{secret}",'
-        f'"key":"{under.id}","measurement":"{number}","type":"request"}}'
-    )
-
-
-@dataclass
-class Carried:
-    """What a transaction knew at its end: true for the next one if nobody else wrote in between."""
-
-    stamp: tuple[int, int]
-    made: tuple[int, int, int]
-    frontier: Frontier
-    accounts: dict[str, Account]
-
-    def holds_at(self, stamp: tuple[int, int] | None) -> bool:
-        """Whether the transaction with this stamp follows at once."""
-        version, number = self.stamp
-        return stamp == (version, number + 1)
 
 
 class Batch:

@@ -36,14 +36,11 @@ from reticent.ledger.base import (
     increment,
 )
 from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
-from reticent.ledger.sql.batch import (
-    ACCOUNT,
+from reticent.ledger.sql.batch import ACCOUNT, BOTH, NODE_LEVEL, Batch
+from reticent.ledger.sql.rows import (
     ACCOUNT_COLUMNS,
-    BOTH,
     BOUGHT_COLUMNS,
-    NODE_LEVEL,
     Account,
-    Batch,
     Bought,
     Carried,
     make_head,

@@ -29,8 +29,9 @@ from reticent.errors import LedgerError, ParameterError, RolledBack
 from reticent.ledger import entries
 from reticent.ledger.base import Terms, Unit
 from reticent.ledger.checkpoint import Head, parse
+from reticent.ledger.replay import Replay
 from reticent.ledger.sql.ledger import SqlLedger
-from reticent.ledger.verify import CHUNK, Replay
+from reticent.ledger.verify import CHUNK
 from reticent.ledger.witness.client import WitnessClient
 from reticent.privacy import Neighbours
 

@@ -3,7 +3,7 @@
 `WitnessedLedger` is a ledger that answers nothing whose head the witness has not signed. When the witness
 cannot be reached, the charge stands and the caller gets `WitnessUnavailable`; a later call, after the
 witness is back, is answered without a second charge. After `RolledBack` it answers nothing until it is
-opened again. The witness itself is `witness_server`.
+opened again. The witness itself is `server`.
 """
 
 from __future__ import annotations
