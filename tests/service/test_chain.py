@@ -20,9 +20,9 @@ from reticent.chain.sender import Sender
 from reticent.cli import chain as commands
 from reticent.cli import main
 from reticent.cli.oracle import opened as opened_oracle
-from reticent.collect.record import Record
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
+from reticent.fleet.record import Record
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.query import Session, census

@@ -16,8 +16,8 @@ from reticent import files
 from reticent.chain.keys import make_key, read_key
 from reticent.chain.outbox import Outbox
 from reticent.cli.entry import main
-from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
+from reticent.fleet.operator import Operator
 from reticent.ledger import SqlLedger
 from reticent.ledger.device.ledger import DeviceLedger
 from reticent.ledger.witness.server import WitnessState

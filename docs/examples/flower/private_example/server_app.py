@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from private_example.data import MODEL, holdout
-from reticent.collect.operator import Operator
+from reticent.fleet.operator import Operator
 from reticent.federated import saved
 from reticent.federated.flower import PrivateFedSGD, Summary
 
