@@ -28,6 +28,7 @@ MODULES = [
     "benchmarks.location",
     "benchmarks.federated",
     "benchmarks.flower",
+    "benchmarks.leakage",
 ]
 
 

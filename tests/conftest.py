@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from reticent import processes
+
 os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")  # POT would import torch beside numpy
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")  # on a busy machine everything takes long
+# On a busy machine everything takes long. That a change passes is no matter of luck: examples are the same.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it in the background: tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -23,6 +28,13 @@ _STATE = Path(tempfile.mkdtemp(prefix="reticent-state-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(_STATE / "shared")
 _TESTS = itertools.count()
+
+# Workers choose ports from ranges of their own: nobody takes the one that another's program is about to take.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+processes._PORTS //= _WORKERS
+processes._FIRST_PORT += processes._PORTS * int(
+    os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+)
 
 MORE = {
     line.strip()

@@ -18,7 +18,7 @@ from pathlib import Path
 from reticent.processes import Companion
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-c", "from reticent.cli import main; main()", "demo"]
+COMMAND = [sys.executable, "-c", "from reticent.apps import main; main()", "demo"]
 HOG = [sys.executable, "-c", "while True: pass"]
 PORT = ["--port", "0"]
 DEMOS = {  # the arguments that end it by itself, and those with which it stays

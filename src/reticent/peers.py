@@ -18,7 +18,10 @@ from collections.abc import Iterator
 from typing import Any
 
 DEEPEST = 100  # lists and objects within each other
-_SIGNS = re.compile(r'[][{}"\\]')
+MOST_PARTS = 1 << 21  # values of one reply; the largest answer has a million
+_PIECE = 1 << 16  # bytes that are read at once
+# A whole text, one that does not end included, or a sign between texts. No part of it is looked at twice.
+_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{},]', re.DOTALL)
 # What moves a cursor, turns the direction of writing or cannot be printed. Tabs and newlines may stay.
 _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
@@ -35,21 +38,24 @@ def harmless(value: Any) -> Any:
     if isinstance(value, str):
         return _STEERING.sub("\ufffd", value)
     if isinstance(value, list):
-        return [harmless(one) for one in value]
-    if isinstance(value, dict):
-        return {harmless(name): harmless(one) for name, one in value.items()}
+        for place, one in enumerate(value):  # in place: a second copy of all could be more than there is room
+            value[place] = harmless(one)
+    elif isinstance(value, dict):
+        for name in list(value):
+            one = harmless(value.pop(name))
+            value[harmless(name)] = one
     return value
 
 
-def read_json(raw: bytes, *, deepest: int = DEEPEST) -> Any:
+def read_json(raw: bytes, *, deepest: int = DEEPEST, most: int = MOST_PARTS) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is none, lies deeper than that, or holds a number that is not finite.
+        ValueError: it is none, lies deeper than that, has more parts, or a number that is not finite.
     """
     text = raw.decode()
-    if is_deeper(text, deepest):
-        raise ValueError(f"JSON of more than {deepest} levels")
+    if is_deeper(text, deepest, most):
+        raise ValueError(f"JSON of more than {deepest} levels or {most} parts")
     return json.loads(text, parse_float=_finite, parse_constant=_finite)
 
 
@@ -60,25 +66,29 @@ def _finite(text: str) -> float:
     return number
 
 
-def is_deeper(text: str, levels: int) -> bool:
+def is_deeper(text: str, levels: int, most: int | None = None) -> bool:
     """Whether brackets stand within each other more than so many times, up to the first error at least.
 
     `json` leaves depth to the interpreter's limit on recursion, which anybody may have lifted (py_ecc, which
     web3 brings, makes it 100,000): then a text of brackets is no RecursionError but the end of the process.
+
+    Args:
+        text: JSON.
+        levels: the most.
+        most: values that it may have, too: each takes much more memory than its letters (`{},` 70 bytes).
     """
-    depth, quoted, escaped = 0, False, -1
-    for found in _SIGNS.finditer(text):
-        at, sign = found.start(), found[0]
-        if at == escaped:
+    depth, parts = 0, 0
+    for found in _MARKS.finditer(text):
+        sign = text[found.start()]
+        if sign == '"':
             continue
-        if sign == "\\":
-            escaped = at + 1
-        elif sign == '"':
-            quoted = not quoted
-        elif not quoted:
-            depth += 1 if sign in "[{" else -1
-            if depth > levels:
-                return True
+        if sign in "]}":
+            depth -= 1
+            continue
+        parts += 1
+        depth += sign != ","
+        if depth > levels or (most is not None and parts > most):
+            return True
     return False
 
 
@@ -120,10 +130,12 @@ def exchange(
     with _cut_after(connection.sock, seconds):
         connection.request(method, path, data, headers)
         reply = connection.getresponse()
-        body = reply.read(most + 1)
+        body = bytearray()
+        while len(body) <= most and (piece := reply.read(_PIECE)):  # many small chunks take little room so
+            body += piece
     if len(body) > most:
         raise http.client.HTTPException(f"a reply of more than {most} bytes")
-    return reply, body
+    return reply, bytes(body)
 
 
 @contextlib.contextmanager

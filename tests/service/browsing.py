@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,18 +11,19 @@ from types import SimpleNamespace
 import pytest
 import uvicorn
 
+from reticent.apps.collect.collecting import Collecting
 from reticent.collect.design import designed
 from reticent.mechanisms.record import Category, Number
 from reticent.query import census
 from reticent.service.app import create_app
-from reticent.service.collecting import Collecting
 from reticent.service.settings import Settings
 
 from ..unit.collect.many_devices import Fleet
-from .running import ROWS, free_port, make_keys, until
+from .running import ROWS, make_keys, running
 
 UNPACKED = Path(sys.prefix) / "browser"  # by `make`, where the system has no chromium
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+LAUNCH_MS = 120_000  # on a busy machine
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -47,7 +47,7 @@ columns:
 def launch(chromium):
     """The system's chromium, or the one that npm brought. Where npm is, no page is skipped."""
     if system := shutil.which("chromium"):
-        return chromium.launch(executable_path=system, args=ARGUMENTS)
+        return chromium.launch(executable_path=system, args=ARGUMENTS, timeout=LAUNCH_MS)
     if not (UNPACKED / "chromium").exists():
         if shutil.which("npm"):
             raise FileNotFoundError(
@@ -57,6 +57,7 @@ def launch(chromium):
     return chromium.launch(
         executable_path=UNPACKED / "chromium",
         args=ARGUMENTS,
+        timeout=LAUNCH_MS,
         env={
             **os.environ,
             "LD_LIBRARY_PATH": f"{UNPACKED}/al2023/lib",
@@ -121,18 +122,8 @@ def answered(folder):
 
 @contextlib.contextmanager
 def served(folder, keys, **settings):
-    """The service of a folder on a port of its own, in a thread."""
-    options = {"grid_s": 0.02, "rate": 1e5, "burst": 10**5, **settings}
+    """The service of a folder on a port of its own, in a thread. Nothing takes so long that it is a job."""
+    options = {"grid_s": 0.02, "rate": 1e5, "burst": 10**5, "longest_s": 600.0, **settings}
     app = create_app(Settings(folder, **options))
-    config = uvicorn.Config(app, port=free_port(), ws="none", log_config=None)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        until(lambda: server.started)
-        yield SimpleNamespace(
-            url=f"http://127.0.0.1:{config.port}", app=app, desk=app.state.desk, keys=keys, folder=folder
-        )
-    finally:
-        server.should_exit = True
-        thread.join()
+    with running(uvicorn.Config(app, ws="none", log_config=None)) as (_, url):
+        yield SimpleNamespace(url=url, app=app, desk=app.state.desk, keys=keys, folder=folder)

@@ -5,19 +5,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 import uvicorn
 
+from reticent.apps.query.desk import Desk
 from reticent.query import census
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
 from .browsing import launch
-from .running import ROWS, Process, Service, free_port, make_keys, until
+from .running import ROWS, Process, Service, make_keys, running
 
 
 @pytest.fixture(scope="session")
@@ -90,19 +89,11 @@ def listening(folder, keys):
         def start(**settings):
             options = {"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings}
             app = create_app(Settings(folder, **options))
-            config = uvicorn.Config(app, port=free_port(), http=BoundedProtocol, ws="none", log_config=None)
-            server = uvicorn.Server(config)
-            thread = threading.Thread(target=server.run)
-            thread.start()
-
-            def end():
-                server.should_exit = True
-                thread.join()
-
-            held.callback(end)
-            until(lambda: server.started)
+            kept = {"timeout_keep_alive": 600, "log_config": None}  # a test may be held up for long
+            config = uvicorn.Config(app, http=BoundedProtocol, ws="none", **kept)
+            server, url = held.enter_context(running(config))
             server.app = app
-            return server, f"http://127.0.0.1:{config.port}"
+            return server, url
 
         yield start
 
@@ -126,7 +117,7 @@ def command_line():
 
     def run(*args):
         return subprocess.run(
-            [sys.executable, "-c", "from reticent.cli import main; main()", *args],
+            [sys.executable, "-c", "from reticent.apps import main; main()", *args],
             capture_output=True,
             text=True,
             timeout=120,

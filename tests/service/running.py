@@ -6,15 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
 
+import uvicorn
+
+from reticent.apps.query import sources
+from reticent.apps.query.desk import Desk
 from reticent.processes import free_port
-from reticent.service import sources
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
+from reticent.service.serve import listen
 from reticent.service.settings import Settings
 from reticent.service.state import State
 
@@ -106,6 +110,22 @@ def until(look, seconds=60.0):
             return found
         time.sleep(0.02)
     raise AssertionError(f"nothing after {seconds} s")
+
+
+@contextlib.contextmanager
+def running(config: uvicorn.Config):
+    """A server in a thread and its address, at a port that is taken before anybody else can take it."""
+    server = uvicorn.Server(config)
+    with listen("127.0.0.1", 0) as place:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
+        thread.start()
+        try:
+            until(lambda: server.started or not thread.is_alive())
+            assert server.started, "the server ended at its start"
+            yield server, f"http://127.0.0.1:{place.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 class Process:

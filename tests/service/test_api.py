@@ -7,13 +7,13 @@ import sqlite3
 import pytest
 from fastapi.routing import APIRoute
 
+from reticent.apps.query import asking
+from reticent.apps.query import desk as desk_module
+from reticent.apps.query.desk import Desk
 from reticent.ledger import SqlLedger, merkle
 from reticent.ledger.checkpoint import load_key, parse
 from reticent.query import Answer, Price, Session
 from reticent.query.declarations import dataset_file
-from reticent.service import asking
-from reticent.service import desk as desk_module
-from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 from .running import BASE, MEAN, ROWS, make_keys, refused

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from reticent.apps.query import pages
 from reticent.errors import ReticentError, SourceError
 from reticent.query import Session
 from reticent.query.chain.oracle import open_oracle
@@ -23,7 +24,6 @@ from reticent.query.measure import plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot, source
-from reticent.service import pages
 from reticent.service.app import create_app
 from reticent.service.settings import Settings
 from reticent.service.state import State
@@ -306,6 +306,7 @@ def folder(rows, tmp_path):
     return place
 
 
+REQUEST = '"event": "request"'
 SNAPSHOT = "snapshot-1.duckdb"  # the prepared rows, which the owner had written: raw data like its source
 
 
@@ -336,10 +337,12 @@ def of_routes(app):
 
 def live(folder, keys, do, *given, **settings):
     """What people do in a service, until it is killed; what they were sent."""
-    service = Process(folder, **settings)
+    service, log = Process(folder, **settings), folder / "service.log"
+    before = log.read_text().count(REQUEST)
     crowd = Crowd(lambda: httpx.Client(base_url=service.url, timeout=60), keys)
     try:
         do(crowd, *given)
+        until(lambda: log.read_text().count(REQUEST) >= before + len(crowd.replies))  # a thread writes it
     finally:
         service.end(signal.SIGKILL)
         crowd.close()
@@ -396,7 +399,7 @@ def test_nothing_of_the_rows_gets_on_a_chain(anvil, folder, rows, tmp_path):
     with (
         contextlib.closing(town),
         open_oracle(declaration, town.connect, town.folder) as oracle,
-        Session(data, None, town.ledger(town.analyst), wait_s=60) as session,
+        Session(data, None, town.ledger(town.analyst), wait_s=600) as session,
     ):
         working = threading.Thread(target=oracle.run, args=(stop, 0.02))
         working.start()

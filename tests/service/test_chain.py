@@ -14,12 +14,14 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from reticent.apps import main
+from reticent.apps.chain import work as commands
+from reticent.apps.chain.oracle import opened as opened_oracle
+from reticent.apps.query import jobs
+from reticent.apps.query.desk import Desk
 from reticent.chain.keys import make_key
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.cli import chain as commands
-from reticent.cli import main
-from reticent.cli.oracle import opened as opened_oracle
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
 from reticent.fleet.record import Record
@@ -31,8 +33,7 @@ from reticent.query.chain.commitment import place as commitment_place
 from reticent.query.chain.finding import opened_ledger, registrant
 from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as folder_of
-from reticent.service import jobs, on_chain
-from reticent.service.desk import Desk
+from reticent.service import on_chain
 from reticent.service.settings import Settings
 
 from .running import BASE, Process, Service, TestClient, free_port, make_keys, refused, until
@@ -189,6 +190,7 @@ def test_what_takes_long_is_a_job_that_says_so(place, front):
         place_of_job = re.search('hx-get="([^"]+)"', part)[1]
         assert "Not answered yet" in browser.get(place_of_job).text
         assert visit(service, "bob").get(place_of_job).status_code == 404
+        until(lambda: len(service.desk.ledger.pending("census")) == 2)  # both are in a block
         paid = service.spent()
         assert paid > before
         with measuring(place):

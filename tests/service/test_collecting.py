@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from reticent.apps.collect.collecting import MOST_REPORTS
 from reticent.collect.collector import Collector
 from reticent.collect.device import Device
 from reticent.collect.signing import signed
@@ -18,7 +19,6 @@ from reticent.fleet.counted import Counted, question
 from reticent.fleet.enrolment import enrolled
 from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import Marks
-from reticent.service.collecting import MOST_REPORTS
 
 from ..unit.collect.many_devices import Fleet, make_survey
 from .running import Service, refused
@@ -365,5 +365,5 @@ def test_what_devices_told_is_entered_in_one_ledger(operator, tmp_path, monkeypa
     assert "is entered in the ledger ledger.sqlite, not in" in told["message"]
     assert looked(operator, folder, str(folder / ".service" / "ledger.sqlite")).status_code == 200
     assert stat.S_IMODE((folder / ".service" / "book").stat().st_mode) == 0o600
-    monkeypatch.setattr("reticent.service.desk._check_note", lambda *_: None)
+    monkeypatch.setattr("reticent.apps.query.desk._check_note", lambda *_: None)
     assert looked(operator, folder, other).status_code == 200

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from reticent.cli import main
+from reticent.apps import main
 from reticent.collect.wire import batch
 from reticent.fleet.enrolment import enrolled
 from reticent.fleet.revocation import Revocations

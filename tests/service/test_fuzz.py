@@ -19,11 +19,11 @@ import pytest
 import requests
 from fastapi.responses import JSONResponse
 
+from reticent.apps.query.desk import Desk
 from reticent.errors import ReticentError
 from reticent.ledger import Amount, Unit
-from reticent.service.desk import Desk
 
-from .fuzzing import Answered, Call, World, wrong_budget, wrong_reply
+from .fuzzing import LONGEST_S, Answered, Call, World, wrong_budget, wrong_reply
 from .mutating import ACCURACY, CENSUS, DECLARATION, FORM, QUESTIONS, mutate, mutated
 
 with warnings.catch_warnings():
@@ -329,13 +329,13 @@ def test_planted_a_hang_is_caught(world, monkeypatch):
 
     def sleepy(self, name, query, **accuracy):
         if "magic" in str(query):
-            time.sleep(1.2)
+            time.sleep(LONGEST_S + 0.2)
         return plain(self, name, query, **accuracy)
 
     monkeypatch.setattr(Desk, "price", sleepy)
     assert world.faults(priced({"kind": "count"}, information=1e-6)) == []
     (found,) = world.faults(priced({"kind": "magic"}, information=1e-6))
-    assert "took 1." in found
+    assert "took " in found
 
 
 def test_planted_an_error_in_another_shape_is_caught(world):

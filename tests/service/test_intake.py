@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from reticent.apps.collect import collecting
+from reticent.apps.collect.collecting import Intake
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerError
-from reticent.service import collecting
-from reticent.service.collecting import Intake
 
 CALLERS = 40
 KINDS = list(Outcome)

@@ -8,10 +8,10 @@ import time
 import httpx
 import pytest
 
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.jobs import Jobs
+from reticent.apps.query.schemas import Priced
 from reticent.query import Answer
-from reticent.service.desk import Desk
-from reticent.service.jobs import Jobs
-from reticent.service.schemas import Priced
 from reticent.service.settings import Settings
 
 from .running import BASE, MEAN, refused, until
@@ -65,8 +65,7 @@ def test_a_person_has_so_many(serving, monkeypatch):
         refused(reply, 429, "too_many_jobs")
         assert int(reply.headers["retry-after"]) > 0
         assert service.ask("bob", path=JOBS).status_code == 202
-        text = service.get("vera", "/metrics").text
-        assert 'reticent_jobs{state="queued"} 2' in text
+        until(lambda: 'reticent_jobs{state="queued"} 2' in service.get("vera", "/metrics").text)  # one began
     finally:
         held.set()
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from reticent.apps.query.desk import Desk
 from reticent.ledger.verify import verify
 from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot
-from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 from .running import BASE, until
@@ -284,7 +284,7 @@ def test_a_killed_worker_is_replaced(process, folder, keys):
 EARLY = """
 import threading
 from reticent.ledger import MemoryLedger
-from reticent.service.desk import Desk
+from reticent.apps.query.desk import Desk
 
 true = Desk.ask
 
@@ -299,7 +299,7 @@ Desk.ask = early
 
 FORGETFUL = """
 import secrets
-from reticent.service.desk import Attempt, Desk
+from reticent.apps.query.desk import Attempt, Desk
 
 Desk.attempt = lambda *_: Attempt(secrets.token_hex(16), None, None)
 """

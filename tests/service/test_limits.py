@@ -12,8 +12,9 @@ import time
 import httpx
 import pytest
 
-from reticent.service import asking, guard, limits, protocol
-from reticent.service.desk import Desk
+from reticent.apps.query import asking
+from reticent.apps.query.desk import Desk
+from reticent.service import guard, limits, protocol
 from reticent.service.limits import Rate, is_deeper, leaves_after_s
 
 from .running import BASE, MEAN, refused, until
@@ -24,16 +25,16 @@ PATIENCE_S = 60.0  # of a client here
 
 
 def test_a_key_has_a_rate(serving):
-    service = serving(rate=0.01, burst=3)
+    service = serving(rate=0.001, burst=3)
     assert [service.get("alice", "/api/v1/me").status_code for _ in range(4)] == [200, 200, 200, 429]
     reply = service.get("alice", "/api/v1/me")
     refused(reply, 429, "too_many_requests")
-    assert int(reply.headers["retry-after"]) >= 90
+    assert int(reply.headers["retry-after"]) >= 500
     assert service.get("bob", "/api/v1/me").status_code == 200
 
 
 def test_strangers_have_a_rate_by_host(serving):
-    service = serving(rate=0.01, burst=3)
+    service = serving(rate=0.001, burst=3)
     assert [service.get(None, "/api/v1/me").status_code for _ in range(4)] == [401, 401, 401, 429]
     assert service.get(None, "/health").status_code == 429
     assert service.get("alice", "/api/v1/me").status_code == 200, "a key is not stopped by its neighbours"
@@ -191,7 +192,7 @@ def test_slow_bodies_take_no_place_from_others(listening, keys, monkeypatch):
     """Of more bodies on their way than places, the oldest is cut; whoever sends at once is served."""
     true, came = guard.Guard._make_room, []
     monkeypatch.setattr(guard.Guard, "_make_room", lambda self: came.append(self) or true(self))
-    _, url = listening(body_s=30.0, most_at_once=2)
+    _, url = listening(body_s=600.0, most_at_once=2)
     head = f"POST {BASE}/price HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
     with contextlib.ExitStack() as held:
         slow = [held.enter_context(connected(url)) for _ in range(3)]

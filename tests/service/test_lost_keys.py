@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from reticent.cli.entry import main
+from reticent.apps import main
 from reticent.service.keys import Person, Role, digest, new_secret
 from reticent.service.state import State
 

@@ -19,7 +19,8 @@ from io import StringIO
 import pytest
 
 import reticent
-from reticent.cli.entry import main
+from reticent.apps import main
+from reticent.apps.query.desk import Desk
 from reticent.errors import BudgetExceeded, LedgerError, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.query import Session, census
@@ -28,7 +29,6 @@ from reticent.query.declarations import dataset_file, home
 from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.notebook import Notebook
 from reticent.query.rows import source
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State

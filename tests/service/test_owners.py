@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import files
-from reticent.cli.entry import main
+from reticent.apps import main
+from reticent.apps.query import sources
+from reticent.apps.query.desk import Desk
 from reticent.errors import AccountConflict, ParameterError, ReticentError, SourceError
 from reticent.query.rows.source import Table
-from reticent.service import sources
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from reticent.apps.query import builder
 from reticent.errors import ParameterError
 from reticent.query.declarations import dataset_file
 from reticent.query.language import tree
-from reticent.service import builder, showing, visits
+from reticent.query.language.words import line
+from reticent.service import showing, visits
 from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
@@ -299,7 +301,7 @@ def test_questions_in_words():
         (tree.histogram(tree.By("age", bins=4)), "histogram by age in 4 bins"),
         (tree.count(by=[tree.By("age", edges=(20, 40)), "sex"]), "count by age cut at 20, 40, sex"),
     ):  # fmt: skip
-        assert showing.words(tree.to_json(query)) == words
+        assert line(tree.to_json(query)) == words
 
 
 def test_entries_in_words():

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from reticent.apps.location import pages as place_pages
 from reticent.location import payload
-from reticent.service import place_pages
 
 from . import test_pages
 from .browsing import AXE, IMAGE

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.cli.location import _operator
+from reticent.apps.collect.collecting import MOST_REPORTS
+from reticent.apps.location.work import _operator
 from reticent.collect.wire import batch
 from reticent.errors import LedgerError
 from reticent.fleet.counted import Counted, question
@@ -19,7 +20,6 @@ from reticent.location import LocationDevice, payload
 from reticent.location.campaign import Campaign, Settings
 from reticent.location.rounds import verified
 from reticent.location.store import ReportStore
-from reticent.service.collecting import MOST_REPORTS
 
 from ..unit.operating import operator
 from .running import refused

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import reticent
+from reticent.apps.query.desk import Desk
 from reticent.errors import (
     BudgetExceeded,
     IdempotencyConflict,
@@ -22,7 +23,6 @@ from reticent.errors import (
 )
 from reticent.query import Answer, Case, remote
 from reticent.query.language import tree
-from reticent.service.desk import Desk
 
 from .running import make_keys
 
@@ -44,26 +44,18 @@ def _both(place, keys, made_census, tmp_path_factory):
     from reticent.service.app import create_app
     from reticent.service.settings import Settings
 
-    from .running import free_port, until
+    from .running import running
 
     app = create_app(Settings(place, grid_s=0.0, rate=1e5, burst=10**5))
-    server = uvicorn.Server(uvicorn.Config(app, port=free_port(), log_config=None, ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    until(lambda: server.started)
     near_place = tmp_path_factory.mktemp("near") / "desk"
     shutil.copytree(made_census, near_place)
-    url = f"http://127.0.0.1:{server.config.port}"
-    try:
-        with (
-            reticent.open(f"{url}/census", key=keys["alice"]) as far,
-            reticent.open(near_place / "census.yaml") as near,
-        ):
-            far.url, far.keys, far.app = url, keys, app
-            yield far, near
-    finally:
-        server.should_exit = True
-        thread.join()
+    with (
+        running(uvicorn.Config(app, log_config=None, ws="none")) as (_, url),
+        reticent.open(f"{url}/census", key=keys["alice"]) as far,
+        reticent.open(near_place / "census.yaml") as near,
+    ):
+        far.url, far.keys, far.app = url, keys, app
+        yield far, near
 
 
 def same(far: Answer, near: Answer) -> None:

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from reticent.apps.query.desk import Desk
 from reticent.errors import CommitUnknown, IdempotencyConflict, SourceError
 from reticent.ledger import SqlLedger
 from reticent.query import Session
-from reticent.service.desk import Desk
 from reticent.service.refusals import Refused
 from reticent.service.settings import Settings
 from reticent.service.state import State

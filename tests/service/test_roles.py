@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from reticent.apps.query import api
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
 from reticent.fleet.counted import question
 from reticent.fleet.enrolment import enrolled
 from reticent.query.declarations import dataset_file
-from reticent.service import api
 from reticent.service.keys import Role
 from reticent.service.state import State
 

@@ -9,8 +9,8 @@ import sys
 import httpx
 import pytest
 
-from reticent.cli import main
-from reticent.cli.service import revoke_key
+from reticent.apps import main
+from reticent.apps.service.work import revoke_key
 
 from .running import BASE, MEAN, free_port, until
 
@@ -37,7 +37,7 @@ def test_two_workers_are_one_service(process, folder, keys):
         assert budget["spent"] == budget["used"] == answers[0]["cost"]
     revoke_key(folder, "alice")
     for _ in range(6):
-        assert httpx.get(f"{service.url}/api/v1/me", headers=headers).status_code == 401
+        assert httpx.get(f"{service.url}/api/v1/me", headers=headers, timeout=60).status_code == 401
     service.end(signal.SIGTERM)
     lines = (folder / "service.log").read_text().splitlines()
     told = [json.loads(line) for line in lines if line.startswith("{")]
@@ -51,7 +51,7 @@ def test_the_command(folder, command_line):
     secret = made.stdout.strip()
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from reticent.cli import main; main()", "serve", str(folder),
+        [sys.executable, "-c", "from reticent.apps import main; main()", "serve", str(folder),
          "--port", str(port), "--grid", "0"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -60,13 +60,13 @@ def test_the_command(folder, command_line):
         def look():
             assert process.poll() is None
             try:
-                return httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
+                return httpx.get(f"http://127.0.0.1:{port}/health", timeout=60).status_code == 200
             except httpx.TransportError:
                 return False
 
         until(look, 120)
         headers = {"Authorization": f"Bearer {secret}"}
-        told = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers).json()
+        told = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers, timeout=60).json()
         assert told == {"name": "ann", "role": "analyst"}
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(60) in (0, 130)

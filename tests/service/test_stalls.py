@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from reticent.apps.query import lanes, weights
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.weights import MANY, cells_asked
 from reticent.query import By
 from reticent.query.language import tree
 from reticent.query.language.questions import resolve
 from reticent.query.rows import source
-from reticent.service import lanes, limits, weights
-from reticent.service.desk import Desk
+from reticent.service import limits
 from reticent.service.limits import Rate
 from reticent.service.replies import written
-from reticent.service.weights import MANY, cells_asked
 
 from .running import BASE, MEAN, refused, until
 
@@ -108,7 +109,7 @@ def test_what_is_free_comes_while_paid_questions_are_held(held, crew):
 @pytest.mark.parametrize("what", ["repeat with a key", "repeat of many cells"])
 def test_planted_one_pool_makes_free_answers_wait(serving, monkeypatch, crew, what):
     """As it was: whoever asks goes to the threads of those who pay."""
-    monkeypatch.setattr("reticent.service.jobs.Jobs._free", lambda *_: _nothing())
+    monkeypatch.setattr("reticent.apps.query.jobs.Jobs._free", lambda *_: _nothing())
     service = serving(threads=2)
     bought(service)
     door = Holding(monkeypatch, source.Table, "tally")
@@ -229,7 +230,7 @@ def test_work_has_a_rate_whatever_is_asked(serving, first):
 
 def test_planted_rates_by_requests_alone_let_the_largest_through(serving, monkeypatch):
     """As it was."""
-    monkeypatch.setattr("reticent.service.desk.cells_asked", lambda query, data: 1)
+    monkeypatch.setattr("reticent.apps.query.desk.cells_asked", lambda query, data: 1)
     service = serving(work_rate=0.01, work_burst=5000)
     assert [sent(service, "price").status_code for _ in range(3)] == [200, 200, 200]
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from reticent.apps.query.desk import Desk
 from reticent.ledger.memory import MemoryLedger
 from reticent.query.answers import Answer
 from reticent.query.declarations import dataset_file
@@ -26,7 +27,6 @@ from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 from .running import MEAN, Service, make_keys
@@ -184,8 +184,12 @@ def dawdling(monkeypatch):
 
 
 def test_the_grid_hides_a_row_that_takes_longer(tmp_path, dawdling):
+    """A machine so busy that replies miss the first point of a grid is given a wider one."""
     dawdling(0.02)
-    seen = told(tmp_path / "desk", 120, grid_s=0.1, at_once=2)
+    for grid_s in (0.1, 0.3, 1.0):
+        seen = told(tmp_path / f"desk {grid_s}", 120, grid_s=grid_s, at_once=2)
+        if (seen.times < 1.5 * grid_s).mean() > 0.95:
+            break
     assert abs(seen.auc) < SDS * seen.auc_sd, seen
     assert abs(seen.rho) < SDS * seen.rho_sd, seen
 

@@ -7,13 +7,13 @@ import httpx
 import numpy as np
 import pytest
 
+from reticent.apps.federated.page import watched
 from reticent.federated.curves import Curves, Origin
 from reticent.federated.explanation import explain
 from reticent.federated.models import Linear, Logistic
 from reticent.federated.simulation import simulate
 from reticent.federated.tasks import designed
 from reticent.service.serve import listen
-from reticent.service.training_page import watched
 
 from .browsing import AXE, IMAGE
 from .running import until
@@ -42,7 +42,7 @@ def served(curves):
 
 def test_rounds_appear_as_they_end():
     curves = training()
-    with served(curves) as url, httpx.Client() as client:
+    with served(curves) as url, httpx.Client(timeout=60) as client:
         page = client.get(url)
         assert "The first round is not over yet" in page.text
         live = url.rsplit("/", 1)[0] + re.search(r'hx-get="([^"]+)"', page.text)[1]
@@ -62,7 +62,7 @@ def test_curves_of_private_records_are_marked():
         curves = training(origin=origin)
         train(curves)
         with served(curves) as url:
-            text = httpx.get(url).text
+            text = httpx.get(url, timeout=60).text
         assert ("simulation only" in text) is is_marked
         assert ("Simulation only" in text) is is_marked
         assert text.count("By round; public hold-out.") == (0 if is_marked else 2)
@@ -72,7 +72,7 @@ def test_a_linear_model_has_a_squared_error():
     curves = training(Linear(2))
     train(curves)
     with served(curves) as url:
-        text = httpx.get(url).text
+        text = httpx.get(url, timeout=60).text
     assert "Mean squared error" in text
     assert "Right answers" not in text
 
@@ -83,8 +83,8 @@ def test_whoever_has_not_the_address_sees_nothing():
     with served(curves) as url:
         base = url.rsplit("/", 1)[0]
         for path in ("/", "/live", "/docs", "/openapi.json", url.removeprefix(base)[:-1]):
-            assert httpx.get(base + path).status_code == 404, path
-        assert httpx.get(url).status_code == 200
+            assert httpx.get(base + path, timeout=60).status_code == 404, path
+        assert httpx.get(url, timeout=60).status_code == 200
     assert len(url.removeprefix(base)) > 20
 
 
@@ -93,13 +93,14 @@ def test_in_a_browser(browser):
     curves, said = training(purpose=IMAGE), []
     with served(curves) as url, contextlib.closing(browser.new_context()) as place:
         page = place.new_page()
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(url)
         assert "not over yet" in page.inner_text("#live")
         train(curves)
+        until(lambda: page.locator(".cards .number").first.inner_text() == "3")  # rounds come one by one
         until(lambda: page.locator(".chart canvas").count() == 4)
-        assert page.locator(".cards .number").first.inner_text() == "3"
         assert page.evaluate("window.hit") is None
         assert said == []
         page.evaluate("console.error('planted')")
@@ -114,6 +115,7 @@ def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(browser):
     phone = {"viewport": {"width": 360, "height": 700}, "bypass_csp": True}
     with served(curves) as url, contextlib.closing(browser.new_context(**phone)) as place:
         page = place.new_page()
+        page.set_default_timeout(60_000)
         page.goto(url)
         until(lambda: page.locator(".chart canvas").count() == 4)
         assert too_wide(page) == 0

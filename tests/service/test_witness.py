@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 import reticent
-from reticent.cli.entry import main
+from reticent.apps import main
+from reticent.apps.query.desk import Desk
 from reticent.errors import LedgerError, ParameterError, RolledBack, WitnessRefused, WitnessUnavailable
 from reticent.ledger import SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import load_key
@@ -20,7 +21,6 @@ from reticent.ledger.witness.client import WitnessedLedger
 from reticent.ledger.witness.server import WitnessServer, WitnessState
 from reticent.privacy import Neighbours
 from reticent.processes import free_port
-from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 from .running import BASE, MEAN, refused

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Run `reticent ARGS` in this process; return exit code, standard output and standard error."""
-    from reticent.cli import main  # only here: most tests need no command
+    from reticent.apps import main  # only here: most tests need no command
 
     def run(*args):
         monkeypatch.setattr(sys, "argv", ["reticent", *args])

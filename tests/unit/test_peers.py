@@ -4,6 +4,7 @@ A client is opened and asked once; what it makes of the lie is an error of its o
 """
 
 import contextlib
+import http.client
 import json
 import threading
 import time
@@ -201,6 +202,69 @@ def test_deep_json_never_reaches_the_parser(monkeypatch):
         peers.read_json(b"[" * 1_000_000)
 
 
+BOMBS = {
+    "objects": b'{"a":[' + b"{}," * 3000 + b"{}]}",
+    "lists": b'{"a":[' + b"[]," * 3000 + b"[]]}",
+    "numbers": b'{"a":[' + b"0," * 3000 + b"0]}",
+    "texts": b'{"a":[' + b'"\\"",' * 3000 + b"0]}",
+    "fields": b'{"a":{' + b",".join(b'"%x":0' % one for one in range(3000)) + b"}}",
+    "no json": b'{"a":[' + b"{}," * 3000,
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_many_parts_never_reach_the_parser(monkeypatch, what):
+    """64 MB of `{},` took 3.2 GB and 25 s, beyond every timeout."""
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("parsed"))
+    with pytest.raises(ValueError, match="2000 parts"):
+        peers.read_json(BOMBS[what], most=2000)
+
+
+def test_a_reply_of_many_parts_is_refused(client, lying, monkeypatch):
+    monkeypatch.setattr(peers, "MOST_PARTS", 2000)
+    monkeypatch.setattr(peers.read_json, "__kwdefaults__", {"deepest": 100, "most": 2000})
+    bomb = reply({"key": "x", "result": "0x1", "id": 1, "logs": [{}] * 3000})
+    with pytest.raises(client[1]):
+        client[0](lying(bomb).url)
+
+
+@pytest.mark.parametrize("what", set(BOMBS) - {"no json"})
+def test_planted_depth_alone_lets_bombs_through(what):
+    """As it was."""
+    assert not peers.is_deeper(BOMBS[what].decode(), 100)
+    assert len(json.loads(BOMBS[what])["a"]) >= 3000
+
+
+def test_what_stands_in_texts_is_no_part():
+    told = {"a": "[{," * 3000, "b": '\\"[,' * 3000, "c": "\\"}
+    assert peers.read_json(json.dumps(told).encode(), most=10) == told
+
+
+def test_the_largest_answer_has_room():
+    cell = {"labels": ["x"] * 8, "value": 1.5, "standard_error": 1.5, "low": 0.0, "high": 1.0}
+    raw = json.dumps({"cells": [cell] * (1 << 16)}).encode()
+    assert not peers.is_deeper(raw.decode(), 100, peers.MOST_PARTS)
+
+
+@pytest.mark.parametrize("text", ['"' * 9999, '\\"' * 9999, '"' + "\\" * 9999, '"a\\', '"\\"', '""', '"['])
+def test_texts_that_do_not_end_are_read_once(text):
+    assert not peers.is_deeper(text, 1)
+
+
+def test_small_chunks_are_put_together_as_they_come(lying, monkeypatch):
+    """A reply in chunks of two bytes took 25 times its size."""
+    pieces = []
+    monkeypatch.setattr(peers, "_PIECE", 64)
+    true = http.client.HTTPResponse.read
+    monkeypatch.setattr(
+        http.client.HTTPResponse, "read", lambda self, amt=None: pieces.append(amt) or true(self, amt)
+    )
+    body = b"1\r\n{\r\n" + b"2\r\n  \r\n" * 500 + b"1\r\n}\r\n0\r\n\r\n"
+    liar = lying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+    assert by_remote(liar.url) == {}
+    assert set(pieces) == {64}
+
+
 def test_json_as_we_write_it_is_read():
     told = {"a": [1, 2.5, None, True, "x\n\ty"], "b": {"c": "\u00e9\u200d"}}
     assert peers.harmless(peers.read_json(json.dumps(told).encode())) == told
@@ -366,6 +430,23 @@ def test_a_job_without_end_and_questions_without_end(lying):
             session.ask("SELECT COUNT(*) FROM census", error=1.0)
         with pytest.raises(SourceError, match="ever more questions"):
             session.questions()
+
+
+def test_questions_are_kept_up_to_a_number(lying, monkeypatch):
+    monkeypatch.setattr(remote, "_MOST_QUESTIONS", 20)
+    count = iter(range(10**9))
+
+    def tell(line, _):
+        listed = [{"key": str(next(count)), "query": {"kind": "count"}} for _ in range(8)]
+        line.sendall(reply({"answers": listed, "size": 10**18}))
+
+    liar = lying(tell)
+    with (
+        RemoteSession(f"{liar.url}/census", "rk_secret") as session,
+        pytest.raises(SourceError, match="ever more questions"),
+    ):
+        session.questions()
+    assert len(liar.heard) == 1 + 3
 
 
 def test_the_same_questions_again_and_again_end(lying):

@@ -1,6 +1,7 @@
 """What we start ends when we do, by whatever signal."""
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reticent import processes
 from reticent.processes import Companion, free_port
 
 ENDS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
@@ -126,7 +128,7 @@ def test_a_free_port_can_be_listened_at_and_is_none_of_those_that_systems_give_a
 
 def test_a_taken_port_is_passed_over(monkeypatch):
     with socket.create_server(("127.0.0.1", free_port())) as taken:
-        number = taken.getsockname()[1] - 10_000
-        tried = iter([number, number, (number + 1) % 20_000, (number + 2) % 20_000])
-        monkeypatch.setattr("reticent.processes.secrets.randbelow", lambda most: next(tried))
-        assert free_port() != number + 10_000
+        number = taken.getsockname()[1] - processes._FIRST_PORT
+        tried = itertools.chain([number, number], itertools.count(number + 1))
+        monkeypatch.setattr("reticent.processes.secrets.randbelow", lambda most: next(tried) % most)
+        assert free_port() != number + processes._FIRST_PORT

@@ -51,7 +51,7 @@ class Reader:
         programs = folder.with_name("bin")
         programs.mkdir()
         command = programs / "reticent"
-        command.write_text(f"#!{sys.executable}\nfrom reticent.cli import main\nmain()\n")
+        command.write_text(f"#!{sys.executable}\nfrom reticent.apps import main\nmain()\n")
         command.chmod(0o755)
         path = os.pathsep.join([str(programs), os.environ["PATH"]])
         source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))

@@ -6,6 +6,7 @@
 * `support`: nothing possible under one input and impossible under another (T12b).
 * `total`: data-dependent refusals, reused streams, answers memoised by value.
 * `gate`: all of these for one mechanism, for a user's function, for the whole library.
+* `leakage`: what an update of a model tells of its records (`gradients`), and how much any attack can learn.
 * `page`: the report as a page and a plot. `planted`: the bugs that every check is shown to catch.
 
 An audit that passes is not a proof; each module says what its check shows and what it does not.
@@ -16,6 +17,7 @@ from reticent.audit.exact import check_channel, check_matrix
 from reticent.audit.findings import BlackBoxFinding, ExactFinding, Finding, FitFinding, SupportFinding
 from reticent.audit.fit import fit
 from reticent.audit.gate import Report, audit, audit_all, audit_callable
+from reticent.audit.leakage.gradients import GradientAudit, gradients
 from reticent.audit.structure import check_structure
 from reticent.audit.support import check_support, check_support_exact
 from reticent.audit.total import check_memory, check_streams, check_total
@@ -25,6 +27,7 @@ __all__ = [
     "ExactFinding",
     "Finding",
     "FitFinding",
+    "GradientAudit",
     "Report",
     "SupportFinding",
     "audit",
@@ -40,4 +43,5 @@ __all__ = [
     "check_support_exact",
     "check_total",
     "fit",
+    "gradients",
 ]

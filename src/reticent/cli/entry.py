@@ -17,10 +17,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from reticent.errors import MissingExtra, ReticentError
+
+if TYPE_CHECKING:
+    from reticent.cli.commands import Commands
 
 _INTERRUPTED, _TERMINATED = 130, 143
 
@@ -61,11 +65,15 @@ _EXTRA_OF = {
 }
 
 
-def main() -> NoReturn:
-    """Run the command given by `sys.argv` and exit."""
+def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
+    """Run the command given by `sys.argv` and exit.
+
+    Args:
+        capabilities: loads what they add to the command.
+    """
     ended = _heed_sigterm()
     try:
-        code = _run()
+        code = _run(capabilities)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has gone. Nothing is left to say; keep Python from saying so at exit.
@@ -93,11 +101,12 @@ def _heed_sigterm() -> list[int]:
     return ended
 
 
-def _run() -> int:
+def _run(capabilities: Callable[[], Sequence[Commands]]) -> int:
     import click
 
-    from reticent.cli.app import app
+    from reticent.cli.app import create_app
 
+    app = create_app(capabilities())
     try:
         code = app(prog_name="reticent", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

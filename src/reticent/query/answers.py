@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query.estimates import Cell, Estimate, widest
+from reticent.query.estimates import widest
+from reticent.query.kinds.intervals import Cell, Estimate
+from reticent.query.kinds.listed import KIND
 from reticent.query.language.tree import Query, from_json, to_json
 
 if TYPE_CHECKING:
@@ -196,7 +198,7 @@ class Answer:
     def columns(self) -> dict[str, list[Any]]:
         """The cells as columns: the groups, value, standard_error, low, high."""
         names: Sequence[str] = [by.column for by in self.query.by]
-        if self.query.kind == "quantile":
+        if KIND[self.query.kind].is_rank:
             names = ["level"]
         found: dict[str, list[Any]] = {
             name: [cell.labels[i] for cell in self.cells] for i, name in enumerate(names)

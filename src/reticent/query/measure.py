@@ -15,6 +15,8 @@ Per row in a cell, with x the code in [L, U], z = 2x - (L + U), h = U - L and w 
 | squares  | 2hz, 2z^2 - h^2      | the variance over a public n |
 | variance | 2hz, 2z^2 - h^2, w   | the variance of a group whose size is private |
 
+Each of these is a `Measure` in the file of the kind that brought it (`kinds`).
+
 Not here: what the numbers mean to a person (`estimates`), what they cost (`prices`, the ledger).
 """
 
@@ -30,8 +32,11 @@ import numpy as np
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.privacy import Neighbours
 from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query.kinds.base import Sums, bounds, root_down
+from reticent.query.kinds.count import COUNT
+from reticent.query.kinds.total import SUM
 from reticent.query.language.conditions import condition_sql
-from reticent.query.language.questions import Measured, Question
+from reticent.query.language.questions import Question
 from reticent.query.rows import bins
 from reticent.randomness import Stream
 
@@ -72,7 +77,7 @@ class Plan:
         """
         question = self.question
         whole = question.data.rows is not None and question.where is True and not question.by
-        return sum(bounds(question)) // 2 if whole and question.measured is Measured.SUM else 0
+        return sum(bounds(question)) // 2 if whole and question.measured is SUM else 0
 
     @property
     def coordinates(self) -> int:
@@ -82,7 +87,7 @@ class Plan:
     @property
     def counts(self) -> tuple[int, float] | None:
         """Which coordinate of a cell counts its rows, and how many rows a grid unit is; None if none does."""
-        if self.question.measured is Measured.COUNT:
+        if self.question.measured is COUNT:
             return 0, math.ldexp(1.0, -self.shift)
         return (self.coordinates - 1, 1 / self.weight) if self.weight else None
 
@@ -94,27 +99,14 @@ class Plan:
     def vector(self, rows: Rows) -> list[int]:
         """The exact vector on the grid, cell after cell."""
         found = _sums(self.question, rows)
-        empty = (0, 0, 0)
+        empty = Sums(0, 0, 0)
         return [one for cell in range(self.question.cells) for one in self._cell(found.get(cell, empty))]
 
     def _cell(self, sums: tuple[int, int, int]) -> list[int]:
-        """The coordinates of one cell from (rows, sum of x, sum of x^2); for shares x is 0 or 1."""
-        rows, first, second = sums
-        measured = self.question.measured
-        if measured is Measured.COUNT:
-            return [self._on_grid(rows)]
-        if measured is Measured.SUM:
-            return [self._on_grid(first - self.offset * rows)]
-        low, high = bounds(self.question)
-        middle, h = low + high, high - low
-        z = 2 * first - middle * rows
-        if measured in (Measured.MEAN, Measured.SHARE):
-            return [self._on_grid(z), self.weight * rows]
-        z2 = 4 * second - 4 * middle * first + middle * middle * rows
-        moments = [self._on_grid(2 * h * z), self._on_grid(2 * z2 - h * h * rows)]
-        return moments if measured is Measured.SQUARES else [*moments, self.weight * rows]
+        return self.question.measured.coordinates(self, Sums(*sums))
 
-    def _on_grid(self, exact: int) -> int:
+    def on_grid(self, exact: int) -> int:
+        """An exact sum in grid units."""
         if self.shift >= 0:
             return exact << self.shift
         return (exact + (1 << (-self.shift - 1))) >> -self.shift
@@ -163,44 +155,18 @@ def _distance2(question: Question, shift: int) -> tuple[int, int]:
     replace = data.relation is Neighbours.REPLACE_ONE
     grid = Fraction(4) ** shift
     low, high = bounds(question)
-    h = high - low
-    weight = 0
-    if measured is Measured.COUNT:
-        stay, passing = 0, 1
-    elif measured is Measured.SUM:
-        stay, passing = h * h, max(low * low, high * high)
-    elif measured in (Measured.MEAN, Measured.SHARE):
-        stay, passing = 4 * h * h, h * h
-        # Replacing one row without cells: h^2 + w^2 may reach 4 h^2 for nothing. With cells two such rows
-        # may. When rows come and go, w = h makes the error least in the worst case.
-        weight = _root_down((3 if replace and not question.by else 1) * h * h * grid)
-    else:
-        stay, passing = 16 * h**4, 5 * h**4
-        if measured is Measured.VARIANCE:
-            weight = _root_down((4 if not replace else 3 if question.by else 11) * h**4 * grid)
-    passes = passing * grid + weight * weight
+    move = measured.move(high - low, low, high, replace, bool(question.by))
+    weight = root_down(move.weight * grid)
+    passes = move.come * grid + weight * weight
     if not replace:
         return math.ceil(passes), weight
     filtered = question.where is not True or data.person is not None
-    furthest = stay * grid
-    if filtered or measured in (Measured.MEAN, Measured.SHARE, Measured.VARIANCE, Measured.COUNT):
+    furthest = move.stay * grid
+    if filtered or measured.comes_without_filter:
         furthest = max(furthest, passes)
     if question.by:
         furthest = max(furthest, 2 * passes)
     return math.ceil(furthest), weight
-
-
-def bounds(question: Question) -> tuple[int, int]:
-    """The codes between which x lies: those of the column, or 0 and 1 for a share."""
-    if question.column is None:
-        return 0, 1
-    column = question.data.column(question.column)
-    return column.first, column.last
-
-
-def step_of(question: Question) -> float:
-    """What one step of x means; 1 for counts and shares."""
-    return 1.0 if question.column is None else float(question.data.column(question.column).unit)
 
 
 def _root_up(exact: int) -> int:
@@ -208,17 +174,13 @@ def _root_up(exact: int) -> int:
     return root if root * root == exact else root + 1
 
 
-def _root_down(exact: Fraction) -> int:
-    return math.isqrt(math.floor(exact))
-
-
 # Sums
 
 
-def _sums(question: Question, rows: Rows) -> dict[int, tuple[int, int, int]]:
-    """(rows, sum of x, sum of x^2) of each cell that has rows."""
+def _sums(question: Question, rows: Rows) -> dict[int, Sums]:
+    """Of each cell that has rows."""
     found = rows.tally(statement(question, rows))
-    return {cell: (count, first, second) for cell, count, first, second in found}
+    return {cell: Sums(count, first, second) for cell, count, first, second in found}
 
 
 def statement(question: Question, rows: Rows) -> str:
@@ -227,13 +189,13 @@ def statement(question: Question, rows: Rows) -> str:
     Every row is read and weighed whatever it holds (no WHERE that an engine could use to skip rows).
     """
     where = condition_sql(question.where, rows.names)
-    x = _summand(question, rows)
-    squared = question.measured in (Measured.SQUARES, Measured.VARIANCE)
+    measured = question.measured
+    x = measured.summand and measured.summand(question, rows)
     if question.by:
         relation, number = bins.numbered(question.by, question.data, rows)
         cell = f"CASE WHEN {where} THEN {number} ELSE -1 END"
         inner = f"SELECT {cell} AS cell, {x or '0'} AS x FROM {relation}"  # noqa: S608
-        square = "SUM(x * x)" if squared else "0"
+        square = "SUM(x * x)" if measured.squared else "0"
         first = "SUM(x)" if x else "0"
         return f"SELECT cell, COUNT(*), {first}, {square} FROM ({inner}) AS cells GROUP BY cell"  # noqa: S608
     if question.where is True:
@@ -242,20 +204,9 @@ def statement(question: Question, rows: Rows) -> str:
         count = f"SUM(CASE WHEN {where} THEN 1 ELSE 0 END)"
         first = f"SUM(CASE WHEN {where} THEN {x} ELSE 0 END)"
         second = f"SUM(CASE WHEN {where} THEN {x} * {x} ELSE 0 END)"
-    if question.measured is Measured.SUM and question.where is not True:
+    if not measured.needs_rows and question.where is not True:
         count = "0"
     return (
-        f"SELECT 0, {count}, {first if x else '0'}, {second if squared else '0'} "  # noqa: S608
+        f"SELECT 0, {count}, {first if x else '0'}, {second if measured.squared else '0'} "  # noqa: S608
         f"FROM {rows.relation}"
     )
-
-
-def _summand(question: Question, rows: Rows) -> str | None:
-    if question.measured is Measured.COUNT:
-        return None
-    if question.measured is Measured.SHARE:
-        return f"CASE WHEN {condition_sql(question.of, rows.names)} THEN 1 ELSE 0 END"
-    assert question.column is not None
-    name = rows.names[question.column]
-    squared = question.measured in (Measured.SQUARES, Measured.VARIANCE)
-    return f"CAST({name} AS BIGINT)" if squared else name

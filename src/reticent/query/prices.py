@@ -19,10 +19,13 @@ from reticent.errors import ParameterError
 from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import MAX_UNITS, cap_units
 from reticent.query.declarations.datasets import MOST_ROWS
-from reticent.query.estimates import half_width_factor, spread
-from reticent.query.language.questions import Measured
+from reticent.query.estimates import spread
+from reticent.query.kinds.base import linear_error
+from reticent.query.kinds.intervals import half_width_factor
+from reticent.query.kinds.listed import KIND
+from reticent.query.kinds.variance import SQUARES
 from reticent.query.language.tree import Query
-from reticent.query.measure import Plan, bounds, step_of
+from reticent.query.measure import Plan
 
 CONFIDENCE = 0.95
 _REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled
@@ -107,41 +110,26 @@ def assumed_rows(query: Query, plan: Plan, guess: int | None) -> float | None:
 
     The rows of a quantile are those of all its bins: its error is one of the rank among them.
     """
-    if plan.question.measured is Measured.SQUARES:
+    if plan.question.measured is SQUARES:
         return float(plan.question.data.rows or 1)
     if guess is not None:
         return float(guess)
-    public, is_rank = plan.question.data.rows, query.kind == "quantile"
+    public, is_rank = plan.question.data.rows, KIND[query.kind].is_rank
     if public is not None:
         return float(public) if is_rank else public / plan.question.cells
-    depends = is_rank or plan.question.measured not in (Measured.COUNT, Measured.SUM)
+    depends = is_rank or plan.question.measured.error is not None
     return None if depends else 1.0
 
 
 def predicted_error(query: Query, plan: Plan, information: int, confidence: float, rows: float) -> float:
     """Half the width of the interval at `information` units, for a group of so many rows."""
-    question = plan.question
-    factor = half_width_factor(confidence)
-    sigma = factor * spread(plan, information)
-    scale = math.ldexp(1.0, -plan.shift)
-    unit = step_of(question)
-    if query.kind == "quantile":
-        return sigma * scale * math.sqrt(question.cells) / 2 / rows
-    if question.measured in (Measured.COUNT, Measured.SUM):
-        whole_table = question.data.rows if query.kind in ("mean", "proportion") else 1
-        assert whole_table is not None
-        return sigma * scale * unit / whole_table
-    low, high = bounds(question)
-    h = float(high - low)
-    if question.measured in (Measured.MEAN, Measured.SHARE):
-        return math.hypot(sigma * scale, h * sigma / plan.weight) / rows * unit / 2
-    # One mean is known to within e_z, the other to within e_q, each failing half as often; mean(z) is taken
-    # to lie in the middle quarter of its range, since the worst case is rare and twice as dear.
-    sigma *= half_width_factor((1 + confidence) / 2) / factor
-    of_count = sigma / plan.weight if plan.weight else 0.0
-    e_z = math.hypot(sigma * scale, 2 * h * h * of_count) / rows / (2 * h)
-    e_q = math.hypot(sigma * scale, h * h * of_count) / rows / 2
-    return (e_q + h / 2 * e_z) * unit * unit / 4
+    kind, measured = KIND[query.kind], plan.question.measured
+    sigma = half_width_factor(confidence) * spread(plan, information)
+    if kind.error is not None:
+        return kind.error(plan, sigma, rows)
+    if measured.error is not None:
+        return measured.error(plan, sigma, confidence, rows)
+    return linear_error(kind, plan, sigma)
 
 
 def sizes_at_least(query: Query, plan: Plan, vector: Sequence[float], information: int, factor: float) -> int:
@@ -149,6 +137,6 @@ def sizes_at_least(query: Query, plan: Plan, vector: Sequence[float], informatio
     place, scale = plan.counts or (0, 1.0)
     counts = [float(one) * scale for one in vector[place :: plan.coordinates]]
     sigma = spread(plan, information) * scale
-    if query.kind == "quantile":  # a rank is one among the rows of all bins
+    if KIND[query.kind].is_rank:  # it is one among the rows of all bins
         counts, sigma = [sum(counts)], sigma * math.sqrt(len(counts))
     return max(0, math.floor(min(counts) - factor * sigma))

@@ -38,6 +38,7 @@ _PAUSES_S = (0.1, 2.0)  # before the second try, at most before any
 _MOST_IDLE = 8  # connections that are kept
 _LONGEST_REPLY = 1 << 26
 _LONGEST_MESSAGE = 1000
+_MOST_QUESTIONS = 1 << 18  # that are kept of what a service tells of
 _SECONDS = re.compile("[0-9]{1,9}")
 _AGAIN = (429, 502, 503, 504)
 _BY_TYPE: dict[str, type[errors.ReticentError]] = {
@@ -214,7 +215,7 @@ class RemoteSession(Shorthands):
                 found |= {str(one["key"]): tree.from_json(one["query"]) for one in reply["answers"]}
                 if len(found) == before or len(found) >= reply["size"]:
                     return found
-            if time.monotonic() >= until:
+            if time.monotonic() >= until or len(found) > _MOST_QUESTIONS:
                 raise SourceError(f"the service at {self._host} tells of ever more questions")
 
     # The way there and back

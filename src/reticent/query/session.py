@@ -55,9 +55,12 @@ from reticent.query.answers import Answer, Case, Price, Receipt
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.declarations.home import as_open
 from reticent.query.degrade import degraded
-from reticent.query.estimates import Cell, Estimate, estimates, half_width_factor, widest
+from reticent.query.estimates import estimates, widest
+from reticent.query.kinds.count import COUNT
+from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
+from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree
-from reticent.query.language.questions import Measured, Question, parse, resolve
+from reticent.query.language.questions import Question, parse, resolve
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, Rows, plan
@@ -321,7 +324,7 @@ class Session(Shorthands):
             return None
         asked = self._query(query)
         question = self._plan(asked).question
-        counting = Question(Measured.COUNT, None, True, question.where, question.by, self.data)
+        counting = Question(COUNT, None, True, question.where, question.by, self.data)
         found = [
             sizes_at_least(asked, prepared, reading.nearest(), reading.information, factor)
             for prepared in (self._plan(asked), self._planned(counting))
@@ -591,4 +594,4 @@ def _is_public(query: Query, prepared: Plan) -> bool:
     """Whether the declaration answers it: the number of all rows when that is public."""
     question: Question = prepared.question
     everything = question.where is True and not question.by and question.data.rows is not None
-    return query.kind == "count" and everything
+    return KIND[query.kind].is_public and everything

@@ -19,16 +19,20 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 import reticent
+from reticent.apps.collect import collecting
+from reticent.apps.collect import pages as survey_pages
+from reticent.apps.collect.collecting import Collecting
+from reticent.apps.location import pages as place_pages
+from reticent.apps.location import places
+from reticent.apps.location.places import Places
+from reticent.apps.query import api, asking, pages
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.jobs import Jobs
+from reticent.apps.query.lanes import SWITCH_S
 from reticent.errors import ReticentError
-from reticent.service import api, asking, collecting, pages, place_pages, places, survey_pages
-from reticent.service.collecting import Collecting
-from reticent.service.desk import Desk
 from reticent.service.guard import Guard
-from reticent.service.jobs import Jobs
-from reticent.service.lanes import SWITCH_S
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
-from reticent.service.places import Places
 from reticent.service.refusals import headers, shape
 from reticent.service.replies import Reply, refusal
 from reticent.service.settings import Settings

@@ -21,10 +21,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from reticent.apps.query.desk import Desk
 from reticent.errors import ParameterError
 from reticent.processes import end_with_parent
 from reticent.service.app import create_app
-from reticent.service.desk import Desk
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from reticent.errors import ReticentError
@@ -12,7 +11,6 @@ from reticent.ledger.entries import decode
 from reticent.privacy.budget import UNITS_PER_ONE
 
 _MOST_DIGITS = 12
-_SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
 
 
 def rounded(value: float, error: float) -> str:
@@ -57,59 +55,6 @@ def epsilon(value: float) -> str:
 def mu2(units: int) -> str:
     """Units of the ledger as mu^2."""
     return f"{units / UNITS_PER_ONE:.4g}"
-
-
-# Questions
-
-
-def words(query: dict[str, Any]) -> str:
-    """A question in a line."""
-    kind, column = str(query.get("kind")), query.get("column")
-    text = kind
-    if kind == "quantile":
-        levels = [f"{level:g}" for level in query.get("levels", ())]
-        text = "median" if levels == ["0.5"] else f"quantile {', '.join(levels)}"
-    if column:
-        text += f" of {column}"
-    if kind == "proportion":
-        text = f"share of {condition(query.get('of'))}"
-    if query.get("where"):
-        text += f" {'among' if kind == 'proportion' else 'where'} {condition(query['where'])}"
-    if query.get("by") and kind != "quantile":
-        text += " by " + ", ".join(_grouping(one) for one in query["by"])
-    return text
-
-
-def _grouping(by: dict[str, Any]) -> str:
-    if by.get("bins"):
-        return f"{by['column']} in {by['bins']} bins"
-    if by.get("edges"):
-        return f"{by['column']} cut at {', '.join(f'{edge:g}' for edge in by['edges'])}"
-    return str(by["column"])
-
-
-def condition(given: Any, *, inside: bool = False) -> str:
-    """A predicate in a line."""
-    if not isinstance(given, dict):
-        return str(given)
-    for word in ("and", "or"):
-        if word in given:
-            joined = f" {word} ".join(condition(part, inside=True) for part in given[word])
-            return f"({joined})" if inside else joined
-    if "not" in given:
-        return f"not {condition(given['not'], inside=True)}"
-    if "in" in given:
-        return f"{given.get('column')} in ({_listed(given['in'])})"
-    sign = _SIGNS.get(str(given.get("op")), given.get("op"))
-    return f"{given.get('column')} {sign} {_listed([given.get('value')])}"
-
-
-def _listed(constants: Iterable[Any]) -> str:
-    return ", ".join(f"'{one}'" if isinstance(one, str) else _constant(one) for one in constants)
-
-
-def _constant(one: Any) -> str:
-    return str(one).lower() if isinstance(one, bool) else f"{one:g}" if isinstance(one, float) else str(one)
 
 
 # Entries of the log

@@ -14,10 +14,10 @@ from fastapi import Depends, Form, Request
 from fastapi.responses import HTMLResponse, Response
 from fastapi.templating import Jinja2Templates
 
+from reticent.apps.query.api import desk_of
+from reticent.apps.query.desk import Desk
 from reticent.errors import ReticentError
 from reticent.service import showing
-from reticent.service.api import desk_of
-from reticent.service.desk import Desk
 from reticent.service.keys import Role
 from reticent.service.refusals import Refused, explained, not_allowed, not_found
 from reticent.service.state import Visit

@@ -10,12 +10,12 @@ from contextlib import closing
 
 import pytest
 
-from reticent.cli import answer_views as views
-from reticent.cli.ask import wider
+from reticent.apps.query.ask import wider
+from reticent.cli import terminal as views
 from reticent.ledger import SqlLedger
 from reticent.query import By, Policy, Query, census
 from reticent.query.declarations import dataset_file
-from reticent.query.estimates import Estimate
+from reticent.query.kinds.intervals import Estimate
 from reticent.query.language import tree
 from reticent.query.language.tree import And, Comparison, In, Not, Or
 from reticent.query.rows.rehearsal import rehearsal

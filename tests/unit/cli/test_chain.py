@@ -15,13 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from reticent.apps.chain import watching as chain_views
+from reticent.apps.chain import work
+from reticent.apps.chain.oracle import opened as opened_oracle
 from reticent.chain.keys import make_key
 from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.cli import chain as work
-from reticent.cli import chain_views
-from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import ChainError, NodeUnavailable, NotMeasured
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import load_key
@@ -200,7 +200,7 @@ def test_owner_oracle_and_two_analysts(anvil, place, command, done, refused):
         out = done("chain", "allow", "census.yaml", who, "--share", "0.4", "--key", "owner.key")
         assert f"{who} may be charged mu2 1.356 in all, 40 % of the cap" in out
 
-    program = "from reticent.cli import main; main()"
+    program = "from reticent.apps import main; main()"
     worker = subprocess.Popen(
         [sys.executable, "-c", program, "oracle", "census.yaml", "--key", "oracle.key"],
         stdout=subprocess.PIPE,
@@ -522,7 +522,7 @@ def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
     done("chain", "key", "locked.key", "--encrypt")
     ask = [*ASK[:-1], "locked.key"]
     monkeypatch.delenv("RETICENT_KEY_PASSWORD")
-    monkeypatch.setattr("reticent.cli.chain_keys._somebody_is_there", lambda: False)
+    monkeypatch.setattr("reticent.apps.chain.keys._somebody_is_there", lambda: False)
     assert "is locked: give its password in RETICENT_KEY_PASSWORD" in refused(*ask)
 
 

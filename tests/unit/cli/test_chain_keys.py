@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
+from reticent.apps.chain import keys as chain_keys
+from reticent.apps.chain.keys import new_key, opened_key
 from reticent.chain.keys import PASSWORD, read_key
-from reticent.cli import chain_keys
-from reticent.cli.chain_keys import new_key, opened_key
 from reticent.errors import ChainError, ParameterError
 
 

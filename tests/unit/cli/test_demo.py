@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import reticent
-from reticent.cli import demo
+from reticent.apps.query import demo
 from reticent.ledger import SqlLedger
 from reticent.query import Case, census
 
@@ -77,7 +77,10 @@ def test_the_demo_asks_repeats_refines_and_is_refused(command, tmp_path):
 
 def test_it_stays_up_until_interrupted(tmp_path):
     """The service answers whoever has a printed key; Ctrl-C is its proper end, and leaves nothing behind."""
-    program = "from reticent.cli import demo, main; demo._script = lambda *given: None; main()"
+    program = (
+        "from reticent.apps.query import demo\nfrom reticent.apps import main\n"
+        "demo._script = lambda *given: None; main()"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program, "demo", "--folder", str(tmp_path / "demo"), "--port", "0"],
         stdout=subprocess.PIPE,
@@ -232,6 +235,6 @@ def test_other_words_are_the_same_questions(tmp_path):
 
 @pytest.mark.parametrize("case", Case)
 def test_every_case_has_words(case):
-    from reticent.cli.answer_views import CASES
+    from reticent.cli.terminal import CASES
 
     assert CASES[case]

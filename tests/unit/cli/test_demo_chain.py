@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reticent.cli import demo_chain
+from reticent.apps.chain import demo as demo_chain
 
 
 @pytest.mark.usefixtures("anvil")  # skipped where there is none

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reticent.cli import demo_location
+from reticent.apps.location import demo as demo_location
 
 
 @pytest.mark.parametrize("is_invented", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from reticent import __version__
-from reticent.cli import main
+from reticent.apps import main
 from reticent.errors import ParameterError
 
 COMMANDS = [
@@ -26,9 +26,9 @@ def demo_raising(monkeypatch):
         def run(**options):
             raise error
 
-        module = types.ModuleType("reticent.cli.demo")
+        module = types.ModuleType("reticent.apps.query.demo")
         module.run = run
-        monkeypatch.setitem(sys.modules, "reticent.cli.demo", module)
+        monkeypatch.setitem(sys.modules, "reticent.apps.query.demo", module)
 
     return plant
 
@@ -124,7 +124,7 @@ def reticent(*args, before="", after="", **environment):
     program = f"""
 import sys
 {before}
-from reticent.cli import main
+from reticent.apps import main
 try:
     main()
 finally:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from reticent.cli import federated
+from reticent.apps.federated import work as federated
 from reticent.errors import LedgerError
 from reticent.federated import Client, Round, Training, saved, tables, task_file
 from reticent.federated.saved import How

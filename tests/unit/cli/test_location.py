@@ -254,7 +254,7 @@ def test_no_error_tells_a_position(run, campaign, device):
 
 
 def test_planted_an_error_that_quotes_it(run, campaign, device, monkeypatch):
-    from reticent.cli import location
+    from reticent.apps.location import work as location
     from reticent.errors import ParameterError
 
     def degrees(name, text):

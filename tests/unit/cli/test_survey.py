@@ -149,7 +149,7 @@ def test_a_cluster_that_does_not_answer(run, survey, tmp_path):
 
 def test_a_service_collects_and_tells(run, tmp_path):
     """Publish, enrol, report into the collector, read the estimates."""
-    from reticent.service.collecting import Collecting
+    from reticent.apps.collect.collecting import Collecting
     from reticent.service.settings import Settings
 
     folder, plain = tmp_path / "desk", tmp_path / "s.yaml"

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from reticent.cli import main
+from reticent.apps import main
 from reticent.errors import ParameterError
 from reticent.experiments import EXPERIMENTS, find
 from reticent.experiments.data import People

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.cli import main
+from reticent.apps import main
 from reticent.errors import ParameterError
 from reticent.experiments import EXPERIMENTS, Options, find, stored
 from reticent.experiments.base import Outcome

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from reticent.cli import main
+from reticent.apps import main
 from reticent.errors import LedgerError
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, load_key
@@ -270,7 +270,7 @@ class Serving:
     """`reticent ledger witness serve` in a process of its own."""
 
     def __init__(self, directory):
-        program = "import sys; from reticent.cli import main; sys.argv[0] = 'reticent'; main()"
+        program = "import sys; from reticent.apps import main; sys.argv[0] = 'reticent'; main()"
         args = ["ledger", "witness", "serve", "--dir", str(directory)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -266,7 +266,7 @@ def test_an_address_names_one_schema(database_of):
 
 @pytest.mark.parametrize("database", ["none", "away"])
 def test_errors_say_neither_host_nor_port(database_of, database, capsys, monkeypatch):
-    from reticent.cli.entry import main
+    from reticent.apps import main
 
     url, _ = database_of
     parts = urlsplit(url)

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from reticent.query import By, Column, DataSet, Kind
+from reticent.query.kinds.listed import Measured
 from reticent.query.language import tree
-from reticent.query.language.questions import Grouping, Measured, Question, even_cuts, resolve
+from reticent.query.language.questions import Grouping, Question, even_cuts, resolve
 from reticent.query.measure import plan, statement
 from reticent.query.rows import bins
 from reticent.query.rows.bins import Line, line

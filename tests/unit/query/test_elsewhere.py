@@ -24,8 +24,9 @@ from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.ledger.base import increment
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import Case, Policy, Session, census
+from reticent.query.kinds.listed import Measured
 from reticent.query.language import questions, tree
-from reticent.query.language.questions import Measured, Question, parse, resolve
+from reticent.query.language.questions import Question, parse, resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
 from reticent.randomness import SimulationStream

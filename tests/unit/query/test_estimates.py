@@ -13,7 +13,8 @@ import pytest
 
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import By, Column, DataSet, Kind
-from reticent.query.estimates import Cell, Estimate, estimates, half_width_factor, spread, widest
+from reticent.query.estimates import estimates, spread, widest
+from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
 from reticent.query.language import tree
 from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Comparison

@@ -15,7 +15,7 @@ import pytest
 
 import reticent
 from reticent import files
-from reticent.cli import dataset
+from reticent.apps.query import dataset
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, QuestionRefused
 from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.query import Session, census

@@ -8,10 +8,11 @@ from io import StringIO
 import pytest
 
 import reticent
+from reticent.apps.chain import work
+from reticent.apps.chain.oracle import opened as opened_oracle
+from reticent.apps.query.desk import Desk
 from reticent.chain.keys import make_key
 from reticent.chain.node import Node
-from reticent.cli import chain as work
-from reticent.cli.oracle import opened as opened_oracle
 from reticent.errors import AccountConflict, LedgerError, ParameterError
 from reticent.ledger import Amount, SqlLedger, Unit
 from reticent.ledger.ethereum.chain_file import ChainFile
@@ -24,7 +25,6 @@ from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
 from reticent.query.rows import source
-from reticent.service.desk import Desk
 from reticent.service.settings import Settings
 
 
@@ -286,7 +286,7 @@ class _Kept:
 
 
 def test_what_is_on_a_chain_moves_nowhere(place, tmp_path):
-    from reticent.cli.dataset import move
+    from reticent.apps.query.dataset import move
 
     register(place)
     with pytest.raises(ParameterError, match="it cannot move from there"):

@@ -18,10 +18,10 @@ import duckdb
 import pytest
 
 import reticent
+from reticent.apps.chain import work
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.outbox import Outbox
-from reticent.cli import chain as work
 from reticent.errors import ReticentError, TransactionRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger.ethereum.chain_file import ChainFile

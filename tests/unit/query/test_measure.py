@@ -23,8 +23,9 @@ from reticent.errors import SourceError
 from reticent.ledger import MemoryLedger
 from reticent.privacy.budget import MAX_UNITS, UNITS_PER_ONE
 from reticent.query import By, Column, DataSet, Kind, Session
+from reticent.query.kinds.listed import Measured
 from reticent.query.language import tree
-from reticent.query.language.questions import Measured, resolve
+from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Comparison, In
 from reticent.query.measure import GRID_BITS, LARGEST, Plan, plan, statement
 from reticent.query.rows.source import connect
@@ -355,7 +356,7 @@ def test_the_count_of_a_group_costs_nothing_when_rows_are_replaced(by):
 def test_coarse_grids_round_to_the_nearest():
     measured = plan(resolve(tree.variance("x"), declared(-(2**31), 2**31 - 1, REPLACE)))
     half = 1 << (-measured.shift - 1)
-    assert [measured._on_grid(one) for one in (0, half - 1, half, -half, -half - 1)] == [0, 0, 1, 0, -1]
+    assert [measured.on_grid(one) for one in (0, half - 1, half, -half, -half - 1)] == [0, 0, 1, 0, -1]
 
 
 @pytest.mark.parametrize("bound", [1, 2, 7])

@@ -19,9 +19,10 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.query import By, Column, DataSet, Kind
+from reticent.query.kinds.listed import Measured
 from reticent.query.language import conditions, questions, tree
 from reticent.query.language.conditions import All, Among, columns_of
-from reticent.query.language.questions import LONGEST_TEXT, Measured, Question, parse, resolve
+from reticent.query.language.questions import LONGEST_TEXT, Question, parse, resolve
 from reticent.query.language.tree import DEEPEST, MOST_PARTS, And, Comparison, In, Or, Query
 from reticent.query.measure import plan
 

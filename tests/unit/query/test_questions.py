@@ -12,9 +12,10 @@ import pytest
 from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.declarations.datasets import DataSet
+from reticent.query.kinds.listed import Measured
 from reticent.query.language import tree
 from reticent.query.language.conditions import Among, resolve_condition
-from reticent.query.language.questions import MOST_VALUES, Grouping, Measured, resolve
+from reticent.query.language.questions import MOST_VALUES, Grouping, resolve
 from reticent.query.language.tree import By, Comparison, Query
 from reticent.query.rows.columns import Column, Kind
 

@@ -16,7 +16,6 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -24,6 +23,9 @@ from typing import Any
 
 from reticent.errors import ParameterError
 from reticent.query.declarations.datasets import DataSet
+from reticent.query.kinds.base import Measure
+from reticent.query.kinds.listed import KIND
+from reticent.query.kinds.proportion import SHARE
 from reticent.query.language import strict_json
 from reticent.query.language.conditions import (
     Condition,
@@ -44,32 +46,6 @@ _PERSONS = 2  # of the rule which rows are whose; 1: whole numbers that share a 
 _FIELDS = frozenset(
     ("by", "column", "columns", "data", "form", "measured", "of", "relation", "unit", "version", "where")
 )
-
-
-class Measured(Enum):
-    """What is summed over the rows of a cell."""
-
-    COUNT = "count"
-    SUM = "sum"
-    MEAN = "mean"  # sum and count
-    SHARE = "share"  # two counts
-    SQUARES = "squares"  # sum and sum of squares
-    VARIANCE = "variance"  # these and the count
-
-    @property
-    def values(self) -> int:
-        """How many values one cell has."""
-        return _VALUES[self]
-
-
-_VALUES = {
-    Measured.COUNT: 1,
-    Measured.SUM: 1,
-    Measured.MEAN: 2,
-    Measured.SHARE: 2,
-    Measured.SQUARES: 2,
-    Measured.VARIANCE: 3,
-}
 
 
 @dataclass(frozen=True)
@@ -104,7 +80,7 @@ class Question:
         key: names the question in the ledger.
     """
 
-    measured: Measured
+    measured: Measure
     column: str | None
     of: Condition
     where: Condition
@@ -135,13 +111,13 @@ def resolve(query: Query, data: DataSet) -> Question:
     where = resolve_condition(query.where, data)
     by = _in_order(_grouping(one, data) for one in query.by)
     of: Condition = True
-    if query.kind == "proportion":
+    if query.of is not None:
         of = both(resolve_condition(query.of, data, "of"), where, data)
     measured = _measured(query.kind, whole=_is_whole(where, by, data))
-    if query.kind == "proportion" and measured is Measured.COUNT:
+    if query.of is not None and measured.summand is None:  # the share of a public number of rows is a count
         of, where = True, of
     column = None
-    if measured not in (Measured.COUNT, Measured.SHARE):
+    if measured.has_column:
         assert query.column is not None  # a query sees to it
         column = _summed(query.kind, data.column(query.column)).name
     return _checked_size(Question(measured, column, of, where, by, data), query.kind)
@@ -167,10 +143,10 @@ def parse(text: str, data: DataSet) -> Question:
         known = ", ".join(sorted(one.value for one in kinds))
         raise ParameterError(f"measured must be one of {known} here, got {shown(said['measured'])}")
     of = condition_from_json(said["of"], data, "of")
-    if of != (both(of, where, data) if measured is Measured.SHARE else True):
+    if of != (both(of, where, data) if measured is SHARE else True):
         raise ParameterError("of must be rows of where for a share, and true else")
     column = said["column"]
-    if (column is None) != (measured in (Measured.COUNT, Measured.SHARE)):
+    if (column is None) == measured.has_column:
         raise ParameterError(f"column must be given for all but counts and shares, got {shown(column)}")
     if column is not None:
         column = _summed(measured.value, data.column(_name("column", column))).name
@@ -195,18 +171,8 @@ def _checked_size(question: Question, kind: str) -> Question:
     return question
 
 
-def _measured(kind: str, *, whole: bool) -> Measured:
-    match kind:
-        case "sum":
-            return Measured.SUM
-        case "mean":
-            return Measured.SUM if whole else Measured.MEAN
-        case "proportion":
-            return Measured.COUNT if whole else Measured.SHARE
-        case "variance":
-            return Measured.SQUARES if whole else Measured.VARIANCE
-        case _:  # count, histogram, quantile
-            return Measured.COUNT
+def _measured(kind: str, *, whole: bool) -> Measure:
+    return KIND[kind].measured(whole)
 
 
 def _summed(kind: str, column: Column) -> Column:

@@ -13,12 +13,15 @@ refused with the reason. The text is never run, and nothing of it reaches a data
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from reticent.errors import MissingExtra, ParameterError
+from reticent.query.kinds.base import Asked
+from reticent.query.kinds.listed import AGGREGATES, KIND
 from reticent.query.language.tree import (
+    BINS,
     And,
     By,
     Comparison,
@@ -29,7 +32,6 @@ from reticent.query.language.tree import (
     Query,
     Scalar,
     check_predicate,
-    quantile,
     shown,
 )
 
@@ -94,19 +96,9 @@ _REASONS = {
     "ApproxQuantile": "quantiles are read off bins: QUANTILE_CONT",
 }
 _SHAPE = "SELECT one aggregate FROM the data set, with WHERE and GROUP BY if need be"
-_AGGREGATES = "COUNT(*), SUM, AVG, VAR_POP, MEDIAN and QUANTILE_CONT are"
+_NAMES = [name for kind in KIND.values() for name in kind.sql]
+_AGGREGATES = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are"
 _CONDITIONS = "a condition is made of AND, OR, NOT, =, <>, <, <=, >, >=, BETWEEN and IN"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """An aggregate."""
-
-    kind: str
-    column: str | None = None
-    of: Predicate | None = None
-    where: Predicate | None = None
-    levels: tuple[float, ...] = ()
 
 
 def read(text: str, name: str) -> Query:
@@ -134,14 +126,15 @@ def _query(select: Any, name: str) -> Query:
     asked = _selected(_list(select, "expressions"), groups, name)
     where = _part(select, "where")
     rows = _both(None if where is None else _condition(_of(where), name), asked.where)
-    if asked.kind == "quantile":
+    if KIND[asked.kind].bins_column:
         if groups:
             raise ParameterError(
-                "sql: GROUP BY beside a quantile is not answered: ask for each group with WHERE"
+                f"sql: GROUP BY beside a {asked.kind} is not answered: ask for each group with WHERE"
             )
-        return quantile(str(asked.column), asked.levels, where=rows)
+        binned = By(str(asked.column), bins=BINS)
+        return Query(asked.kind, asked.column, rows, asked.of, (binned,), asked.levels)
     by = tuple(By(column) for column in groups)
-    return Query(asked.kind, asked.column, rows, asked.of, by)
+    return Query(asked.kind, asked.column, rows, asked.of, by, asked.levels)
 
 
 def read_condition(text: str) -> Predicate:
@@ -320,7 +313,7 @@ def _groups(group: Any, name: str) -> tuple[str, ...]:
     return tuple(_column(one, name) for one in listed)
 
 
-def _selected(expressions: Sequence[Any], groups: Sequence[str], name: str) -> _Asked:
+def _selected(expressions: Sequence[Any], groups: Sequence[str], name: str) -> Asked:
     """The one aggregate of a SELECT list; the columns beside it must be grouped by."""
     found = []
     for one in expressions:
@@ -341,44 +334,53 @@ def _selected(expressions: Sequence[Any], groups: Sequence[str], name: str) -> _
 # Aggregates
 
 
-def _aggregate(node: Any, name: str) -> _Asked:
-    match _kind(node):
-        case "Filter":
-            _only(node, "this", "expression")
-            asked = _aggregate(_part(node, "this"), name)
-            rows = _condition(_of(_part(node, "expression")), name)
-            return replace(asked, where=_both(rows, asked.where))
-        case "Count":
-            _only(node, "this", "big_int")
-            if _kind(_part(node, "this")) != "Star":
-                raise ParameterError(f"sql: COUNT of a column is not answered: {_NO_NULL}; write COUNT(*)")
-            return _Asked("count")
-        case "CountIf":
-            return _Asked("count", where=_condition(_of(node), name))
-        case "Sum" | "Avg":
-            return _sum_or_mean(node, name)
-        case "VariancePop":
-            return _Asked("variance", _column(_of(node), name))
-        case "Median":
-            return _Asked("quantile", _column(_of(node), name), levels=(0.5,))
-        case "PercentileCont":
-            _only(node, "this", "expression")
-            return _Asked(
-                "quantile", _column(_part(node, "this"), name), levels=_levels(_part(node, "expression"))
-            )
-        case "WithinGroup":
-            return _within_group(node, name)
-        case _:
-            raise _refused(node, _AGGREGATES)
+class _Reader:
+    """What the kinds of questions may look at of their aggregates; see `SqlReader`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def kind(self, node: Any) -> str:
+        return _kind(node)
+
+    def part(self, node: Any, name: str) -> Any:
+        return _part(node, name)
+
+    def listed(self, node: Any, name: str) -> list[Any]:
+        return _list(node, name)
+
+    def only(self, node: Any, *known: str) -> None:
+        _only(node, *known)
+
+    def of(self, node: Any) -> Any:
+        return _of(node)
+
+    def column(self, node: Any) -> str:
+        return _column(node, self._name)
+
+    def condition(self, node: Any) -> Predicate:
+        return _condition(node, self._name)
+
+    def indicator(self, node: Any) -> Predicate | None:
+        return _indicator(node, self._name) if _kind(node) in ("Case", "Cast") else None
+
+    def constant(self, node: Any) -> Any:
+        return _constant(node)
+
+    def refused(self, node: Any) -> ParameterError:
+        return _refused(node, _AGGREGATES)
 
 
-def _sum_or_mean(node: Any, name: str) -> _Asked:
-    summed = _of(node)
-    is_sum = _kind(node) == "Sum"
-    if _kind(summed) in ("Case", "Cast"):
-        rows = _indicator(summed, name)
-        return _Asked("count", where=rows) if is_sum else _Asked("proportion", of=rows)
-    return _Asked("sum" if is_sum else "mean", _column(summed, name))
+def _aggregate(node: Any, name: str) -> Asked:
+    if _kind(node) == "Filter":
+        _only(node, "this", "expression")
+        asked = _aggregate(_part(node, "this"), name)
+        rows = _condition(_of(_part(node, "expression")), name)
+        return replace(asked, where=_both(rows, asked.where))
+    found = AGGREGATES.get(_kind(node))
+    if found is None:
+        raise _refused(node, _AGGREGATES)
+    return found(_Reader(name), node)
 
 
 def _indicator(node: Any, name: str) -> Predicate:
@@ -396,26 +398,6 @@ def _indicator(node: Any, name: str) -> Predicate:
         if (_constant(_part(cases[0], "true")), _constant(_part(node, "default"))) == (1, 0):
             return _condition(_part(cases[0], "this"), name)
     raise ParameterError("sql: CASE must be CASE WHEN condition THEN 1 ELSE 0 END")
-
-
-def _within_group(node: Any, name: str) -> _Asked:
-    """PERCENTILE_CONT(level) WITHIN GROUP (ORDER BY column)."""
-    _only(node, "this", "expression")
-    order = _part(node, "expression")
-    if _kind(_part(node, "this")) != "PercentileCont" or _kind(order) != "Order":
-        raise _refused(_part(node, "this"), _AGGREGATES)
-    _only(order, "expressions")
-    listed = _list(order, "expressions")
-    if len(listed) != 1:
-        raise ParameterError("sql: WITHIN GROUP must be ORDER BY one column")
-    _only(listed[0], "this", "nulls_first")
-    levels = _levels(_of(_part(node, "this")))
-    return _Asked("quantile", _column(_part(listed[0], "this"), name), levels=levels)
-
-
-def _levels(node: Any) -> tuple[float, ...]:
-    listed = _list(node, "expressions") if _kind(node) == "Array" else [node]
-    return tuple(_constant(one) for one in listed)  # type: ignore[misc]  # checked with the query
 
 
 # Conditions

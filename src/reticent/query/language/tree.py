@@ -18,14 +18,17 @@ from itertools import pairwise
 from typing import Any
 
 from reticent.errors import ParameterError, ParameterTypeError
+from reticent.query.kinds.listed import KIND
 
-KINDS = ("count", "sum", "mean", "proportion", "variance", "histogram", "quantile")
+KINDS = tuple(KIND)
+_OF = " or ".join(name for name, kind in KIND.items() if kind.needs_of)
+_LEVELS = " or ".join(name for name, kind in KIND.items() if kind.needs_levels)
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 DEEPEST = 32
 MOST_PARTS = 1000  # nodes of one predicate, the values in its lists included
 MOST_BINS = 1 << 16
 MOST_GROUPINGS = 8
-_BINS = 256  # of a quantile
+BINS = 256  # of a quantile
 
 Scalar = str | int | float | bool
 
@@ -120,29 +123,26 @@ class Query:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ParameterError(f"kind must be one of {', '.join(KINDS)}, got {shown(self.kind)}")
-        needs_column = self.kind in ("sum", "mean", "variance", "quantile")
-        if needs_column and self.column is None:
+        kind = KIND[self.kind]
+        if kind.needs_column and self.column is None:
             raise ParameterError(f"column must be given for a {self.kind}")
-        if not needs_column and self.column is not None:
+        if not kind.needs_column and self.column is not None:
             raise ParameterError(f"column is not for a {self.kind}, got {shown(self.column)}")
         if self.column is not None:
             _text("column", self.column)
-        if (self.of is not None) != (self.kind == "proportion"):
-            raise ParameterError("of must be given for a proportion, and only for one")
+        if (self.of is not None) != kind.needs_of:
+            raise ParameterError(f"of must be given for a {_OF}, and only for one")
         for name in ("where", "of"):
             if getattr(self, name) is not None:
                 check_predicate(getattr(self, name), name)
         object.__setattr__(self, "by", as_groupings(self.by))
-        self._check_levels()
-
-    def _check_levels(self) -> None:
         object.__setattr__(self, "levels", _levels(self.levels))
-        if bool(self.levels) != (self.kind == "quantile"):
-            raise ParameterError("levels must be given for a quantile, and only for one")
-        if self.kind == "histogram" and not self.by:
-            raise ParameterError("by must name at least one column for a histogram")
-        if self.kind == "quantile" and [one.column for one in self.by] != [self.column]:
-            raise ParameterError("by must be the bins of the column for a quantile")
+        if bool(self.levels) != kind.needs_levels:
+            raise ParameterError(f"levels must be given for a {_LEVELS}, and only for one")
+        if kind.needs_by and not self.by:
+            raise ParameterError(f"by must name at least one column for a {self.kind}")
+        if kind.bins_column and [one.column for one in self.by] != [self.column]:
+            raise ParameterError(f"by must be the bins of the column for a {self.kind}")
 
 
 # Making queries
@@ -178,14 +178,14 @@ def histogram(by: Any, *, where: Any = None) -> Query:
     return Query("histogram", where=as_predicate(where), by=as_groupings(by))
 
 
-def quantile(column: str, levels: float | Sequence[float], *, where: Any = None, bins: Any = _BINS) -> Query:
+def quantile(column: str, levels: float | Sequence[float], *, where: Any = None, bins: Any = BINS) -> Query:
     """Quantiles, read off a histogram of the column. `bins`: how many, or the inner edges."""
     chosen = (levels,) if isinstance(levels, (int, float)) else levels
     by = By(column, bins=bins) if isinstance(bins, int) else By(column, edges=_edges(bins))
     return Query("quantile", column, as_predicate(where), by=(by,), levels=_levels(chosen))
 
 
-def median(column: str, *, where: Any = None, bins: Any = _BINS) -> Query:
+def median(column: str, *, where: Any = None, bins: Any = BINS) -> Query:
     """The median, read off a histogram of the column."""
     return quantile(column, 0.5, where=where, bins=bins)
 
@@ -259,8 +259,9 @@ def from_json(given: Any) -> Query:
     _only("query", given, ("kind", "column", "where", "of", "by", "levels"))
     column = given.get("column")
     by = as_groupings(given.get("by"))
-    if given.get("kind") == "quantile" and column is not None and not by:
-        by = (By(_text("column", column), bins=_BINS),)
+    kind = KIND.get(str(given.get("kind")))
+    if kind is not None and kind.bins_column and column is not None and not by:
+        by = (By(_text("column", column), bins=BINS),)
     return Query(
         _text("kind", given.get("kind")),
         None if column is None else _text("column", column),

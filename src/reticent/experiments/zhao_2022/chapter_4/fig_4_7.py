@@ -17,7 +17,7 @@ from reticent.experiments import plots
 from reticent.experiments.base import Options, Outcome, Row
 from reticent.experiments.zhao_2022.chapter_4 import reuse
 from reticent.privacy import delta_of, mu_of
-from reticent.query.estimates import half_width_factor
+from reticent.query.kinds.intervals import half_width_factor
 
 BETA = 0.05
 SENSITIVITIES = {"average income": 202.0, "average family income": 404.0, "shares": 0.0002}  # 5,000 rows

@@ -27,7 +27,7 @@ from reticent.query import census
 ROWS = 5000  # as in the documents
 INFORMATION = 1e-5  # of a question, so that the budget allows thousands
 _START_S, _WAIT_S = 120.0, 120.0
-_COMMAND = (sys.executable, "-c", "from reticent.cli import main; main()")
+_COMMAND = (sys.executable, "-m", "reticent")
 _HOST = "127.0.0.1"
 
 

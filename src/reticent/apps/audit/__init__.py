@@ -1,0 +1,3 @@
+"""Measuring whether mechanisms keep what they claim."""
+
+__all__: list[str] = []

@@ -1,0 +1,15 @@
+"""The auditor, as the shells are given it."""
+
+from __future__ import annotations
+
+from reticent.apps.base import App
+from reticent.cli.commands import Commands
+
+
+def _commands() -> Commands:
+    from reticent.apps.audit.commands import group
+
+    return Commands(groups=(group,), commands=(), demos={})
+
+
+APP = App(name="audit", commands=_commands)

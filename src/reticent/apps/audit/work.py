@@ -1,0 +1,169 @@
+"""`reticent audit`: claimed against measured, for one mechanism, the whole library, or one's own function.
+
+Exit code 0 where nothing was found against a claim, 1 where something was, 2 for a bad command line.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from reticent import __version__
+from reticent.audit import Report, audit, audit_all, audit_callable
+from reticent.audit.gate import EPSILONS
+from reticent.audit.page import plot as draw_plot
+from reticent.audit.page import write_page
+from reticent.audit.subjects import made
+from reticent.errors import ParameterError
+
+_CALLABLE_SAMPLES = 200_000
+_QUICK_SAMPLES = 20_000
+
+
+def run(
+    *,
+    mechanism: str | None,
+    epsilon: float | None,
+    delta: float,
+    function: str | None,
+    inputs: str,
+    samples: int | None,
+    quick: bool,
+    plot: Path | None,
+    report: Path | None,
+) -> int:
+    """Run what was asked for, print the table, write the files; return the exit code."""
+    reports = _reports(mechanism, epsilon, delta, function, inputs, samples, quick)
+    console = Console(highlight=False, markup=False)
+    console.print(_table(reports))
+    for one in reports:
+        if len(reports) == 1:
+            for found in one.findings:
+                console.print(
+                    f"{'ok   ' if found.passed else 'FAULT'} {found.check}: {found.detail}", soft_wrap=True
+                )
+        elif not one.passed:
+            console.print(f"FAULT {one.name}, {one.notion} {one.claimed:g}: {one.verdict}", soft_wrap=True)
+    if plot is not None:
+        draw_plot(reports, plot)
+        console.print(f"Plot: {plot}")
+    if report is not None:
+        write_page(reports, report, made=_made(reports, quick))
+        console.print(f"Report: {report}")
+    failed = sum(not one.passed for one in reports)
+    words = (
+        "nothing found against any claim" if not failed else f"{failed} of {len(reports)} break their claim"
+    )
+    console.print(f"{len(reports)} audited: {words}.")
+    return 1 if failed else 0
+
+
+def _reports(
+    mechanism: str | None,
+    epsilon: float | None,
+    delta: float,
+    function: str | None,
+    inputs: str,
+    samples: int | None,
+    quick: bool,
+) -> Sequence[Report]:
+    if (mechanism is None) == (function is None):
+        raise ParameterError("give a MECHANISM, all, or --callable module:name")
+    if mechanism is not None and mechanism.lower() == "all":
+        return _all(EPSILONS if epsilon is None else (epsilon,), quick)
+    if epsilon is None:
+        raise ParameterError("give --epsilon, the level that is claimed")
+    if function is None:
+        assert mechanism is not None
+        if delta:
+            raise ParameterError("give --delta with --callable only: a mechanism knows its own guarantee")
+        return [audit(made(mechanism, epsilon), quick=quick)]
+    count = samples or (_QUICK_SAMPLES if quick else _CALLABLE_SAMPLES)
+    own = loaded(function)
+    return [audit_callable(own, _values(inputs), epsilon=epsilon, delta=delta, samples=count, name=function)]
+
+
+def _all(epsilons: Sequence[float], quick: bool) -> list[Report]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("auditing", total=None)
+
+        def advance(report: Report, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"audited {report.name}")
+
+        return audit_all(epsilons, quick=quick, progress=advance)
+
+
+def loaded(path: str) -> Callable[..., Any]:
+    """The function `module:name`, looked for in the working directory too."""
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ParameterError(f"callable must be module:name, got {path!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as err:
+        if err.name is None or not module.startswith(err.name):
+            raise  # the user's module needs something else
+        raise ParameterError(f"callable: there is no module {module!r}") from err
+    finally:
+        sys.path.pop(0)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ParameterError(f"callable: module {module!r} has no {name!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ParameterError(f"callable: {path} cannot be called")
+    return found
+
+
+def _values(text: str) -> list[Any]:
+    """Private values such as "-1,1", "nan,0", "(0,1),(1,0)" or "red,blue"."""
+    try:
+        values = list(ast.literal_eval(f"({text},)"))
+    except (ValueError, SyntaxError):
+        values = [_word(part.strip()) for part in text.split(",")]
+    if len(values) < 2:
+        raise ParameterError(f"inputs must hold at least two values, got {text!r}")
+    return values
+
+
+def _word(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _table(reports: Sequence[Report]) -> Table:
+    table = Table(title="claimed against measured", title_justify="left")
+    table.add_column("mechanism", no_wrap=True)
+    for heading in ("claimed", "exact", "measured", "fit p"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for one in reports:
+        exact = "" if one.exact is None else f"{one.exact.loss:.6g}"
+        measured = "" if one.black_box is None else f">= {one.black_box.lower:.4g}"
+        fitted = "" if one.fit is None else f"{one.fit.p_value:.2g}"
+        claimed = f"{one.notion} {one.claimed:g}"
+        verdict = "holds" if one.passed else "FAULT"
+        table.add_row(
+            one.name, claimed, exact, measured, fitted, verdict, style="" if one.passed else "bold red"
+        )
+    return table
+
+
+def _made(reports: Sequence[Report], quick: bool) -> str:
+    seconds = sum(one.seconds for one in reports)
+    size = "quick" if quick else "full"
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"reticent {__version__}, {day}, {size} audit, {seconds:.0f} s of processor time."

@@ -1,0 +1,3 @@
+"""A ledger in a contract: commands, oracle, what the pages show of it, demonstration."""
+
+__all__: list[str] = []

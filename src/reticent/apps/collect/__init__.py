@@ -1,0 +1,3 @@
+"""Surveys of devices: commands, API, pages, demonstrations."""
+
+__all__: list[str] = []

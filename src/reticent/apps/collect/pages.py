@@ -1,0 +1,164 @@
+"""The pages of surveys: what is asked, and what the reports come to while they come in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import deque
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from reticent.apps.collect.collecting import Collecting, Name, TheCollecting
+from reticent.collect.estimates import SHARES, Estimate, estimates
+from reticent.collect.explanation import explain
+from reticent.collect.survey import Survey
+from reticent.collect.tally import Tally
+from reticent.estimation import numeric_distribution
+from reticent.mechanisms.numeric.base import NumericChannel
+from reticent.service import showing
+from reticent.service.visits import Seen, page, part
+
+router = APIRouter(include_in_schema=False)
+
+_BINS = 10
+_FEWEST = 100  # reports, below which no distribution is drawn
+_STEPS = 200  # of the estimate of a distribution; more would fit the noise
+_SPAN_S = 30.0  # over which reports per second are told
+_LABELS = 40  # bars of a chart
+
+
+@router.get("/surveys")
+def surveys(request: Request, collecting: TheCollecting, visit: Seen) -> HTMLResponse:
+    """Every survey that is collected."""
+    collector = collecting.collector
+    found = [
+        {"survey": one, "reports": sum(collector.periods(one).values())} for one in collector.surveys()[::-1]
+    ]
+    return page(request, "surveys.html", visit, here="surveys", surveys=found)
+
+
+@router.get("/surveys/{name}")
+def survey(request: Request, collecting: TheCollecting, visit: Seen, name: Name) -> HTMLResponse:
+    """What a survey asks, and what it found."""
+    asked = collecting.survey(name)
+    return page(
+        request,
+        "survey.html",
+        visit,
+        here="surveys",
+        explanation=explain(asked)[1:],
+        **_live(collecting, asked),
+    )
+
+
+@router.get("/surveys/{name}/live")
+def survey_part(
+    request: Request,
+    collecting: TheCollecting,
+    visit: Seen,
+    name: Name,
+    seen: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """The numbers alone, which the page fetches again and again; nothing if they are as they were seen."""
+    asked = collecting.survey(name)
+    if _news(collecting, asked)["stamp"] == seen:
+        return Response(status_code=204)
+    return part(request, "survey_part.html", _live(collecting, asked) | {"person": visit.person})
+
+
+def _live(collecting: Collecting, survey: Survey) -> dict[str, Any]:
+    """All that is shown. What it tells is in the ledger before."""
+    content = _news(collecting, survey)
+    periods = [period for period, _ in content["periods"]]
+    account = collecting.learn(survey, periods)
+    tally = collecting.collector.tally(survey, periods)
+    found = [_shown(tally, place, one) for place, one in enumerate(estimates(tally))]
+    return content | {"estimates": found, "shares": SHARES, "account": account}
+
+
+def _news(collecting: Collecting, survey: Survey) -> dict[str, Any]:
+    """The numbers that say whether there is anything new, and their mark: cheap, for a page asks often."""
+    collector = collecting.collector
+    periods = collector.periods(survey)
+    told: dict[str, Any] = {
+        "reports": sum(periods.values()),
+        "period": min(max(0, survey.period_at(time.time())), survey.periods - 1),
+        "rejected": sorted(collector.rejected().items()),
+    }
+    told["rate"] = _rate(collecting, survey, told["reports"])
+    stamp = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    return told | {"survey": survey, "periods": sorted(periods.items()), "stamp": stamp}
+
+
+def _rate(collecting: Collecting, survey: Survey, reports: int) -> str:
+    """Reports a second, over the last half minute in which somebody looked."""
+    looks: deque[tuple[float, int]] = collecting.looks.setdefault(survey.id, deque(maxlen=1000))
+    now = time.monotonic()
+    looks.append((now, reports))
+    while looks[0][0] < now - _SPAN_S:
+        looks.popleft()
+    since, before = looks[0]
+    return f"{(reports - before) / (now - since):.3g}" if now > since else "0"
+
+
+def _shown(tally: Tally, place: int, found: Estimate) -> dict[str, Any]:
+    """An estimate in words, and its chart."""
+    instrument = tally.survey.instruments[place]
+    told: dict[str, Any] = {
+        "name": found.name,
+        "reports": found.reports,
+        "mechanism": type(instrument).__name__,
+        "cells": [],
+        "value": None,
+        "shifts": [f"{shift.by_outputs:.3g}" for shift in found.shifts.values()],
+    }
+    if found.mean is not None:
+        assert isinstance(instrument, NumericChannel)
+        low, high = showing.interval(found.mean.lower, found.mean.upper)
+        error = (found.mean.upper - found.mean.lower) / 2
+        told |= {"value": showing.rounded(found.mean.value, error), "low": low, "high": high}
+        if found.robust is not None:
+            told["robust"] = showing.rounded(float(found.robust), error)
+        if found.reports >= _FEWEST:
+            told["cells"] = _histogram(instrument, tally.counts[place].sum(axis=0))
+    elif found.frequencies is not None:
+        assert not isinstance(instrument, NumericChannel)
+        told["cells"] = [
+            _cell([str(label)], *(float(column[at]) for column in _columns(found)))
+            for at, label in enumerate(instrument.categories.alphabet.tolist()[:_LABELS])
+        ]
+    return told
+
+
+def _columns(found: Estimate) -> tuple[Any, Any, Any]:
+    assert found.frequencies is not None
+    return found.frequencies.frequencies, found.frequencies.lower, found.frequencies.upper
+
+
+def _histogram(channel: NumericChannel, counts: Any) -> list[dict[str, Any]]:
+    """The distribution behind the reports: an estimate of maximum likelihood, without intervals."""
+    shares = numeric_distribution(channel, counts, _BINS, points=2, max_iterations=_STEPS).distribution
+    edges = np.linspace(*channel.bounds, _BINS + 1)
+    return [
+        _cell([f"{low:.4g} to {high:.4g}"], float(share), math.nan, math.nan)
+        for low, high, share in zip(edges[:-1], edges[1:], shares, strict=True)
+    ]
+
+
+def _cell(labels: list[str], value: float, low: float, high: float) -> dict[str, Any]:
+    is_known = not math.isnan(low)
+    shown = {"value": showing.percent(max(0.0, value)), "low": "unknown", "high": "unknown"}
+    if is_known:
+        shown |= {"low": showing.percent(low), "high": showing.percent(high)}
+    return {
+        "labels": labels,
+        "value": 100 * value,
+        "low": 100 * low if is_known else None,
+        "high": 100 * high if is_known else None,
+        "shown": shown,
+    }

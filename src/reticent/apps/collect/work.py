@@ -1,0 +1,339 @@
+"""`reticent survey`, `perturb`, `aggregate`: what the commands do."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from reticent.arguments import whole
+from reticent.collect import export, survey_file
+from reticent.collect.estimates import Estimate, estimates
+from reticent.collect.explanation import explain, standard_error
+from reticent.collect.signing import signed, signer_of, survey_of
+from reticent.collect.study import of_survey
+from reticent.collect.survey import Survey
+from reticent.errors import MissingExtra, ParameterError
+from reticent.files import made, secluded
+from reticent.fleet.enrolment import ID_BYTES, enrolled
+from reticent.fleet.operator import LEDGER, LEDGER_KEY
+from reticent.fleet.record import Record
+from reticent.fleet.revocation import Revocations
+from reticent.fleet.secret_file import kept_secret
+from reticent.fleet.texts import hexadecimal
+from reticent.ledger.checkpoint import load_key
+from reticent.ledger.witness.opening import opened
+from reticent.processes import end_with_parent
+
+_LARGEST = 1 << 21
+_MOST_ENROLMENTS = 1_000_000
+
+
+def new(file: Path) -> None:
+    """Write the template."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            target.write(survey_file.TEMPLATE.format(today=today))
+    except FileExistsError as error:
+        raise ParameterError(f"{file} exists already") from error
+    Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
+
+
+def read(file: Path) -> Survey:
+    """A survey from its YAML, or from what devices get."""
+    if file.suffix.lower() in (".yaml", ".yml"):
+        if not file.is_file():
+            raise ParameterError(f"there is no {file}")
+        return survey_file.read(file)
+    return survey_of(_bytes(file))
+
+
+def _bytes(file: Path) -> bytes:
+    if not file.is_file() or file.stat().st_size > _LARGEST:
+        raise ParameterError(f"there is no survey at {file}")
+    return file.read_bytes()
+
+
+def check(file: Path) -> None:
+    """Explain a survey."""
+    screen = Console()
+    for sentence in explain(read(file)):
+        screen.print(f"- {sentence}", markup=False, highlight=False)
+
+
+def show(file: Path, *, plot: Path) -> None:
+    """Explain a survey, and plot its errors."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingExtra("the plot", "plot") from error
+    survey = read(file)
+    check(file)
+    devices = np.geomspace(100, 10_000_000, 60)
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for place, (attribute, instrument) in enumerate(zip(survey.attributes, survey.instruments, strict=True)):
+        bounds = getattr(instrument, "bounds", (0.0, 1.0))
+        share = [100 * standard_error(survey, place, int(n)) / (bounds[1] - bounds[0]) for n in devices]
+        axes.loglog(devices, share, label=f"{attribute.name} ({type(instrument).__name__})")
+    axes.set(
+        title=f"{survey.name}: one period at epsilon {survey.epsilon:g}",
+        xlabel="devices that report",
+        ylabel="standard error, % of the range, worst case",
+    )
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend()
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(plot, dpi=110)
+    plt.close(figure)
+    Console().print(f"Plot: {plot}", soft_wrap=True)
+
+
+def sign(file: Path, *, out: Path, key: Path) -> None:
+    """Write what devices get."""
+    survey = read(file)
+    if out.exists():
+        raise ParameterError(f"out must not exist, got {out}")
+    content = signed(survey, load_key(key))
+    out.write_bytes(content)
+    Console().print(
+        f"{out}: survey {survey.id.hex()}, signed by {signer_of(content).hex()}. Devices need that key and "
+        f"this file; whoever has {key} can ask them anything that they allow.",
+        soft_wrap=True,
+    )
+
+
+def publish(folder: Path, file: Path) -> None:
+    """Sign with the key of a service, and let it collect."""
+    with _collecting(folder) as collecting:
+        survey = read(file)
+        collecting.collector.collect(signed(survey, collecting.signing_key), collecting.signer)
+    Console().print(f"{survey.name}, {survey.id.hex()}, is collected from now on.", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _collecting(folder: Path, ledger: Any = None) -> Iterator[Any]:
+    from reticent.apps.collect.collecting import Collecting
+    from reticent.service.settings import Settings
+    from reticent.service.state import own_folder
+
+    if not own_folder(folder).is_dir():
+        raise ParameterError(
+            f"folder must be that of a service, which has a key or was started, got {folder}"
+        )
+    with contextlib.closing(Collecting(Settings(folder), ledger)) as found:
+        yield found
+
+
+def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
+    """Print, and write, what a service's collector counted."""
+    from reticent.apps.query.desk import Desk
+    from reticent.service.settings import Settings
+
+    if out is not None and out.exists():
+        raise ParameterError(f"out must not exist, got {out}")
+    with contextlib.ExitStack() as held:
+        made: list[Desk] = []
+        collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
+        made.append(held.enter_context(contextlib.closing(Desk(Settings(folder)))))
+        survey = collecting.survey(name)
+        periods = collecting.collector.periods(survey)
+        account = collecting.learn(survey, periods)
+        found = estimates(collecting.collector.tally(survey, list(periods)))
+    Console().print(table(survey, found))
+    Console(highlight=False).print(f"Entered in the ledger under the account {account}.", soft_wrap=True)
+    if out is not None:
+        export.write(out, survey, found)
+
+
+def bridge_to(folder: Path, *, broker: str, topic: str, name: str, username: str | None, tls: bool) -> None:
+    """Bring reports from a broker, until interrupted."""
+    import ssl
+
+    from reticent.collect.mqtt import Bridge
+
+    host, port = broker_address(broker)
+    with _collecting(folder) as collecting:
+        bridge = Bridge(
+            collecting.collector,
+            host,
+            port,
+            name=name,
+            topic=topic,
+            username=username,
+            password=os.environ.get("RETICENT_MQTT_PASSWORD"),
+            tls=ssl.create_default_context() if tls else None,
+        )
+        Console().print(f"Reports of {host}:{port} go to {folder}. Ctrl-C ends it.", soft_wrap=True)
+        bridge.run()
+
+
+def broker_address(given: str) -> tuple[str, int]:
+    """HOST:PORT of a broker."""
+    host, _, port = given.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65536:
+        raise ParameterError(f"broker must read HOST:PORT, got {given!r:.80}")
+    return host, int(port)
+
+
+def enrol(*, out: Path, master: Path, count: int) -> None:
+    """Write enrolments."""
+    whole("count", count, low=1, high=_MOST_ENROLMENTS)
+    secret = kept_secret(master)
+    made(out)
+    for _ in range(count):
+        enrolment = enrolled(secret)
+        descriptor = os.open(out / f"{enrolment.id.hex()}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(enrolment.to_json() + "\n")
+    Console().print(f"{count} enrolments in {out}, one for each device.", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _revocations(where: Path) -> Iterator[Revocations]:
+    """The list of a service, or of a master key in a file."""
+    if where.is_dir():
+        with _collecting(where) as collecting:
+            yield collecting.revocations
+        return
+    if not where.is_file():
+        raise ParameterError(
+            f"where must be the folder of a service or a file with a master key, got {where}"
+        )
+    with contextlib.closing(Revocations.beside(where)) as found:
+        yield found
+
+
+def revoke(where: Path, ids: list[str]) -> None:
+    """Take enrolments back."""
+    given = [_identity(one) for one in ids]  # all of them, before any is taken back
+    with _revocations(where) as revocations:
+        for one in given:
+            is_new = revocations.revoke(one)
+            told = "is taken back" if is_new else "was taken back before"
+            Console(highlight=False).print(f"{one.hex()} {told}", soft_wrap=True)
+
+
+def _identity(text: str) -> bytes:
+    found = hexadecimal("id", text)
+    if len(found) != ID_BYTES:
+        raise ParameterError(f"id must be {2 * ID_BYTES} hexadecimal digits, got {len(text)}")
+    return found
+
+
+def counted(folder: Path, name: str, identity: str) -> None:
+    """Print the collector's word on an enrolment."""
+    who = _identity(identity)
+    with _collecting(folder) as collecting:
+        print(collecting.collector.counted(collecting.survey(name), who).to_json())
+
+
+def list_revoked(where: Path) -> None:
+    """Print what was taken back, one id on a line."""
+    with _revocations(where) as revocations:
+        for one in revocations.listed():
+            print(one.hex())
+
+
+# Tables
+
+
+@contextlib.contextmanager
+def _executor(workers: int, cluster: str | None) -> Iterator[Executor]:
+    workers = whole("workers", workers, low=1, high=1024)
+    if cluster is None:
+        with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
+            yield pool
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtra("a cluster", "cluster") from error
+    try:
+        client = Client(cluster, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"cluster must be a Dask scheduler that answers, got {cluster!r:.80}") from error
+    with client:
+        yield client.get_executor(pure=False)  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int], None]]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda rows: shown.update(task, description=f"{what}: {rows:,} rows")
+
+
+def perturb_file(given: Path, out: Path, *, survey: Path, workers: int, cluster: str | None) -> None:
+    """Write reports."""
+    from reticent.collect.batch import perturb
+
+    asked = survey_of(_bytes(survey))
+    study, periods = of_survey(asked), list[tuple[Record, int]]()
+
+    def paying() -> None:
+        """Reports made twice of the same rows cost twice: the ledger lies beside them."""
+        kept = secluded(given.with_name(f"{given.name}.reticent"))
+        ledger = held.enter_context(opened(kept / LEDGER, signer=kept / LEDGER_KEY))
+        record = Record(ledger)
+        periods.append((record, record.next_part(study)))
+
+    with contextlib.ExitStack() as held:
+        executor = held.enter_context(_executor(workers, cluster))
+        progress = held.enter_context(_progress("perturbed"))
+        done = perturb(asked, given, out, executor, workers=workers, progress=progress, paying=paying)
+        ((record, number),) = periods
+        record.learn(study, {number: done})
+    Console().print(
+        f"{out}: {done:,} reports at epsilon {asked.epsilon:g} each, as period {number + 1} of "
+        f"{asked.periods} in the ledger of {given.name}. They are private, {given.name} is not.",
+        soft_wrap=True,
+    )
+
+
+def aggregate_file(
+    reports: Path, *, survey: Path, out: Path | None, workers: int, cluster: str | None
+) -> None:
+    """Print, and write, estimates."""
+    from reticent.collect.batch import aggregate
+
+    asked = survey_of(_bytes(survey))
+    if out is not None and out.exists():
+        raise ParameterError(f"out must not exist, got {out}")
+    with _executor(workers, cluster) as executor, _progress("counted") as progress:
+        found = estimates(aggregate(asked, reports, executor, workers=workers, progress=progress))
+    Console().print(table(asked, found))
+    if out is not None:
+        export.write(out, asked, found)
+
+
+def table(survey: Survey, found: list[Estimate]) -> Table:
+    """Estimates for a screen."""
+    shown = Table(title=f"{survey.name}, epsilon {survey.epsilon:g} a report", title_justify="left")
+    for heading in ("attribute", "value"):
+        shown.add_column(heading, no_wrap=True)
+    for heading in ("reports", "estimate", "95 % interval", "median of groups"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for row in export.rows(survey, found):
+        if row["estimate"] is None:
+            shown.add_row(row["attribute"], "", "0", "", "", "")
+            continue
+        shown.add_row(
+            row["attribute"],
+            row["value"] or "mean",
+            f"{row['reports']:,}",
+            f"{row['estimate']:.4g}",
+            f"[{row['lower']:.4g}, {row['upper']:.4g}]",
+            "" if row["robust"] is None else f"{row['robust']:.4g}",
+        )
+    return shown

@@ -1,0 +1,3 @@
+"""Redoing the figures of the documents."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Models that clients train: commands, a page of the curves, demonstration."""
+
+__all__: list[str] = []

@@ -1,0 +1,117 @@
+"""`reticent federated plan`: how many clients it takes, before anyone trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from reticent.apps.federated.work import described, need_plots
+from reticent.errors import ParameterError
+from reticent.federated import planning, tables
+from reticent.federated.task_file import TaskFile
+
+
+def run(
+    file: Path, *, target: float | None, clients: str, repetitions: int, plot: Path | None, seed: int
+) -> None:
+    """Print, and draw, what so many clients come to."""
+    given = described(file)
+    if given.holdout is None:
+        raise ParameterError(
+            f"task {file.name}: field simulation.holdout is missing, public rows like those of clients"
+        )
+    public, tried = tables.read(given.holdout, given.encoding), _numbers(clients)
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("simulated trainings")
+        found = planning.plan(
+            given.task,
+            public.features,
+            public.targets,
+            clients=tried,
+            target=target,
+            repetitions=repetitions,
+            seed=seed,
+            progress=lambda done, total: shown.update(bar, completed=done, total=total),
+        )
+    screen = Console()
+    screen.print(_plan_table(given, found))
+    for sentence in _plan_words(given, found):
+        screen.print(sentence, soft_wrap=True, highlight=False)
+    if plot is not None:
+        _draw_plan(given, found, plot)
+        screen.print(f"Plot: {plot}", soft_wrap=True)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ParameterError(f"clients must read like 1000,10000, got {text!r:.60}") from error
+
+
+def _plan_table(given: TaskFile, found: planning.Plan) -> Table:
+    task, is_classifier = given.task, given.encoding.is_classifier
+    shown = Table(title=f"{task.name}, epsilon {task.epsilon:g}, one report each", title_justify="left")
+    error = "wrong, %" if is_classifier else "squared error"
+    for heading in ("clients", "rounds", "in each", "noise, % of clip", error, "95 % interval"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for one in found.points:
+        low, high = (_error(end, is_classifier) for end in (max(0.0, one.low), one.high))
+        shown.add_row(
+            f"{one.clients:,}",
+            str(one.shape.rounds),
+            f"{one.shape.group:,}",
+            f"{100 * one.shape.noise:.3g}",
+            _error(one.error, is_classifier),
+            f"[{low}, {high}]",
+        )
+    return shown
+
+
+def _plan_words(given: TaskFile, found: planning.Plan) -> Iterator[str]:
+    is_classifier = given.encoding.is_classifier
+    unit = " % wrong" if is_classifier else ""
+    floor, start = (f"{_error(one, is_classifier)}{unit}" for one in (found.floor, found.start))
+    yield (
+        f"Without noise: {floor}; before training: {start}. Simulated on {found.rows:,} public rows, drawn "
+        "again and again: no promise about clients who are not like them."
+    )
+    if found.target is None:
+        return
+    wanted = f"{_error(found.target, is_classifier)}{unit}"
+    if found.clients is None:
+        yield f"None of these numbers of clients reaches {wanted}."
+    else:
+        yield f"{found.clients:,} clients reach {wanted}, the fewest of those tried."
+
+
+def _error(error: float, is_classifier: bool) -> str:
+    return f"{100 * error:.2f}" if is_classifier else f"{error:.4g}"
+
+
+def _draw_plan(given: TaskFile, found: planning.Plan, path: Path) -> None:
+    plt = need_plots()
+    numbers = [one.clients for one in found.points]
+    errors = [one.error for one in found.points]
+    ends = [[one.error - one.low for one in found.points], [one.high - one.error for one in found.points]]
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    axes.errorbar(numbers, errors, yerr=ends, marker="o", capsize=3, label="with so many clients")
+    axes.axhline(found.floor, color="tab:gray", linestyle="--", label="without noise")
+    if found.target is not None:
+        axes.axhline(found.target, color="tab:red", linestyle=":", label="target")
+    task = given.task
+    axes.set(
+        title=f"{task.name}, epsilon {task.epsilon:g}: simulated on {found.rows:,} public rows",
+        xlabel="clients, one report each",
+        ylabel="share of wrong answers" if given.encoding.is_classifier else "mean squared error",
+        xscale="log",
+    )
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -1,0 +1,3 @@
+"""Where people are: commands, API, pages, demonstration."""
+
+__all__: list[str] = []

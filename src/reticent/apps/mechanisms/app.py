@@ -1,0 +1,15 @@
+"""Mechanisms and guarantees, as the shells are given it."""
+
+from __future__ import annotations
+
+from reticent.apps.base import App
+from reticent.cli.commands import Commands
+
+
+def _commands() -> Commands:
+    from reticent.apps.mechanisms.commands import convert, mechanisms
+
+    return Commands(groups=(), commands=(convert, mechanisms), demos={})
+
+
+APP = App(name="mechanisms", commands=_commands)

@@ -1,0 +1,139 @@
+"""`reticent dataset`: options and help. What the commands do is in `dataset`, imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+group = typer.Typer(
+    name="dataset",
+    help="Declare a data set, check it, make its snapshot.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Declaration = Annotated[Path, typer.Argument(metavar="YAML", help="The declaration.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Where to write; must not exist.")]
+
+
+@group.command()
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    out: Out = None,
+) -> None:
+    """Write a declaration with blanks for what only you know.
+
+    Only the names of the columns are read and, from Parquet, their types. Fill in bounds and categories from
+    public knowledge, never from the rows.
+    """
+    from reticent.apps.query.dataset import new as run
+
+    run(file, out=out)
+
+
+@group.command()
+def check(declaration: Declaration) -> None:
+    """Say in words what a declaration promises.
+
+    Also looks whether the source is there and fits. Exit code 2 if something does not hold.
+    """
+    from reticent.apps.query.dataset import check as run
+
+    run(declaration)
+
+
+@group.command()
+def snapshot(declaration: Declaration) -> None:
+    """Keep the rows of this version in one fast file.
+
+    It lies in a folder beside the declaration and is used from then on, whatever becomes of the source. It
+    holds the data: guard it as well. The rows of a version never change: to take new ones, raise the version.
+    """
+    from reticent.apps.query.dataset import snapshot as run
+
+    run(declaration)
+
+
+@group.command()
+def home(declaration: Declaration) -> None:
+    """Say where the one ledger of a declaration is."""
+    from reticent.apps.query.dataset import home as run
+
+    run(declaration)
+
+
+@group.command()
+def move(
+    declaration: Declaration,
+    ledger: Annotated[str, typer.Option(help="Where to: a path or a postgresql:// address.")],
+) -> None:
+    """Move the account of a declaration to another ledger.
+
+    All that it bought comes along, and nothing is left to spend where it was.
+    """
+    from reticent.apps.query.dataset import move as run
+
+    run(declaration, ledger)
+
+
+@group.command()
+def moved(declaration: Declaration) -> None:
+    """Say that a copy is the one from now on.
+
+    A folder that was copied or restored is refused until you say so: the other one must be gone.
+    """
+    from reticent.apps.query.dataset import moved as run
+
+    run(declaration)
+
+
+@group.command("import")
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="SmartNoise SQL or Lomas metadata (YAML), or CSV on the Web (JSON)."
+        ),
+    ],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the budget.")],
+    delta: Annotated[float, typer.Option(help="Delta of the budget.")],
+    source: Annotated[str | None, typer.Option(help="The CSV or Parquet file with the rows.")] = None,
+    public_rows: Annotated[
+        bool, typer.Option("--public-rows", help="The number of rows is public: one row is replaced.")
+    ] = False,
+    values: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="Categories the file does not list.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column that nobody may ask about.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="Which table, if there are several.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="row", help="Each row is somebody else, where the file says nothing of persons."
+        ),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Take over a declaration made for another tool.
+
+    Reads SmartNoise SQL and Lomas metadata, and CSV on the Web with CSVW-EO terms. What the file does not
+    say is refused by name, and given by options; whom it protects is never weakened.
+    """
+    from reticent.apps.query.dataset import import_ as run
+
+    run(
+        file,
+        epsilon=epsilon,
+        delta=delta,
+        source=source,
+        public_rows=public_rows,
+        values=values or [],
+        leave_out=leave_out or [],
+        table=table,
+        unit=unit,
+        out=out,
+    )

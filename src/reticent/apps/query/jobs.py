@@ -1,0 +1,313 @@
+"""Questions that take long: worked on in their turn, remembered in the state, taken up again after a crash.
+
+A job is asked under its own id, so whoever asks it again is told the same answer and pays nothing. Two
+processes may work on one job, if the first was only slow: the first result stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
+
+from starlette.concurrency import run_in_threadpool
+
+from reticent.apps.query.desk import Desk, Question
+from reticent.apps.query.lanes import Lanes
+from reticent.apps.query.schemas import Priced
+from reticent.apps.query.weights import MANY, letters_asked
+from reticent.errors import NotMeasured, ReticentError
+from reticent.query import Answer
+from reticent.service.keys import Person
+from reticent.service.limits import Rate, leaves_after_s
+from reticent.service.refusals import Refused, explained, not_signed_in, shape, too_much
+from reticent.service.replies import written
+from reticent.service.state import Job
+
+Result = TypeVar("Result")
+Shape = TypeVar("Shape", Answer, bytes)
+
+log = logging.getLogger("reticent.service")
+_LOOK_S = 1.0  # how often jobs of other processes are looked for
+_QUICKEST_BEAT_S = 0.02
+_WAITING = 8  # times the threads, where all that they do is to wait for a chain
+
+
+class Jobs:
+    """The threads of one process that answer questions: at once, or as jobs.
+
+    Args:
+        desk: who answers.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._settings = desk, desk.settings
+        self._is_on_chain = desk.ledger.measured_by_oracle
+        self.lanes = Lanes(self._settings.threads * (_WAITING if self._is_on_chain else 1))
+        self._work_rate = Rate(self._settings.work_rate, self._settings.work_burst)
+        self._closing, self._news = threading.Event(), threading.Condition()
+        self._running: set[str] = set()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"job-{i}", daemon=True)
+            for i in range(self._settings.job_threads)
+        ]
+        self._threads.append(threading.Thread(target=self._keep, name="beat", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End, once what is being answered is; what waits stays in the state."""
+        self._closing.set()
+        self._desk.leave()
+        with self._news:
+            self._news.notify_all()
+        self.lanes.close()
+        for thread in self._threads:
+            thread.join()
+
+    async def ask(
+        self,
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        start: float,
+        shaped: Callable[[Answer], Shape],
+    ) -> Shape | Job:
+        """Ask at once, in a thread; a job, if the answer takes longer than one may wait for it.
+
+        Args:
+            person: who asks.
+            name: of the data set.
+            body: the question.
+            idempotency: as for `Desk.ask`.
+            start: when the question came, on the monotonic clock.
+            shaped: what is made of the answer, in the same thread.
+        """
+        given = {"idempotency": idempotency, **body.accuracy()}
+
+        def free() -> Shape | None:
+            answer = self._desk.free(person, name, body.query, **given)
+            return None if answer is None else shaped(answer)
+
+        cells, found = await self._free(person, name, body.query, free)
+        if found is not None:
+            return found
+        work = self.lanes.paid(cells, lambda: shaped(self._desk.ask(person, name, body.query, **given)))
+        answer = asyncio.wrap_future(work)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait((answer,), timeout=self._settings.longest_s)
+        if answer.done():
+            return answer.result()
+        passed_s = time.monotonic() - start
+        return await run_in_threadpool(self._adopt, work, person, name, body, idempotency, passed_s)
+
+    async def free(self, person: Person, name: str, query: Question, call: Callable[[], Result]) -> Result:
+        """Do what a person asks about a data set for free, within the rate of their work.
+
+        Raises:
+            Refused: it is more work than the rate allows now. Nothing was done.
+        """
+        return (await self._free(person, name, query, call))[1]
+
+    async def _free(
+        self, person: Person, name: str, query: Question, call: Callable[[], Result]
+    ) -> tuple[int, Result]:
+        """The same, with how many cells it is."""
+
+        def quick() -> tuple[int, Result | None]:
+            cells = self._weighed(person, name, query)
+            return cells, call() if cells <= MANY else None
+
+        cells, found = await run_in_threadpool(quick)
+        if cells > MANY:
+            found = await self.lanes.free(cells, call)
+        return cells, cast(Result, found)
+
+    async def rehearse(
+        self, person: Person, name: str, query: Question, call: Callable[[], Result]
+    ) -> Result:
+        """The same with made-up rows."""
+        cells = await run_in_threadpool(self._weighed, person, name, query)
+        return await self.lanes.rehearse(cells, call)
+
+    def _weighed(self, person: Person, name: str, query: Question) -> int:
+        """How many cells a question is, counted for whoever asks it."""
+        cells = self._desk.cells(name, query)
+        self.charge(person, name, cells)
+        return cells
+
+    def charge(self, person: Person, name: str, cells: int) -> None:
+        """Count so many cells of a data set for a person. Raises Refused if that is too much now."""
+        steps = self._settings.steps(self._desk.data(name).rows)
+        pause_s = self._work_rate.wait_s(str(person.number), cells * steps)
+        if pause_s:
+            raise too_much(cells, pause_s)
+
+    def check_letters(self, person: Person, text: bytes) -> None:
+        """Refuse a long request of who could not ask it now, before it is read. Nothing is counted."""
+        cells = letters_asked(text)
+        pause_s = self._work_rate.full_s(str(person.number), cells)
+        if pause_s:
+            raise too_much(cells, pause_s)
+
+    def _adopt(
+        self,
+        answer: Future[Any],
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        passed_s: float,
+    ) -> Job:
+        """Make a job of a question that is being asked, and takes long."""
+        made = time.time() - passed_s
+        job = self._queued(person, name, body, idempotency, made=made, is_running=True)
+        with self._news:
+            self._running.add(job.id)
+        answer.add_done_callback(lambda done: self._end(job, done))
+        return job
+
+    def queue(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Job:
+        """A new job, or the one that came before under the same idempotency text and body."""
+        job = self._queued(person, name, body, idempotency, made=time.time(), is_running=False)
+        with self._news:
+            self._news.notify()
+        return job
+
+    def _queued(
+        self,
+        person: Person,
+        name: str,
+        body: Priced,
+        idempotency: str | None,
+        *,
+        made: float,
+        is_running: bool,
+    ) -> Job:
+        attempt = self._desk.attempt(person, name, body.query, body.accuracy(), idempotency)
+        job = self._desk.state.queue(
+            attempt.id,
+            person,
+            name,
+            idempotency,
+            body.model_dump_json(),
+            made=made,
+            is_running=is_running,
+            most=self._settings.most_jobs,
+        )
+        if job is None:
+            raise Refused(
+                429,
+                "too_many_jobs",
+                f"at most {self._settings.most_jobs} jobs may be unfinished",
+                retry_s=self._settings.longest_s,
+            )
+        return job
+
+    def told(self, job: Job) -> dict[str, Any]:
+        """What its owner may know of a job. Progress is made of public numbers and the clock only."""
+        now = time.time()
+        is_shown = job.result is not None and now >= job.shown
+        state = "running" if job.result is not None and not is_shown else job.state
+        progress = 1.0 if is_shown else 0.0
+        if state == "running":
+            expected_s = max(self._deadline_s(job.dataset), self._settings.longest_s, 1.0)
+            progress = round(min(0.99, max(0.0, now - job.made) / expected_s), 2)
+        return {
+            "job": job.id,
+            "dataset": job.dataset,
+            "state": state,
+            "progress": progress,
+            "result": json.loads(job.result) if is_shown and job.result is not None else None,
+            "waits_for": "chain and oracle" if self._is_on_chain and not is_shown else None,
+        }
+
+    def _deadline_s(self, name: str) -> float:
+        try:
+            return self._settings.deadline_s(self._desk.data(name).rows)
+        except ReticentError:
+            return self._settings.deadline_s(None)
+
+    # The threads
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            job = None
+            try:
+                job = self._desk.state.claim(self._settings.job_lapse_s)
+            except Exception as error:
+                _fault(error)
+            if job is None:
+                with self._news:
+                    if not self._closing.is_set():
+                        self._news.wait(min(_LOOK_S, self._settings.job_lapse_s))
+                continue
+            with self._news:
+                self._running.add(job.id)
+            done: Future[bytes] = Future()
+            try:
+                done.set_result(self._answer(job))
+            except BaseException as error:
+                done.set_exception(error)
+            self._end(job, done)
+
+    def _answer(self, job: Job) -> bytes:
+        person = self._desk.state.numbered(job.person)
+        if person is None:  # the key was taken back meanwhile
+            raise not_signed_in()
+        body = Priced.model_validate_json(job.body)
+        given = {"idempotency": job.idempotency, **body.accuracy()}
+        cells = self._desk.cells(job.dataset, body.query)
+
+        def answered() -> bytes:
+            return written(self._desk.ask(person, job.dataset, body.query, **given).to_json())
+
+        return answered() if cells <= MANY else self.lanes.paid(cells, answered).result()
+
+    def _end(self, job: Job, done: Future[Any]) -> None:
+        """Keep the result, to be seen from the next point of the time grid on."""
+        state = "refused"
+        try:
+            answer, state = done.result(), "done"
+            result = answer if isinstance(answer, bytes) else written(answer.to_json())
+        except ReticentError as error:
+            if isinstance(error, NotMeasured) and self._closing.is_set():
+                return  # another process waits on
+            result = written(explained(error)[1])
+        except BaseException as error:  # a fault of ours, or the process ends before it began
+            if self._closing.is_set():
+                return
+            _fault(error)
+            result = written(shape("fault", "internal fault"))
+        passed_s = time.time() - job.made
+        leaves_s = leaves_after_s(passed_s, self._deadline_s(job.dataset), self._settings.grid_s)
+        try:
+            self._desk.state.finish(job.id, state, result.decode(), job.made + leaves_s)
+        except Exception as error:  # it is taken up again
+            _fault(error)
+        with self._news:
+            self._running.discard(job.id)
+
+    def _keep(self) -> None:
+        """Say what is being worked on, and write the notes that wait."""
+        pause_s = max(_QUICKEST_BEAT_S, min(0.5, self._settings.job_lapse_s / 5))
+        while not self._closing.wait(pause_s):
+            try:
+                with self._news:
+                    running = list(self._running)
+                if running:
+                    self._desk.state.beat(running)
+                self._desk.state.flush()
+            except Exception as error:
+                _fault(error)
+
+
+def _fault(error: BaseException) -> None:
+    """Only the type is logged: the text could hold data."""
+    log.error(json.dumps({"event": "fault", "type": type(error).__name__}))

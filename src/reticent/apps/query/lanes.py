@@ -1,0 +1,119 @@
+"""Threads of their own for what must not wait for each other.
+
+| lane       | threads   | what is done there |
+|------------|-----------|--------------------|
+| quick      | `threads` | what is free and has few cells: prices, known answers, repeats (AnyIO's pool) |
+| large      | 1         | the same with many cells |
+| paid       | `threads` | questions that must be bought or measured, with few cells |
+| large paid | 1         | the same with many cells, jobs too |
+| rehearsal  | 2, 1      | made-up rows, and with many cells |
+
+Whatever is asked is looked for in a free lane first, and goes to a paid one only if it must be paid for. So a
+free answer waits for free ones at most, and one of few cells for none of many. In the free lanes with one or
+two threads only so many may wait; more are told to come again, so that they take no place of others
+(`most_at_once`).
+
+The interpreter runs one thread at a time, and would let a busy one go on for 5 ms before another gets its
+turn; here it is `SWITCH_S`. What DuckDB, SQLite and OpenDP do, they do outside of it. Its search for cycles
+stops all threads for as long as there are objects, a second beside large answers, which hold none: it rests
+while one is made. What is made there is a reply in bytes, so that nothing of that many parts outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from reticent.apps.query.weights import MANY
+from reticent.service.refusals import busy
+
+SWITCH_S = 0.0005
+_REHEARSALS = 2  # threads
+_MOST_WAITING = 32  # in a lane of few threads
+
+Result = TypeVar("Result")
+
+
+class Lanes:
+    """The threads of one process that answer.
+
+    Args:
+        paid: threads for questions that must be paid for.
+    """
+
+    def __init__(self, paid: int) -> None:
+        self._paid = ThreadPoolExecutor(paid, "ask")
+        self._large = ThreadPoolExecutor(1, "large")
+        self._large_paid = ThreadPoolExecutor(1, "large ask")
+        self._rehearsal = ThreadPoolExecutor(_REHEARSALS, "rehearse")
+        self._large_rehearsal = ThreadPoolExecutor(1, "large rehearse")
+        self._waiting: dict[ThreadPoolExecutor, int] = {}  # of the event loop alone
+
+    def close(self) -> None:
+        """End, once what is being done is; what waits is dropped."""
+        lanes = (self._paid, self._large, self._large_paid, self._rehearsal, self._large_rehearsal)
+        for lane in lanes:
+            lane.shutdown(wait=True, cancel_futures=True)
+
+    async def free(self, cells: int, call: Callable[[], Result]) -> Result:
+        """Do what is free, apart from all that is paid for."""
+        if cells <= MANY:
+            return await run_in_threadpool(call)
+        return await self._bounded(self._large, partial(_restful, call))
+
+    async def rehearse(self, cells: int, call: Callable[[], Result]) -> Result:
+        """Do what needs made-up rows only."""
+        if cells <= MANY:
+            return await self._bounded(self._rehearsal, call)
+        return await self._bounded(self._large_rehearsal, partial(_restful, call))
+
+    def paid(self, cells: int, call: Callable[..., Result], *given: Any, **named: Any) -> Future[Result]:
+        """Do what must be paid for."""
+        if cells <= MANY:
+            return self._paid.submit(call, *given, **named)
+        return self._large_paid.submit(_restful, partial(call, *given, **named))
+
+    async def _bounded(self, lane: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
+        if self._waiting.get(lane, 0) >= _MOST_WAITING:
+            raise busy()
+        self._waiting[lane] = self._waiting.get(lane, 0) + 1
+        try:
+            return await asyncio.wrap_future(lane.submit(call))
+        finally:
+            self._waiting[lane] -= 1
+
+
+class _Rest:
+    """No search for cycles while anybody is inside."""
+
+    def __init__(self) -> None:
+        self._guard, self._inside = threading.Lock(), 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._guard:
+            self._inside += 1
+            gc.disable()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._inside -= 1
+                if not self._inside:
+                    gc.enable()
+
+
+_rest = _Rest()
+
+
+def _restful(call: Callable[[], Result]) -> Result:
+    with _rest():
+        return call()

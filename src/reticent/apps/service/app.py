@@ -1,0 +1,15 @@
+"""The service itself, as the shells are given it."""
+
+from __future__ import annotations
+
+from reticent.apps.base import App
+from reticent.cli.commands import Commands
+
+
+def _commands() -> Commands:
+    from reticent.apps.service.commands import key, serve, source
+
+    return Commands(groups=(key, source), commands=(serve,), demos={})
+
+
+APP = App(name="service", commands=_commands)

@@ -1,0 +1,115 @@
+"""`reticent serve`, `reticent key` and `reticent source`: what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from reticent.apps.query import sources
+from reticent.errors import ParameterError
+from reticent.service.keys import Role
+from reticent.service.settings import Settings
+from reticent.service.state import State
+
+
+def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) -> None:
+    """Serve until interrupted."""
+    from reticent.service.serve import serve as run
+
+    def say(address: str) -> None:
+        screen = Console(highlight=False, markup=False)
+        screen.print(f"Reticent serves {folder} at {address} (Ctrl-C ends it)", soft_wrap=True)
+
+    run(Settings(folder, **settings), host=host, port=port, workers=workers, say=say)
+
+
+@contextmanager
+def _state(folder: Path) -> Iterator[State]:
+    if not folder.is_dir():
+        raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
+    state = State.of(folder)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def make_key(folder: Path, name: str, role: str) -> None:
+    """Make a key and print it, alone on standard output."""
+    with _state(folder) as state:
+        _, secret = state.make_key(name, Role(role))
+    Console(stderr=True, highlight=False).print(f"the key of {name} ({role}), shown once:")
+    print(secret)
+
+
+def replace_key(folder: Path, name: str) -> None:
+    """Replace a lost key and print the new one, alone on standard output."""
+    with _state(folder) as state:
+        found = state.replace_key(name)
+    if found is None:
+        raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
+    Console(stderr=True, highlight=False).print(f"the new key of {name}, shown once; the old one is void:")
+    print(found[1])
+
+
+def list_keys(folder: Path) -> None:
+    """Print every key without its secret."""
+    with _state(folder) as state:
+        records = state.all_keys()
+    table = Table()
+    for heading in ("name", "role", "made", "revoked"):
+        table.add_column(heading)
+    for one in records:
+        table.add_row(one.person.name, one.person.role.value, _day(one.made), _day(one.revoked))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _day(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def revoke_key(folder: Path, name: str) -> None:
+    """Take a key back."""
+    with _state(folder) as state:
+        if not state.revoke(name):
+            raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
+    _told(f"the key of {name} is taken back")
+
+
+def assign_source(folder: Path, file: str, owner: str) -> None:
+    """Give a file to an owner."""
+    with _state(folder) as state:
+        name = sources.assign(state, folder, file, owner)
+        over = [dataset for dataset, _ in state.registered(name)]
+    _told(f"{name} is {owner}'s" + (f", with {', '.join(over)}" if over else ""))
+
+
+def list_sources(folder: Path) -> None:
+    """Print every file that is assigned."""
+    with _state(folder) as state:
+        held = [(one, is_there, state.registered(one.file)) for one, is_there in sources.found(state, folder)]
+    table = Table()
+    for heading in ("file", "owner", "assigned", "data sets", ""):
+        table.add_column(heading)
+    for one, is_there, over in held:
+        wrong = ["key revoked"] * one.is_revoked + ["gone or replaced"] * (not is_there)
+        names = ", ".join(name for name, _ in over)
+        table.add_row(one.file, one.owner.name, _day(one.made), names, ", ".join(wrong))
+    Console(highlight=False, markup=False).print(table)
+
+
+def release_source(folder: Path, file: str) -> None:
+    """Take a file back."""
+    with _state(folder) as state:
+        sources.release(state, file)
+    _told(f"{file} is nobody's")
+
+
+def _told(text: str) -> None:
+    Console(highlight=False, markup=False).print(text, soft_wrap=True)

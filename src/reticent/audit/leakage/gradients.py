@@ -1,0 +1,170 @@
+"""Your own model: what one update of it tells the server, in words, and against the truth if it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.arguments import real
+from reticent.audit.leakage.batches import Effort
+from reticent.audit.leakage.inversion import invert
+from reticent.audit.leakage.layers import Layers, Update
+from reticent.audit.leakage.sensitivity import MOST_NUMBERS, Sensitivity, sensitivity
+from reticent.audit.leakage.sources import Arrays, Subject, subject
+from reticent.audit.leakage.verdicts import Candidate, Kind, Leak
+from reticent.errors import ParameterError
+from reticent.mechanisms.base import Floats
+
+
+@dataclass(frozen=True)
+class GradientAudit:
+    """What the server learns from one update.
+
+    Attributes:
+        leak: the verdict, with the records that were rebuilt.
+        enters: what they are: "the record", or what enters a layer, where those below were not inverted.
+        notes: what was not inverted, and why.
+        sensitivity: at what was rebuilt (or at the truth); None where nothing was, or it is too large.
+        truth: what the batch really was, if it was given.
+        error: the largest error of what was rebuilt, in proportion to the largest number; None without truth.
+    """
+
+    leak: Leak
+    enters: str
+    notes: tuple[str, ...]
+    sensitivity: Sensitivity | None
+    truth: Floats | None
+    error: float | None
+
+    @property
+    def found(self) -> bool:
+        """Whether some record was rebuilt."""
+        return bool(self.leak.candidates)
+
+    @property
+    def lines(self) -> list[str]:
+        """The audit in words."""
+        leak = self.leak
+        what = "" if self.enters == "the record" else f" of {self.enters}"
+        if leak.kind is Kind.UNDECIDED:
+            said = [f"What the server learns{what} from this update is undecided: {leak.reason}."]
+        else:
+            said = [f"From this update the server learns {_words(leak)}{what}: {leak.reason}."]
+        if leak.labels:
+            said.append(f"Classes that are in the batch for certain: {', '.join(map(str, leak.labels))}.")
+        if self.error is not None:
+            said.append(f"What was rebuilt is the truth up to {self.error:.2g} of its largest number.")
+        if self.sensitivity is not None and math.isfinite(self.sensitivity.condition):
+            least = self.sensitivity.error(1.0)
+            said.append(
+                f"Condition number {self.sensitivity.condition:.3g}: noise of standard deviation s on each "
+                f"number sent leaves an error of at least {least:.3g} s in each number of a record."
+            )
+        return said + [f"{note}." for note in self.notes]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def gradients(
+    model: Any,
+    batch: tuple[Any, Any] | None = None,
+    *,
+    update: Arrays | None = None,
+    loss: Any = None,
+    send: Callable[[Arrays], Arrays] | None = None,
+    rate: float | None = None,
+    records: int | None = None,
+    labels: ArrayLike | None = None,
+    non_negative: bool = False,
+    noise: float = 0.0,
+    effort: Effort | None = None,
+) -> GradientAudit:
+    """What one update of a model tells whoever receives it.
+
+    Args:
+        model: a module of PyTorch; `Layers`; or a pair of a model of `reticent.federated` and its theta.
+        batch: records and targets whose update is taken, by PyTorch itself for its modules. The attacker
+            is not shown them: they say how good he was.
+        update: instead of a batch, arrays by name, as they were sent.
+        loss: see `sources.subject`.
+        send: what your code does with the arrays before they leave (clipping, noise, leaving some out).
+        rate: if what is sent are steps of -rate times the gradient.
+        records: how many the server knows there are; often a reply tells.
+        labels: their classes, if the server knows them.
+        non_negative: whether records are known to have no negative numbers.
+        noise: the standard deviation of noise on each number, if the server knows of any.
+        effort: how long to look for batches.
+
+    Returns:
+        The verdict. A batch is called known only if its own update is the one that was sent.
+
+    Privacy: the audit computes on the batch itself and hands back what it rebuilds; it is for whoever holds
+        the data, and nothing of it is private.
+    """
+    if (batch is None) == (update is None):
+        raise ParameterError("give a batch or an update")
+    judged = subject(model, loss=loss)
+    sent, truth = (update, None) if batch is None else judged.measured(*batch)
+    assert sent is not None
+    if send is not None:
+        sent = send(sent)
+    scale = None if rate is None else real("rate", rate, low=0.0, open_low=True)
+    read, layers, enters, notes = _finite(judged, judged.update(sent, rate=scale))
+    leak = invert(
+        layers, read, records=records, labels=labels, non_negative=non_negative, noise=noise, effort=effort
+    )
+    if enters != judged.enters:
+        truth = None
+    return GradientAudit(leak, enters, notes, _sensitivity(layers, read, leak), truth, _error(leak, truth))
+
+
+def _words(leak: Leak) -> str:
+    return str(Leak(leak.kind, leak.number, leak.records))
+
+
+def _finite(judged: Subject, update: Update) -> tuple[Update, Layers, str, tuple[str, ...]]:
+    """The layers whose gradients are all finite: those above the last that is not."""
+    first = update.finite_from()
+    layers = judged.layers
+    if first == 0:
+        return update, layers, judged.enters, judged.notes
+    name = judged.names[first - 1][0]
+    if first == len(layers):
+        raise ParameterError(f"update: {name} holds numbers that are not finite, and nothing is above it")
+    above = Layers(layers.weights[first:], layers.biases[first:], layers.loss)
+    part = Update(update.weights[first:], update.biases[first:], update.precision)
+    enters = f"what enters the layer of {judged.names[first][0]}"
+    return (
+        part,
+        above,
+        enters,
+        (f"{name} holds numbers that are not finite: only what is above was inverted",),
+    )
+
+
+def _sensitivity(layers: Layers, update: Update, leak: Leak) -> Sensitivity | None:
+    if leak.certain is None:
+        return None
+    free = layers.outputs if layers.loss == "squares" else 0
+    if leak.certain.records.shape[0] * (layers.inputs + free) > MOST_NUMBERS // 4:
+        return None
+    shared = tuple(bias is not None for bias in update.biases)
+    return sensitivity(layers, leak.certain.records, leak.certain.targets, biases=shared)
+
+
+def _error(leak: Leak, truth: Floats | None) -> float | None:
+    if truth is None or not leak.candidates:
+        return None
+    return min(_distance(candidate, truth) for candidate in leak.candidates)
+
+
+def _distance(candidate: Candidate, truth: Floats) -> float:
+    """From each rebuilt record to the nearest true one; the largest."""
+    gaps = np.abs(candidate.records[:, None, :] - truth[None, :, :]).max(axis=2)
+    return float(gaps.min(axis=1).max() / max(float(np.abs(truth).max()), 1e-300))
