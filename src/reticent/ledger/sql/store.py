@@ -588,7 +588,7 @@ class PostgresStore(Store):
         """Bring the tables of an earlier release into the schema: they were wherever a search path led."""
         with self._psycopg.connect(self._url, autocommit=True) as connection:
             # Nothing else runs while the path may lead to an operator of somebody's: it would act as us.
-            (places,) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchone()
+            ((places,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
             connection.execute("SET search_path = pg_catalog, pg_temp")
 
             def is_in(place: str) -> bool:
