@@ -6,34 +6,39 @@ private records without a mechanism.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
-import secrets
 import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+if TYPE_CHECKING:  # a device that starts goes without it: it takes longer to load than a report to make
+    from pathlib import Path
+
+Place = TypeVar("Place", str, "Path")
 
 
 @contextmanager
-def appearing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
+def appearing(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write, which takes its name, over one that is there, when it is whole and on the disk.
 
     Args:
         path: its name.
         mode: its rights, less what the umask takes away; 0o600 for its owner alone.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")  # noqa: PTH118
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        os.replace(draft, path)  # noqa: PTH105
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)  # noqa: PTH108
 
 
 def identity(path: Path) -> str:
@@ -57,6 +62,8 @@ def _born_ns(path: Path) -> int | None:
     told = getattr(path.stat(), "st_birthtime_ns", None)
     if told is not None:
         return int(told)
+    import ctypes
+
     try:
         ask = ctypes.CDLL(None).statx
     except (AttributeError, OSError, TypeError):  # another system
@@ -71,7 +78,7 @@ def _born_ns(path: Path) -> int | None:
 NOT_FOR_RELEASE = "simulation only, not for release"
 
 
-def secluded(folder: Path, *, whole: bool = False) -> Path:
+def secluded(folder: Place, *, whole: bool = False) -> Place:
     """A folder of ours that its owner alone can enter: made so, or tightened if it is there.
 
     For folders that nobody but Reticent writes to; one that a person named may hold anything (`made`).
@@ -87,19 +94,26 @@ def secluded(folder: Path, *, whole: bool = False) -> Path:
     tightened(folder)
     if not whole:
         return folder
-    for place, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            one = Path(place, name)
-            if not one.is_symlink():
+    top: str = os.fspath(folder)
+    for place, folders, names in os.walk(top):
+        inside: list[str] = folders + names
+        for name in inside:
+            one = os.path.join(place, name)  # noqa: PTH118
+            if not os.path.islink(one):  # noqa: PTH114
                 tightened(one)
     return folder
 
 
-def made(folder: Path) -> Path:
+def made(folder: Place) -> Place:
     """A folder that its owner alone can enter, with all on the way to it that are missing; else as it is."""
-    if not folder.is_dir():
-        made(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    if not os.path.isdir(folder):  # noqa: PTH112
+        path: str = os.fspath(folder)
+        made(os.path.dirname(path.rstrip(os.sep)) or os.curdir)  # noqa: PTH120
+        try:
+            os.mkdir(folder, 0o700)  # noqa: PTH102
+        except FileExistsError:
+            if not os.path.isdir(folder):  # noqa: PTH112
+                raise
     return folder
 
 
@@ -120,16 +134,16 @@ def private(path: Path) -> Path:
     return path
 
 
-def tightened(path: Path) -> Path:
+def tightened(path: Place) -> Place:
     """A file or folder of ours, if it is there, without any rights of others: earlier releases left some.
 
     Raises:
         OSError: others have rights, and they are not ours to take away.
     """
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
         if mode & 0o077:
-            path.chmod(mode & 0o700)
+            os.chmod(path, mode & 0o700)  # noqa: PTH101
     except FileNotFoundError:
         pass
     except OSError as error:

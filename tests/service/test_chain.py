@@ -22,9 +22,9 @@ from reticent.apps.query.desk import Desk
 from reticent.chain.keys import make_key
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.collect.record import Record
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError, UnknownAccount
+from reticent.fleet.record import Record
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.query import Session, census

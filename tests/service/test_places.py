@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.apps.collect.collecting import MOST_REPORTS
 from reticent.apps.location.work import _operator
-from reticent.collect.record import Record
 from reticent.collect.wire import batch
 from reticent.errors import LedgerError
 from reticent.fleet.counted import Counted, question
 from reticent.fleet.enrolment import enrolled
+from reticent.fleet.record import Record
 from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import SqlLedger
 from reticent.location import LocationDevice, payload

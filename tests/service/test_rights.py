@@ -7,7 +7,6 @@ import contextlib
 import os
 import stat
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from reticent import files
 from reticent.apps import main
 from reticent.chain.keys import make_key, read_key
 from reticent.chain.outbox import Outbox
-from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
+from reticent.fleet.operator import Operator
 from reticent.ledger import SqlLedger
 from reticent.ledger.device.ledger import DeviceLedger
 from reticent.ledger.witness.state import WitnessState
@@ -122,10 +121,10 @@ def test_planted_rights_that_are_not_looked_at_stay(folder, keys, given, tmp_pat
 def test_what_is_not_ours_to_change_is_refused_in_a_line(folder, keys, monkeypatch, capsys):
     (folder / ".service" / "state.sqlite").chmod(0o644)
 
-    def forbidden(self, mode, **_):
-        raise PermissionError(1, "Operation not permitted", str(self))
+    def forbidden(path, mode, **_):
+        raise PermissionError(1, "Operation not permitted", str(path))
 
-    monkeypatch.setattr(Path, "chmod", forbidden)
+    monkeypatch.setattr(os, "chmod", forbidden)
     monkeypatch.setattr(sys, "argv", ["reticent", "key", "list", str(folder)])
     with pytest.raises(SystemExit, match="2"):
         main()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from reticent.collect.record import of_survey
+from reticent.collect.study import of_survey
 from reticent.collect.wire import batch
 
 from .test_collecting import BATCH, Operator

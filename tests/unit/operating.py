@@ -1,7 +1,7 @@
 """An operator whose ledger and list are in memory."""
 
-from reticent.collect.operator import Operator
-from reticent.collect.record import Record
+from reticent.fleet.operator import Operator
+from reticent.fleet.record import Record
 from reticent.fleet.revocation import Revocations
 from reticent.ledger import MemoryLedger
 

@@ -1,103 +1,22 @@
-"""A survey with the signature of whoever answers for it. A device takes no other.
-
-    {"signature": "<128 hexadecimal digits>", "signer": "<64>", "survey": "<the survey's text>"}
-
-Ed25519 over the line "reticent-survey/v1" and the survey's text. The device knows the signer's public key
-beforehand; the one in the file only says which it is.
-"""
+"""Signed surveys, see `fleet.signing`."""
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from reticent.collect.survey import Survey
-from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet.texts import LONGEST_TEXT
-
-MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
-_FIELD, _HEAD = "survey", b"reticent-survey/v1\n"
-_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
-
-
-def signed(survey: Survey, key: Ed25519PrivateKey) -> bytes:
-    """The file of a survey, signed."""
-    return sealed(_FIELD, _HEAD, survey.text, key)
+from reticent.fleet import signing
+from reticent.fleet.signing import signed as signed
 
 
 def verified(file: bytes, signer: bytes) -> Survey:
-    """The survey of a signed file, if this signer signed it and its mechanisms keep their guarantees.
-
-    Args:
-        file: as `signed` wrote it.
-        signer: the 32 bytes of the public key that the device trusts.
-
-    Raises:
-        ParameterError: it is no such file, or a field breaks its rule.
-        GuaranteeError: somebody else signed it, or a mechanism does not keep its epsilon.
-    """
-    return Survey.parse(opened(_FIELD, _HEAD, file, signer))
+    """The survey of a signed file, if this signer signed it and its mechanisms keep their guarantees."""
+    return signing.verified(Survey, file, signer)
 
 
 def survey_of(file: bytes) -> Survey:
     """The survey of a signed file, whoever signed it: for its author and for people who read it."""
-    return Survey.parse(unverified(_FIELD, file))
+    return signing.unverified(Survey, file)
 
 
 def signer_of(file: bytes) -> bytes:
     """Who is said to have signed a file."""
-    return bytes.fromhex(_read(_FIELD, file)["signer"])
-
-
-# Any text, under the name of its field
-
-
-def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The file of a text in ASCII, signed together with the line that says what it is."""
-    fields = {
-        "signature": key.sign(head + text).hex(),
-        "signer": key.public_key().public_bytes_raw().hex(),
-        field: text.decode("ascii"),
-    }
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-
-
-def opened(field: str, head: bytes, file: bytes, signer: bytes, *, most: int = MOST_BYTES) -> bytes:
-    """The text of a sealed file, if this signer signed it."""
-    given = _read(field, file, most)
-    if given["signer"] != signer.hex():
-        raise GuaranteeError(f"the {field} is signed by somebody else than this device trusts")
-    text = given[field].encode("ascii")
-    try:
-        Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), head + text)
-    except (InvalidSignature, ValueError) as error:
-        raise GuaranteeError(f"the signature of the {field} does not hold") from error
-    return text
-
-
-def unverified(field: str, file: bytes, *, most: int = MOST_BYTES) -> bytes:
-    """The text of a sealed file, whoever signed it."""
-    return _read(field, file, most)[field].encode("ascii")
-
-
-def _read(field: str, file: bytes, most: int = MOST_BYTES) -> dict[str, str]:
-    if not isinstance(file, bytes) or len(file) > most:
-        raise ParameterError(f"a signed {field} must be at most {most} bytes")
-    try:
-        given: Any = json.loads(file.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise ParameterError(f"a signed {field} must be JSON in ASCII") from error
-    names = {"signature": 128, "signer": 64, field: None}
-    if not isinstance(given, dict) or set(given) != set(names):
-        raise ParameterError(f"a signed {field} must have the fields {', '.join(names)}")
-    for name, length in names.items():
-        text = given[name]
-        if not isinstance(text, str) or not text.isascii():
-            raise ParameterError(f"{name} must be a text in ASCII")
-        if length is not None and (len(text) != length or not _HEX.fullmatch(text)):
-            raise ParameterError(f"{name} must be {length} hexadecimal digits")
-    return given
+    return signing.signer_of(Survey, file)

@@ -10,10 +10,8 @@ spends epsilon times the number of periods.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from reticent.arguments import whole
@@ -21,48 +19,30 @@ from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.fleet import texts
-from reticent.fleet.lots import KEY_BYTES, Lots
-from reticent.fleet.texts import LONGEST_TEXT
+from reticent.fleet.published import WORDS, Local
 from reticent.mechanisms.attributes import Attribute, Category, Number
 from reticent.mechanisms.base import checked_epsilon
-from reticent.privacy.budget import MAX_UNITS, cost_units
+from reticent.privacy.budget import MAX_UNITS
 
 if TYPE_CHECKING:
     from reticent.privacy.guarantees import LocalDP
 
 FORMAT = 1
-ID_BYTES = 8
 MOST_ATTRIBUTES = 256
 MOST_PERIODS = 1 << 20
 MOST_GROUPS = 1 << 10
 MOST_COLUMNS = 1 << 20  # symbols and categories of all attributes, that a device makes and a collector counts
 MOST_CELLS = 1 << 24  # times groups
 _MOST_SECONDS = 1 << 40
-_FIELDS = (
-    "format",
-    "name",
-    "version",
-    "purpose",
-    "epsilon",
-    "start",
-    "period_s",
-    "periods",
-    "sample_size",
-    "assigned",
-    "groups",
-    "key",
-    "attributes",
-)
+_PLAIN = ("epsilon", "start", "period_s", "periods", "sample_size", "assigned", "groups")  # fields
 
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(Local):
     """What is asked, of whom nothing else is known.
 
     Args:
-        name: of the survey; letters, digits, dots, dashes.
-        version: of its text, for people.
-        purpose: why it is asked, in words that the person behind a device reads.
+        name: and `version` and `purpose`, see `Published`.
         attributes: what a record holds.
         instruments: the mechanism of each attribute.
         epsilon: the LDP level of the report of one period.
@@ -78,9 +58,10 @@ class Survey:
         GuaranteeError: the mechanisms of a report may spend more than epsilon together.
     """
 
-    name: str
-    version: str
-    purpose: str
+    what = field = study = "survey"
+    head = b"reticent-survey/v1\n"
+    names = (*WORDS, *_PLAIN, "key", "attributes")
+
     attributes: tuple[Attribute, ...]
     instruments: tuple[Instrument, ...]
     epsilon: float
@@ -93,7 +74,7 @@ class Survey:
     groups: int = 1
 
     def __post_init__(self) -> None:
-        texts.check_words(self.name, self.version, self.purpose)
+        super().__post_init__()
         if not 0 < len(self.attributes) <= MOST_ATTRIBUTES:
             raise ParameterError(f"attributes must be 1 to {MOST_ATTRIBUTES}, got {len(self.attributes)}")
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
@@ -109,11 +90,9 @@ class Survey:
             raise ParameterTypeError("assigned must be true or false")
         if self.groups & (self.groups - 1):
             raise ParameterError(f"groups must be a power of two, got {self.groups}")
-        if not isinstance(self.key, bytes) or len(self.key) != KEY_BYTES:
-            raise ParameterError(f"key must be {KEY_BYTES} bytes")
+        self._check_key()
         self._check_attributes()
-        if len(self.text) > LONGEST_TEXT:
-            raise ParameterError(f"the survey must be at most {LONGEST_TEXT} bytes, got {len(self.text)}")
+        self._check_length()
 
     def _check_attributes(self) -> None:
         names = [one.name for one in self.attributes]
@@ -140,39 +119,19 @@ class Survey:
 
     # Its text
 
-    @cached_property
-    def text(self) -> bytes:
-        """The survey as devices get it."""
-        fields = {
+    def _fields(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in (*WORDS[1:], *_PLAIN)}
+        return plain | {
             "format": FORMAT,
-            "name": self.name,
-            "version": self.version,
-            "purpose": self.purpose,
-            "epsilon": self.epsilon,
-            "start": self.start,
-            "period_s": self.period_s,
-            "periods": self.periods,
-            "sample_size": self.sample_size,
-            "assigned": self.assigned,
-            "groups": self.groups,
             "key": self.key.hex(),
             "attributes": [
                 _attribute_fields(attribute) | {"mechanism": instruments.described(instrument)}
                 for attribute, instrument in zip(self.attributes, self.instruments, strict=True)
             ],
         }
-        return texts.written(fields)
 
     @classmethod
-    def parse(cls, text: bytes) -> Survey:
-        """The survey of a text.
-
-        Raises:
-            ParameterError: in one line, with the field, the rule and the value; also if the text is not
-                written as `text` writes it.
-            GuaranteeError: a mechanism does not keep its epsilon.
-        """
-        given = texts.read(text, _FIELDS, what="survey")
+    def _of(cls, given: dict[str, Any]) -> Survey:
         if given["format"] != FORMAT or isinstance(given["format"], bool):
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
         listed = given["attributes"]
@@ -187,27 +146,14 @@ class Survey:
                 raise ParameterError(f"attributes must have at most {MOST_COLUMNS} categories together")
             attributes.append(attribute)
             made.append(instruments.made(attribute, one.get("mechanism")))
-        survey = cls(
+        return cls(
             attributes=tuple(attributes),
             instruments=tuple(made),
             key=texts.hexadecimal("key", given["key"]),
-            **{name: given[name] for name in _FIELDS if name not in ("format", "attributes", "key")},
+            **{name: given[name] for name in (*WORDS[1:], *_PLAIN)},
         )
-        if survey.text != text:
-            raise ParameterError("the survey must be JSON with sorted fields, no spaces and no other fields")
-        return survey
-
-    @cached_property
-    def id(self) -> bytes:
-        """The first eight bytes of SHA-256 of the text: what reports name."""
-        return hashlib.sha256(self.text).digest()[:ID_BYTES]
 
     # What it means
-
-    @cached_property
-    def units(self) -> int:
-        """What one report costs a device's ledger, in units of 1e-12 epsilon, rounded up."""
-        return cost_units(self.epsilon)
 
     @property
     def guarantee(self) -> LocalDP:
@@ -215,11 +161,6 @@ class Survey:
         from reticent.privacy.guarantees import LocalDP  # a device never asks
 
         return LocalDP(self.epsilon, unit="one report")
-
-    @cached_property
-    def lots(self) -> Lots:
-        """The survey's own draws."""
-        return Lots(self.key)
 
     def period_at(self, seconds: float) -> int:
         """The number of the period at a time; below 0 or from `periods` on outside of the survey."""

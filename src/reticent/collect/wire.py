@@ -67,8 +67,12 @@ class Layout:
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
-        self.widths = np.array([one.bits for one in survey.instruments], dtype=np.int64)
         self.mask_bytes = -(-len(survey.attributes) // 8)
+
+    @cached_property
+    def widths(self) -> NDArray[np.int64]:
+        """The bits of a symbol of each attribute."""
+        return np.array([one.bits for one in self.survey.instruments], dtype=np.int64)
 
     @cached_property
     def longest(self) -> int:

@@ -7,80 +7,32 @@ for more than the owner allows; a round too many; a spent ledger.
 
 from __future__ import annotations
 
-import os
-import threading
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from reticent.arguments import real
-from reticent.errors import GuaranteeError, ParameterError, ReportForgotten
+from reticent.errors import GuaranteeError, ParameterError
 from reticent.federated import payload
 from reticent.federated.models import Model
-from reticent.federated.participation import Participations
 from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
-from reticent.federated.tasks import Task, verified
-from reticent.fleet.counted import FORGOTTEN, Counted
-from reticent.fleet.enrolment import Enrolment
-from reticent.ledger.base import Amount, Terms, Unit
-from reticent.ledger.device.ledger import Budgeted
-from reticent.ledger.device.marks import Marks
+from reticent.federated.tasks import Task
+from reticent.federated.trainer import Trainer
+from reticent.fleet.counted import Counted
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
-from reticent.privacy import Neighbours
-from reticent.privacy.budget import cap_units
 from reticent.randomness import Stream, secure_or
 
 ACCOUNT = "training"
 
 
-class Client(Budgeted):
-    """One enrolled client and its lifetime budget.
+class Client(Trainer[Task]):
+    """One enrolled client of trainings, see `Reporter`; what it may spend is epsilon."""
 
-    Args:
-        path: the client's ledger, one file; made if there is none.
-        enrolment: what the operator gave it.
-        signer: the public key (32 bytes) whose tasks it trains.
-        lifetime: the epsilon that its reports may spend in all, over all tasks; fixed with the ledger.
-        most: the epsilon that it allows a single report.
-        rng: None for secure randomness; a SimulationStream in tests and simulations.
-        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
-    """
+    kind = Task
+    account = ACCOUNT
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        enrolment: Enrolment,
-        signer: bytes,
-        *,
-        lifetime: float,
-        most: float = 4.0,
-        rng: Stream | None = None,
-        marks: Marks | None = None,
-    ) -> None:
-        self._enrolment, self._signer = enrolment, signer
-        self._most = real("most", most, low=0.0, open_low=True)
-        self._stream = secure_or(rng)
-        cap = cap_units(real("lifetime", lifetime, low=0.0, open_low=True))
-        self._guard = threading.Lock()
-        self._taken: dict[bytes, Task] = {}
-        self._known: dict[bytes, Participations] = {}  # by task
-        super().__init__(
-            path,
-            Terms(ACCOUNT, Unit.EPSILON, Neighbours.ANY_TWO_VALUES, "the person behind this client", cap),
-            enrolment.key,
-            marks,
-        )
-
-    def take(self, file: bytes) -> Task:
-        """Take part in a signed task, if it keeps what it says and asks no more than is allowed.
-
-        Raises:
-            GuaranteeError, ParameterError: it does not; nothing was sent or spent.
-        """
-        task = verified(file, self._signer)
+    def _check(self, task: Task) -> None:
         if task.epsilon > self._most:
             raise GuaranteeError(
                 f"the task asks for epsilon {task.epsilon:g} a round, this client allows {self._most:g}"
@@ -89,8 +41,9 @@ class Client(Budgeted):
             self._symbols(task, 0, np.zeros(task.dimensions), secure_or(None))  # what cannot draw is not paid
         except Exception as error:
             raise GuaranteeError("the mechanism of the task cannot draw") from error
-        self._taken[task.id] = task
-        return task
+
+    def _price(self, task: Task) -> int:
+        return task.units
 
     def train(self, task: Task, number: int, theta: Floats, features: Any, targets: Any) -> bytes:
         """The report of a round on the client's own records: the mean of their gradients. See `report`.
@@ -124,35 +77,8 @@ class Client(Budgeted):
         """
         held = self._held(task)
         number = held.checked_round(number)
-        with self._guard:
-            remembered = self._rounds(held).remembered(number)
-            if self._is_forgotten(self._head(held), number, remembered):
-                raise ReportForgotten(f"round {number} of {held.name}: {FORGOTTEN}")
-            symbols = self._paid(held, number, gradient) if remembered is None else bytes(remembered)
-        return payload.written(held, self._enrolment, number, symbols)
-
-    def _held(self, task: Task) -> Task:
-        held = self._taken.get(task.id)
-        if held is None:
-            raise ParameterError(f"task must be one that this client took, got {task.name}")
-        return held
-
-    def _head(self, task: Task) -> str:
-        return f"{task.id.hex()}/{self._enrolment.id.hex()}"
-
-    def _rounds(self, task: Task) -> Participations:
-        if task.id not in self._known:
-            head = self._head(task)
-            self._known[task.id] = Participations(
-                self.ledger, ACCOUNT, Unit.EPSILON, head, task.participations
-            )
-        return self._known[task.id]
-
-    def _paid(self, task: Task, number: int, gradient: Any) -> bytes:
-        def draw() -> bytes:
-            return self._symbols(task, number, gradient, self._stream)
-
-        return bytes(self._rounds(task).paid(number, task.units, draw))
+        said = self._once(held, number, lambda: self._symbols(held, number, gradient, self._stream))
+        return payload.written(held, self._enrolment, number, bytes(said))
 
     def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
         """The sampled coordinates of a gradient, private and packed."""
@@ -173,20 +99,7 @@ class Client(Budgeted):
         Returns:
             The rounds that were counted and that this client does not remember.
         """
-        held = self._held(task)
-        word.check(f"training:{held.id.hex()}", self._enrolment)
-        numbers = [held.checked_round(one) for one in word.periods]
-        amount = Amount(held.units, Unit.EPSILON, Neighbours.ANY_TWO_VALUES)
-        with self._guard:
-            rounds = self._rounds(held)
-            lost = [one for one in numbers if rounds.settle(one, partial(self._settle, amount))]
-            self._close(self._head(held), word.closed)
-        return lost
-
-    @property
-    def spent(self) -> float:
-        """The epsilon that this client's reports have spent in all."""
-        return self.ledger.balance(ACCOUNT).spent / 1e12
+        return self._heed(task, word)
 
 
 def _vector(gradient: Any, dimensions: int) -> Floats:

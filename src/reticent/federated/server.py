@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.collect.record import Study
 from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.tasks import Task
+from reticent.fleet.record import Study
 from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats, Symbols
 from reticent.privacy import Neighbours
 
 if TYPE_CHECKING:  # who trains needs none of it
-    from reticent.collect.operator import Operator
     from reticent.federated.personalised.tasks import PersonalTask
+    from reticent.fleet.operator import Operator
 
 
 def study(task: Task) -> Study:

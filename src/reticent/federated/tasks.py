@@ -12,7 +12,6 @@ Privacy: the report of one round is epsilon-LDP between any two data sets of a c
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,60 +20,42 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import instruments, signing
+from reticent.collect import instruments
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.federated import choice, models, steps
+from reticent.federated.any_task import AnyTask
 from reticent.federated.models import Model
 from reticent.federated.steps import Steps
-from reticent.fleet import texts
+from reticent.fleet import signing, texts
 from reticent.fleet.enrolment import Use
-from reticent.fleet.lots import KEY_BYTES, Lots
-from reticent.fleet.texts import LONGEST_TEXT
+from reticent.fleet.lots import KEY_BYTES
+from reticent.fleet.published import WORDS, Local
+from reticent.fleet.signing import signed as signed
 from reticent.mechanisms.base import Floats, checked_epsilon
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Number
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
 from reticent.privacy import LocalDP
-from reticent.privacy.budget import cost_units
 
 FORMAT = 1
-ID_BYTES = 8
 MOST_ROUNDS = 1 << 20
 MOST_PARTICIPATIONS = 1 << 12
 MOST_SAMPLED = 1 << 12  # coordinates of a report; under 20 are best, and a ledger must hold their symbols
 UNIT = Number("coordinate", (-1.0, 1.0))
-_FIELD, _HEAD = "task", b"reticent-task/v1\n"
-_FIELDS = (
-    "format",
-    "name",
-    "version",
-    "purpose",
-    "model",
-    "dimensions",
-    "bounds",
-    "epsilon",
-    "sample_size",
-    "mechanism",
-    "rounds",
-    "group",
-    "participations",
-    "steps",
-    "key",
-)
+_LEARNT = ("model", "dimensions", "bounds", "epsilon", "sample_size")
+_ASKED = ("mechanism", "rounds", "group", "participations", "steps", "key")
+_WRITTEN = ("format", "model", "bounds", "mechanism", "steps", "key")  # not as they are
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Local, AnyTask):
     """One model to be learnt by LDP-FedSGD.
 
     Args:
-        name: of the task; letters, digits, dots, dashes.
-        version: of its text, for people.
-        purpose: why it is learnt, in words that the person behind a client reads.
+        name: and `version` and `purpose`, see `Published`.
         model: what is learnt; None if clients bring gradients of a model of their own.
         dimensions: d, the length of a gradient.
         bounds: each coordinate of a gradient is clipped to [-b, b]; one b for all, or d of them. Public.
@@ -91,11 +72,11 @@ class Task:
         GuaranteeError: a report may spend more than epsilon.
     """
 
-    use = Use.TRAINING  # of a client's key; no field
+    use = Use.TRAINING  # of a client's key
+    field = "task"
+    head = b"reticent-task/v1\n"
+    names = (*WORDS, *_LEARNT, *_ASKED)
 
-    name: str
-    version: str
-    purpose: str
     model: Model | None
     dimensions: int
     bounds: float | tuple[float, ...]
@@ -109,7 +90,7 @@ class Task:
     participations: int = 1
 
     def __post_init__(self) -> None:
-        texts.check_words(self.name, self.version, self.purpose)
+        super().__post_init__()
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         self._check_whole("dimensions", MAX_DIMENSIONS)
         self._check_whole("sample_size", min(self.dimensions, MOST_SAMPLED))
@@ -120,10 +101,7 @@ class Task:
             if not isinstance(getattr(self, field), kind):
                 given = type(getattr(self, field)).__name__
                 raise ParameterTypeError(f"{field} must be of `reticent.federated`, got {given}")
-        if self.model is not None and self.model.dimensions != self.dimensions:
-            raise ParameterError(
-                f"dimensions must be {self.model.dimensions} as of the model, got {self.dimensions}"
-            )
+        self._check_dimensions()
         object.__setattr__(self, "bounds", _checked_bounds(self.bounds, self.dimensions))
         if not isinstance(self.mechanism, NumericChannel) or not instruments.fits(UNIT, self.mechanism):
             raise ParameterError("mechanism must be a numeric channel with bounds -1 and 1")
@@ -132,20 +110,17 @@ class Task:
                 f"{self.sample_size} coordinates under epsilon {self.mechanism.epsilon:g} each may spend "
                 f"more than epsilon {self.epsilon:g}"
             )
-        if not isinstance(self.key, bytes) or len(self.key) != KEY_BYTES:
-            raise ParameterError(f"key must be {KEY_BYTES} bytes")
-        if len(self.text) > LONGEST_TEXT:
-            raise ParameterError(f"the task must be at most {LONGEST_TEXT} bytes, got {len(self.text)}")
+        self._check_key()
+        self._check_length()
 
     def _check_whole(self, field: str, high: int) -> None:
         object.__setattr__(self, field, whole(field, getattr(self, field), low=1, high=high))
 
     # As text
 
-    @cached_property
-    def text(self) -> bytes:
-        """The text that is signed."""
-        fields = {
+    def _fields(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.names if name not in _WRITTEN}
+        return plain | {
             "format": FORMAT,
             "model": None if self.model is None else self.model.described(),
             "bounds": list(self.bounds) if isinstance(self.bounds, tuple) else self.bounds,
@@ -153,61 +128,31 @@ class Task:
             "steps": self.steps.described(),
             "key": self.key.hex(),
         }
-        fields |= {name: getattr(self, name) for name in _FIELDS if name not in fields}
-        return texts.written(fields)
 
     @classmethod
-    def parse(cls, text: bytes) -> Task:
-        """The task of its text; its mechanism's guarantee is checked in exact integers.
-
-        Raises:
-            ParameterError: with the field, the rule and the value.
-            GuaranteeError: it does not keep its epsilon.
-        """
-        given = texts.read(text, _FIELDS)
+    def _of(cls, given: dict[str, Any]) -> Task:
+        """The task of these fields; its mechanism's guarantee is checked in exact integers."""
         if given["format"] != FORMAT:
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
         mechanism = instruments.made(UNIT, given["mechanism"])
         if not isinstance(mechanism, NumericChannel):
             raise ParameterError("mechanism must be a numeric channel")
         bounds = given["bounds"]
-        task = cls(
+        return cls(
             model=None if given["model"] is None else models.made(given["model"]),
             bounds=tuple(bounds) if isinstance(bounds, list) else bounds,
             mechanism=mechanism,
             steps=steps.made(given["steps"]),
             key=texts.hexadecimal("key", given["key"]),
-            **{
-                name: given[name]
-                for name in _FIELDS
-                if name not in ("format", "model", "bounds", "mechanism", "steps", "key")
-            },
+            **{name: given[name] for name in cls.names if name not in _WRITTEN},
         )
-        if task.text != text:
-            raise ParameterError("the task must be JSON with sorted fields, no spaces and no other fields")
-        return task
-
-    @cached_property
-    def id(self) -> bytes:
-        """The first eight bytes of SHA-256 of the text: what reports name."""
-        return hashlib.sha256(self.text).digest()[:ID_BYTES]
 
     # What it means
-
-    @cached_property
-    def units(self) -> int:
-        """What one report costs a client's ledger, in units of 1e-12 epsilon, rounded up."""
-        return cost_units(self.epsilon)
 
     @property
     def guarantee(self) -> LocalDP:
         """What one report keeps."""
         return LocalDP(self.epsilon, unit="all data of one client in one round")
-
-    @cached_property
-    def lots(self) -> Lots:
-        """The task's own draws."""
-        return Lots(self.key)
 
     @cached_property
     def scale(self) -> Floats:
@@ -232,10 +177,6 @@ class Task:
             for place in range(self.sample_size)
         ]
         return np.stack(levels, axis=1)
-
-    def checked_round(self, number: int) -> int:
-        """The number of a round of this task, or an error."""
-        return whole("round", number, low=0, high=self.rounds - 1)
 
     def checked_theta(self, theta: Any) -> Floats:
         """The parameters of a round, which are public, or an error."""
@@ -319,19 +260,14 @@ def designed(
     )
 
 
-def signed(task: Task, key: Ed25519PrivateKey) -> bytes:
-    """The file of a task, signed."""
-    return signing.sealed(_FIELD, _HEAD, task.text, key)
-
-
 def verified(file: bytes, signer: bytes) -> Task:
     """The task of a signed file, if this signer signed it and its mechanism keeps its guarantee."""
-    return Task.parse(signing.opened(_FIELD, _HEAD, file, signer))
+    return signing.verified(Task, file, signer)
 
 
 def task_of(file: bytes) -> Task:
     """The task of a signed file, whoever signed it: for the server, which signed it, and for people."""
-    return Task.parse(signing.unverified(_FIELD, file))
+    return signing.unverified(Task, file)
 
 
 def _checked_bounds(given: Any, dimensions: int) -> float | tuple[float, ...]:

@@ -12,12 +12,10 @@ sender's. Nor can a reporter choose an id, since ids come with enrolment.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
@@ -35,8 +33,17 @@ class Lots:
     """
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @cached_property
+    def _cipher(self) -> Any:
+        """Made when it is first used: a device whose survey draws no lots does not load it."""
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import AES
+        from cryptography.hazmat.primitives.ciphers.modes import ECB
+
         # ECB of distinct single blocks is a keyed hash here, not encryption of a message.
-        self._cipher = Cipher(AES(key), ECB())  # noqa: S305
+        return Cipher(AES(self._key), ECB())  # noqa: S305
 
     def _draws(self, ids: Ids, period: Any, purpose: int, number: Any) -> Ids:
         blocks = np.empty(ids.shape, dtype=_BLOCK)

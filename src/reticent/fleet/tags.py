@@ -6,7 +6,6 @@ in at each call.
 
 from __future__ import annotations
 
-import hmac
 from hashlib import sha256
 
 import numpy as np
@@ -23,15 +22,23 @@ _REST = [bytes([pad]) * (_BLOCK - KEY_BYTES) for pad in _PADS]
 def are_genuine(master: bytes, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Which reports of one length, a row each, bear the tag of their reporter's key."""
     inner, outer = _padded(master)
-    use = Use.SURVEY.value
-    found, text, length = [], reports.tobytes(), reports.shape[1]
+    inner += LABEL
+    use, (one, other), (rest, other_rest) = Use.SURVEY.value, _XORED, _REST
+    rest += use  # what follows the key in the inner hash
+    text, length = reports.tobytes(), reports.shape[1]
+    due = bytearray()
     for start in range(0, len(text), length):
-        end = start + length - TAG_BYTES
-        key = sha256(outer + sha256(inner + LABEL + text[start + 13 : start + 21]).digest()).digest()
-        first, second = _padded(key)
-        tag = sha256(second + sha256(first + use + text[start:end]).digest()).digest()
-        found.append(hmac.compare_digest(tag[:TAG_BYTES], text[end : start + length]))
-    return np.array(found, dtype=np.bool_)
+        key = sha256(outer + sha256(inner + text[start + 13 : start + 21]).digest()).digest()
+        content = text[start : start + length - TAG_BYTES]
+        told = sha256(key.translate(one) + rest + content).digest()
+        due += sha256(key.translate(other) + other_rest + told).digest()
+    tags = np.frombuffer(due, dtype=np.uint8).reshape(-1, sha256().digest_size)[:, :TAG_BYTES]
+    return _are_equal(tags, reports[:, length - TAG_BYTES :])
+
+
+def _are_equal(due: NDArray[np.uint8], sent: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which rows are the same: every byte of every row is looked at, so the time it takes tells nothing."""
+    return np.asarray(np.bitwise_or.reduce(due ^ sent, axis=1) == 0)
 
 
 def _padded(key: bytes) -> tuple[bytes, bytes]:

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from reticent.arguments import real, whole
-from reticent.collect.operator import Operator
-from reticent.collect.record import Study
 from reticent.errors import ParameterError
 from reticent.files import appearing, made
 from reticent.fleet import texts
+from reticent.fleet.operator import Operator
+from reticent.fleet.record import Study
 from reticent.ledger.base import Unit
 from reticent.location.payload import Outcome
 from reticent.location.privic import TURNS, Defence, Privic

@@ -19,19 +19,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import signing
 from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet import texts
+from reticent.fleet import signing
+from reticent.fleet.published import WORDS, Published
+from reticent.fleet.signing import signed as signed
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import ElasticChannel
 from reticent.privacy import MetricDP
@@ -40,41 +39,21 @@ from reticent.spaces import Box, Grid
 
 FORMAT = 1
 GEOMETRY = "orthographic"
-ID_BYTES = 8
 TOTAL = 1 << 31  # of the marginal
 MOST_CELLS = 1 << 20
 MOST_ROUNDS = 1 << 16
 MOST_WORK = 1 << 31  # cells times the exponent from corner to corner: half a gigabyte of weights
 CHECKED_EXACTLY = 200  # cells up to which every pair is looked at
 _LONGEST = 1 << 23
-_FIELD, _HEAD = "round", b"reticent-places/v1\n"
-_FIELDS = (
-    "format",
-    "name",
-    "version",
-    "purpose",
-    "number",
-    "rounds",
-    "geometry",
-    "box",
-    "rows",
-    "columns",
-    "closed",
-    "cell_km",
-    "beta",
-    "level",
-    "marginal",
-)
+_MAP = ("geometry", "box", "rows", "columns", "closed", "cell_km")
 
 
 @dataclass(frozen=True)
-class PlaceRound:
+class PlaceRound(Published):
     """What devices are asked in one round.
 
     Args:
-        name: of the campaign; letters, digits, dots, dashes.
-        version: of its text, for people.
-        purpose: why it is asked, in words that the person behind a device reads.
+        name: of the campaign; see `Published`, as for `version` and `purpose`.
         number: of the round, from 0.
         rounds: how many there are.
         grid: over a box.
@@ -82,9 +61,13 @@ class PlaceRound:
         marginal: c, whole numbers that sum to 2^31, none of them zero in an open cell.
     """
 
-    name: str
-    version: str
-    purpose: str
+    what = field = "round"
+    head = b"reticent-places/v1\n"
+    names = (*WORDS, "number", "rounds", *_MAP, "beta", "level", "marginal")
+    optional = ("geometry",)
+    longest = _LONGEST
+    study = "campaign"
+
     number: int
     rounds: int
     grid: Grid
@@ -92,7 +75,7 @@ class PlaceRound:
     marginal: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        texts.check_words(self.name, self.version, self.purpose)
+        super().__post_init__()
         object.__setattr__(self, "rounds", whole("rounds", self.rounds, low=1, high=MOST_ROUNDS))
         object.__setattr__(self, "number", whole("number", self.number, low=0, high=self.rounds - 1))
         object.__setattr__(self, "beta", real("beta", self.beta, low=0.0, open_low=True))
@@ -162,40 +145,24 @@ class PlaceRound:
         content = zlib.compress(np.array(self.marginal, dtype=">u4").tobytes(), 9)
         return base64.b64encode(content).decode("ascii")
 
-    @cached_property
-    def text(self) -> bytes:
-        """The text that is signed."""
+    def _fields(self) -> dict[str, Any]:
         assert self.grid.box is not None
         box = self.grid.box
-        return texts.written(
-            {
-                "format": FORMAT,
-                "name": self.name,
-                "version": self.version,
-                "purpose": self.purpose,
-                "number": self.number,
-                "rounds": self.rounds,
-                "geometry": GEOMETRY,
-                "box": [box.south, box.north, box.west, box.east],
-                "rows": self.grid.rows,
-                "columns": self.grid.columns,
-                "closed": list(self.grid.closed),
-                "cell_km": [self.grid.height, self.grid.width],
-                "beta": self.beta,
-                "level": self.channel.level,
-                "marginal": self.packed,
-            }
-        )
+        plain = {name: getattr(self, name) for name in (*WORDS[1:], "number", "rounds", "beta")}
+        return plain | {
+            "format": FORMAT,
+            "geometry": GEOMETRY,
+            "box": [box.south, box.north, box.west, box.east],
+            "rows": self.grid.rows,
+            "columns": self.grid.columns,
+            "closed": list(self.grid.closed),
+            "cell_km": [self.grid.height, self.grid.width],
+            "level": self.channel.level,
+            "marginal": self.packed,
+        }
 
     @classmethod
-    def parse(cls, text: bytes) -> PlaceRound:
-        """The round of its text, if what it claims is so.
-
-        Raises:
-            ParameterError: with the field, the rule and the value.
-            GuaranteeError: it claims more than it keeps.
-        """
-        given = texts.read(text, _FIELDS, optional=("geometry",), what=_FIELD, most=_LONGEST)
+    def _of(cls, given: dict[str, Any]) -> PlaceRound:
         if given["format"] != FORMAT:
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
         if (geometry := given.get("geometry", "kilometres per degree")) != GEOMETRY:
@@ -210,16 +177,8 @@ class PlaceRound:
         if not isinstance(closed, list) or len(closed) >= rows * columns:
             raise ParameterError("closed must be a list of cells that leaves one open")
         grid = Grid.over(Box(*_four(given["box"])), rows, columns, tuple(closed))
-        found = cls(
-            given["name"],
-            given["version"],
-            given["purpose"],
-            given["number"],
-            given["rounds"],
-            grid,
-            given["beta"],
-            _unpacked(given["marginal"], grid.size),
-        )
+        plain = {name: given[name] for name in (*WORDS[1:], "number", "rounds", "beta")}
+        found = cls(grid=grid, marginal=_unpacked(given["marginal"], grid.size), **plain)
         if given["cell_km"] != [grid.height, grid.width]:
             raise GuaranteeError(
                 "cell_km must be the size of a cell of the box: distances would not be in km"
@@ -227,14 +186,17 @@ class PlaceRound:
         if given["level"] != found.channel.level:
             raise GuaranteeError(f"level must be {found.channel.level!r} for this beta, 2 beta and rounding")
         found.__dict__["packed"] = given["marginal"]
-        if found.text != text:
-            raise ParameterError("the round must be JSON with sorted fields, no spaces and no other fields")
         return found
 
-    @cached_property
-    def id(self) -> bytes:
-        """The first eight bytes of SHA-256 of the text: what reports name."""
-        return hashlib.sha256(self.text).digest()[:ID_BYTES]
+    @property
+    def title(self) -> str:
+        """The campaign and the number of the round."""
+        return f"{self.name} {self.number}"
+
+    @property
+    def series(self) -> str:
+        """The campaign: one report for each of its rounds, whatever text a round is published under."""
+        return self.name
 
     def check(self) -> None:
         """Look at the worst pair of cells, where there are few enough.
@@ -246,21 +208,14 @@ class PlaceRound:
             raise GuaranteeError("the channel does not keep its level")
 
 
-def signed(found: PlaceRound, key: Ed25519PrivateKey) -> bytes:
-    """The file of a round, signed."""
-    return signing.sealed(_FIELD, _HEAD, found.text, key)
-
-
 def verified(file: bytes, signer: bytes) -> PlaceRound:
     """The round of a signed file, if this signer signed it and it keeps what it claims."""
-    found = PlaceRound.parse(signing.opened(_FIELD, _HEAD, file, signer, most=2 * _LONGEST))
-    found.check()
-    return found
+    return signing.verified(PlaceRound, file, signer)
 
 
 def round_of(file: bytes) -> PlaceRound:
     """The round of a signed file, whoever signed it."""
-    return PlaceRound.parse(signing.unverified(_FIELD, file, most=2 * _LONGEST))
+    return signing.unverified(PlaceRound, file)
 
 
 def _whole(marginal: Floats, is_open: Any) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.fleet.counted import Counted
+from reticent.fleet.operator import Operator
 from reticent.location import payload
 from reticent.location.payload import Outcome
 from reticent.location.rounds import PlaceRound, round_of

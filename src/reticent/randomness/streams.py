@@ -6,7 +6,8 @@ read the same stream draw the same symbols.
 
 `SecureStream` has no state that could be copied: each thread of each process has its own key,
 drawn from the operating system, thrown away after a fork and after `REKEY_BYTES`, and a draw nested into
-another one has a key of its own.
+another one has a key of its own. The first words are the operating system's own: whoever draws a few of them,
+as a device does, loads no cipher.
 `SimulationStream` is deterministic, for tests and simulations, and must be passed explicitly.
 
 Not here: distributions (see `draws` and the mechanisms).
@@ -22,7 +23,6 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from reticent.arguments import whole
@@ -33,6 +33,8 @@ Units = NDArray[np.float64]
 
 BUFFER_BYTES = 1 << 19  # long enough stretches for two threads to take turns at Python's lock
 REKEY_BYTES = 1 << 36  # far below the 2^68 bytes after which CTR blocks become distinguishable
+
+FIRST_BYTES = 1 << 10  # which the operating system gives at once
 
 _ZEROS = bytes(BUFFER_BYTES)
 _EXPONENT_OF_ONE = np.uint64(0x3FF0000000000000)  # bits of the double 1.0
@@ -47,18 +49,35 @@ def as_units(words: Words) -> Units:
 
 
 class _KeyStream:
-    """One AES-256-CTR key with its buffer; not thread-safe, never shared."""
+    """One AES-256-CTR key with its buffer; not thread-safe, never shared.
 
-    def __init__(self, key: bytes, nonce: bytes) -> None:
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
+    Args:
+        key: 32 bytes.
+        nonce: 16 bytes.
+        first: what is given before the first block of the cipher, 8 bytes a word; nobody else may know it.
+    """
+
+    def __init__(self, key: bytes, nonce: bytes, first: bytearray | None = None) -> None:
+        self._key, self._nonce = key, nonce
+        self._encryptor: Any = None
+        self._bytes = bytearray() if first is None else first
+        self._words = np.frombuffer(self._bytes, dtype=np.uint64)
+        self._next = 0
+        self.produced = 0
+
+    def _begin(self) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._encryptor = Cipher(algorithms.AES(self._key), modes.CTR(self._nonce)).encryptor()
+        self._key = self._nonce = b""  # the cipher has them
         self._bytes = bytearray(BUFFER_BYTES + 15)  # update_into wants room for one more block
         self._words = np.frombuffer(self._bytes, dtype=np.uint64, count=BUFFER_BYTES // 8)
-        self._next = self._words.size
-        self.produced = 0
 
     def piece(self, count: int) -> Words:
         """Return at most `count` further words, a piece of the buffer."""
         if self._next == self._words.size:
+            if self._encryptor is None:
+                self._begin()
             self._encryptor.update_into(_ZEROS, self._bytes)
             self.produced += BUFFER_BYTES
             self._next = 0
@@ -129,7 +148,7 @@ class SecureStream(Stream):
         _PER_THREAD.place = None
         if place is not None and place[0] == _process() and place[1].produced < REKEY_BYTES:
             return place[1]
-        return _KeyStream(os.urandom(32), os.urandom(16))
+        return _KeyStream(os.urandom(32), os.urandom(16), bytearray(os.urandom(FIRST_BYTES)))
 
     def _give_back(self, held: _KeyStream) -> None:
         if getattr(_PER_THREAD, "place", None) is None:

@@ -13,11 +13,11 @@ import pyarrow.csv
 import pytest
 
 from reticent.apps.federated import work as federated
-from reticent.collect.operator import Operator
 from reticent.errors import LedgerError
 from reticent.federated import Client, Round, Training, saved, tables, task_file
 from reticent.federated.saved import How
 from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.operator import Operator
 from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")

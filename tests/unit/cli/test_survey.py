@@ -10,10 +10,10 @@ import pyarrow.parquet
 import pytest
 
 from reticent.collect.device import Device
-from reticent.collect.record import Record
 from reticent.collect.signing import signer_of
 from reticent.fleet.counted import Counted
 from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.record import Record
 from reticent.ledger import SqlLedger
 
 Done = namedtuple("Done", "code out err")

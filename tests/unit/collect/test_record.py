@@ -2,9 +2,10 @@
 
 import pytest
 
-from reticent.collect import record as recording
-from reticent.collect.record import Record, Study, of_survey
+from reticent.collect.study import of_survey
 from reticent.errors import BudgetExceeded, LedgerError, MixedGuarantees
+from reticent.fleet import record as recording
+from reticent.fleet.record import Record, Study
 from reticent.ledger import MemoryLedger, SqlLedger, Terms, Unit
 from reticent.privacy import Neighbours
 from reticent.query.declarations.datasets import _NAME as OF_DATASETS

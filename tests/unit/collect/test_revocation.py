@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from reticent.collect.collector import Collector
-from reticent.collect.operator import Operator
 from reticent.errors import LedgerError, ParameterError
 from reticent.federated import Round
 from reticent.federated.personalised import PersonalRound, PersonalTask, Sanitiser
 from reticent.federated.personalised import wire as personal_wire
 from reticent.fleet.enrolment import enrolled
+from reticent.fleet.operator import Operator
 from reticent.fleet.revocation import Revocations
 from reticent.location import payload as place_payload
 from reticent.location.store import ReportStore

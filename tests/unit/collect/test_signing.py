@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.collect import signing
 from reticent.collect.signing import signed, signer_of, survey_of, verified
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.fleet import signing
 from reticent.fleet.enrolment import Enrolment, Use, device_key, enrolled, tag
 from reticent.fleet.texts import LONGEST_TEXT
 

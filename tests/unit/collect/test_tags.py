@@ -63,13 +63,13 @@ def test_reports_are_judged_as_hmac_judges_them():
 
 
 def test_planted_no_comparison_is_caught(monkeypatch):
-    monkeypatch.setattr(hmac, "compare_digest", lambda *_: True)
+    monkeypatch.setattr(tags, "_are_equal", lambda due, sent: np.ones(len(sent), dtype=bool))
     assert wrong_lengths(tags.are_genuine) == list(LENGTHS)
 
 
 def test_planted_half_a_tag_is_caught(monkeypatch):
-    real = hmac.compare_digest
-    monkeypatch.setattr(hmac, "compare_digest", lambda mine, sent: real(mine[:8], sent[:8]))
+    real = tags._are_equal
+    monkeypatch.setattr(tags, "_are_equal", lambda due, sent: real(due[:, :8], sent[:, :8]))
     table = genuine(47)
     table[:, -1] ^= 1
     assert tags.are_genuine(MASTER, table).all()

@@ -9,13 +9,13 @@ import math
 import numpy as np
 import pytest
 
-from reticent.collect.record import Record
 from reticent.errors import LedgerError, ParameterError
 from reticent.federated import server
 from reticent.federated.client import Client
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round, averaged, summed
 from reticent.federated.tasks import Task
+from reticent.fleet.record import Record
 from reticent.ledger import MemoryLedger, Unit
 from reticent.privacy import Neighbours
 from reticent.randomness import SimulationStream

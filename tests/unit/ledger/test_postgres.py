@@ -11,10 +11,13 @@ import pytest
 from reticent.errors import (
     BudgetExceeded,
     CommitUnknown,
+    LedgerDamaged,
     LedgerError,
 )
 from reticent.ledger import SqlLedger
+from reticent.ledger.base import Order
 from reticent.ledger.sql import ledger as sql
+from reticent.ledger.sql import store as store_module
 from reticent.ledger.sql.store import PostgresStore, TryAgain, _first_line
 
 from .sql_ledgers import amount, consistent, terms
@@ -232,6 +235,85 @@ def test_planted_a_search_path_of_the_database_leads_to_an_old_copy(database_of,
 
     monkeypatch.setattr(PostgresStore, "_connected", trusting)
     with SqlLedger(url) as ledger:
+        assert ledger.balance("a").spent == 0
+
+
+OPERATOR = """
+CREATE SCHEMA evil;
+CREATE TABLE evil.ran (times INT);
+CREATE FUNCTION evil.same(name, name) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO evil.ran VALUES (1); RETURN $1::text OPERATOR(pg_catalog.=) $2::text;
+END $$;
+CREATE OPERATOR evil.= (LEFTARG = name, RIGHTARG = name, FUNCTION = evil.same);
+"""
+
+
+def operators_that_ran(url, run):
+    """How often an operator in the database's search path acted with the rights of who opened the ledger."""
+    with SqlLedger(url) as ledger:
+        ledger.open(terms())
+    run(OPERATOR)
+    run(f"ALTER DATABASE {urlsplit(url).path[1:]} SET search_path = evil, pg_catalog")
+    with SqlLedger(url) as ledger:
+        assert ledger.request("a", "k", amount(7)).charged == 7
+    return len(run("SELECT 1 FROM evil.ran"))
+
+
+def test_no_operator_of_a_search_path_runs(database_of):
+    """An operator of whoever may set the path ran as the service, and set what was spent to nothing."""
+    assert operators_that_ran(*database_of) == 0
+
+
+def test_planted_looking_before_the_path_is_bound_runs_one(database_of, monkeypatch):
+    """As it was."""
+    settle = PostgresStore._settle
+
+    def first(self, *, migrate):
+        with self._psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute(store_module._IN_SCHEMA, (self.schema,)).fetchone()
+        settle(self, migrate=migrate)
+
+    monkeypatch.setattr(PostgresStore, "_settle", first)
+    assert operators_that_ran(*database_of) > 0
+
+
+def swallowed(url, run):
+    """What is granted while a trigger, as a policy for a role would, keeps accounts as they are."""
+    with SqlLedger(url) as ledger:
+        ledger.open(terms())
+    (place,) = schemas(run)[0]
+    run("CREATE FUNCTION public.kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+    run(f"CREATE TRIGGER kept BEFORE UPDATE ON {place}.account FOR EACH ROW EXECUTE FUNCTION public.kept()")
+    granted = 0
+    with SqlLedger(url) as ledger:
+        for key in "abcd":
+            with suppress(LedgerDamaged):
+                granted += ledger.request("a", key, amount(400)).charged
+        assert ledger.balance("a").spent == 0
+    return granted
+
+
+def test_a_charge_that_the_database_does_not_write_is_not_granted(database_of):
+    """Row level security hid a row from an UPDATE: 1,600 of 1,000 were granted, and nothing was spent."""
+    assert swallowed(*database_of) == 0
+
+
+def test_planted_charges_that_are_not_looked_after_pass_the_cap(database_of, monkeypatch):
+    """As it was."""
+    monkeypatch.setattr(store_module, "_check_written", lambda found, due: None)
+    assert swallowed(*database_of) > 1000
+
+
+def test_many_rows_are_looked_after_too(database_of):
+    url, run = database_of
+    with SqlLedger(url) as ledger:
+        ledger.open(terms())
+        (place,) = schemas(run)[0]
+        run("CREATE FUNCTION public.kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+        run(f"CREATE TRIGGER kept BEFORE INSERT ON {place}.entry FOR EACH ROW EXECUTE FUNCTION public.kept()")
+        orders = [Order("a", f"k{one}", amount(1)) for one in range(9)]
+        with pytest.raises(LedgerDamaged, match="a policy, trigger or rule is in the way"):
+            ledger.request_many(orders)
         assert ledger.balance("a").spent == 0
 
 

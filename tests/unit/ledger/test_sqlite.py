@@ -25,6 +25,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.base import Order
 from reticent.ledger.export import export
 from reticent.ledger.lockfile import LockFile
+from reticent.ledger.sql import store
 from reticent.ledger.witness.state import WitnessState
 
 from .sql_ledgers import FORK, amount, consistent, interrupted_once, terms
@@ -587,3 +588,31 @@ def test_a_ledger_of_many_keys_remembers_no_more_for_it(database):
             ledger.request_many([Order(f"a{i % 30}", f"k{i}", amount(1)) for i in range(start, start + 1000)])
             sizes.append((len(ledger._known_terms), len(ledger._jobs), len(ledger._tight)))
         assert sizes == [(30, 0, 0)] * 3
+
+
+@pytest.mark.parametrize(
+    "table", ["UPDATE ON account", "UPDATE ON head", "INSERT ON entry", "INSERT ON bought"]
+)
+def test_a_write_that_a_trigger_swallows_is_not_granted(database, table):
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+    with closing(sqlite3.connect(database)) as base:
+        base.execute(f"CREATE TRIGGER kept BEFORE {table} BEGIN SELECT RAISE(IGNORE); END")
+    with SqlLedger(database) as ledger:
+        with pytest.raises(LedgerDamaged, match="a policy, trigger or rule is in the way"):
+            ledger.request("a", "k", amount(400))
+        assert ledger.balance("a").spent == 0
+
+
+def test_planted_writes_that_are_not_looked_after_pass_the_cap(database, monkeypatch):
+    """As it was."""
+    monkeypatch.setattr(store, "_check_written", lambda found, due: None)
+    with SqlLedger(database) as ledger:
+        ledger.open(terms())
+    with closing(sqlite3.connect(database)) as base:
+        base.execute("CREATE TRIGGER kept BEFORE UPDATE ON account BEGIN SELECT RAISE(IGNORE); END")
+    granted = 0
+    for key in "abcd":
+        with SqlLedger(database) as ledger:
+            granted += ledger.request("a", key, amount(400)).charged
+    assert granted > 1000

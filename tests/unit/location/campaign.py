@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.collect import signing
+from reticent.fleet import signing
 from reticent.fleet.enrolment import Enrolment, device_key
 from reticent.location.rounds import PlaceRound, signed
 from reticent.mechanisms.location import ElasticChannel

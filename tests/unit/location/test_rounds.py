@@ -151,7 +151,7 @@ def test_planted_a_device_that_does_not_look_is_found(device, monkeypatch, plant
         monkeypatch.setattr(PlaceRound, "parse", classmethod(trusting))
     else:
         monkeypatch.setattr(
-            "reticent.collect.signing.Ed25519PublicKey",
+            "reticent.fleet.signing.Ed25519PublicKey",
             type("Trusting", (), {"from_public_bytes": staticmethod(lambda key: Trusts())}),
         )
     taken, _ = believed(device, range(1))

@@ -8,9 +8,9 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from private_example.data import MODEL, holdout
-from reticent.collect.operator import Operator
 from reticent.federated import saved
 from reticent.federated.flower import PrivateFedSGD, Summary
+from reticent.fleet.operator import Operator
 
 app = ServerApp()
 

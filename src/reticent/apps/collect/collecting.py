@@ -23,13 +23,14 @@ from reticent.apps.query.api import PROBLEMS, Anyone, Json, Owner, stranger
 from reticent.apps.query.schemas import SignedSurvey
 from reticent.collect.collector import Collector
 from reticent.collect.estimates import Estimate, estimates
-from reticent.collect.operator import Operator
-from reticent.collect.record import Record, of_survey
+from reticent.collect.study import of_survey
 from reticent.collect.survey import MOST_PERIODS, Survey
 from reticent.collect.wire import Outcome, split
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
 from reticent.fleet.counted import asker
 from reticent.fleet.enrolment import ID_BYTES
+from reticent.fleet.operator import Operator
+from reticent.fleet.record import Record
 from reticent.fleet.revocation import Revocations
 from reticent.fleet.secret_file import kept_secret
 from reticent.ledger import Ledger

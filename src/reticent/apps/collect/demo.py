@@ -28,12 +28,12 @@ from reticent.collect.device import Device
 from reticent.collect.estimates import estimates
 from reticent.collect.local_broker import running
 from reticent.collect.mqtt import Bridge
-from reticent.collect.operator import LEDGER
 from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
 from reticent.files import secluded
 from reticent.fleet.enrolment import enrolled
+from reticent.fleet.operator import LEDGER
 from reticent.ledger.device.marks import Marks
 from reticent.ledger.sql.ledger import SqlLedger
 from reticent.mechanisms.record import Category, Number

@@ -19,13 +19,14 @@ from reticent.arguments import whole
 from reticent.collect import export, survey_file
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.explanation import explain, standard_error
-from reticent.collect.operator import LEDGER, LEDGER_KEY
-from reticent.collect.record import Record, of_survey
 from reticent.collect.signing import signed, signer_of, survey_of
+from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
 from reticent.files import made, secluded
 from reticent.fleet.enrolment import ID_BYTES, enrolled
+from reticent.fleet.operator import LEDGER, LEDGER_KEY
+from reticent.fleet.record import Record
 from reticent.fleet.revocation import Revocations
 from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.texts import hexadecimal

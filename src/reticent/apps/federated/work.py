@@ -15,8 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from reticent.collect.operator import LEDGER, LEDGER_KEY
-from reticent.collect.record import Record
 from reticent.errors import MissingExtra, ParameterError
 from reticent.federated import saved, tables, task_file
 from reticent.federated.curves import Curves, Origin, Point
@@ -27,6 +25,8 @@ from reticent.federated.simulation import Step, simulate
 from reticent.federated.task_file import TaskFile
 from reticent.federated.tasks import Task, signed, task_of
 from reticent.files import appearing, not_for_release, private, secluded, tightened
+from reticent.fleet.operator import LEDGER, LEDGER_KEY
+from reticent.fleet.record import Record
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness.opening import opened
 from reticent.mechanisms.base import Floats

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.apps.query.demo import demo_keys, demo_listener
 from reticent.arguments import whole
 from reticent.cli import terminal as views
-from reticent.collect.operator import LEDGER, Operator
 from reticent.collect.wire import batch
 from reticent.errors import ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.data import directory
 from reticent.files import secluded
 from reticent.fleet.enrolment import enrolled
+from reticent.fleet.operator import LEDGER, Operator
 from reticent.ledger.device.marks import Marks
 from reticent.ledger.sql.ledger import SqlLedger
 from reticent.location import LocationDevice, checkins, payload

@@ -16,12 +16,12 @@ from rich.progress import track
 from rich.table import Table
 
 from reticent.arguments import real, whole
-from reticent.collect.operator import Operator
 from reticent.errors import MissingExtra, ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.files import NOT_FOR_RELEASE, made, not_for_release, private
 from reticent.fleet.counted import Counted
 from reticent.fleet.enrolment import ID_BYTES, Enrolment
+from reticent.fleet.operator import Operator
 from reticent.fleet.secret_file import kept_secret
 from reticent.ledger.device.marks import Marks
 from reticent.location import checkins as checkin_files

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, RecordDict
 
-from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.federated.flower import records
 from reticent.federated.flower.clients import personal_of_node
@@ -26,6 +25,7 @@ from reticent.federated.personalised.client import PersonalClient
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.server import PersonalRound, PersonalTraining
 from reticent.federated.personalised.tasks import PersonalTask
+from reticent.fleet.operator import Operator
 from reticent.mechanisms.base import Floats
 from reticent.privacy import UNITS_PER_ONE
 

@@ -25,13 +25,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from reticent.arguments import real, whole
-from reticent.collect.operator import Operator
 from reticent.errors import ParameterError
 from reticent.federated import payload, tasks
 from reticent.federated.flower import records
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round, Training
 from reticent.files import appearing
+from reticent.fleet.operator import Operator
 from reticent.ledger.base import Unit
 
 _POLL_S = 0.5

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.collect.record import Study
 from reticent.errors import ParameterError
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import wire
@@ -23,10 +22,11 @@ from reticent.federated.personalised.learners import Population
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.server import training_study
+from reticent.fleet.record import Study
 from reticent.mechanisms.base import Floats, Symbols
 
 if TYPE_CHECKING:  # who trains needs none of it
-    from reticent.collect.operator import Operator
+    from reticent.fleet.operator import Operator
 
 
 def study(task: PersonalTask) -> Study:

@@ -16,22 +16,21 @@ What a client sends, the field `about`:
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.arguments import real, whole
-from reticent.collect import signing
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated import models
+from reticent.federated.any_task import AnyTask
 from reticent.federated.models import Model
-from reticent.federated.tasks import ID_BYTES, MOST_PARTICIPATIONS, MOST_ROUNDS
-from reticent.fleet import texts
+from reticent.federated.tasks import MOST_PARTICIPATIONS, MOST_ROUNDS
+from reticent.fleet import signing
 from reticent.fleet.enrolment import Use
+from reticent.fleet.published import WORDS
+from reticent.fleet.signing import signed as signed
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
 
@@ -41,36 +40,16 @@ NOISE = ("gaussian", "laplace")
 MOST_HYPOTHESES = 64
 MOST_EPOCHS = 1000
 MOST_NUMBERS = (1 << 16) - 1  # of one report: a ledger records them, and the round
-_FIELD, _HEAD = "personal-task", b"reticent-personal-task/v1\n"
-_FIELDS = (
-    "format",
-    "name",
-    "version",
-    "purpose",
-    "model",
-    "dimensions",
-    "hypotheses",
-    "clip",
-    "reach",
-    "about",
-    "noise",
-    "level",
-    "rounds",
-    "group",
-    "participations",
-    "epochs",
-    "rate",
-)
+_LEARNT = ("model", "dimensions", "hypotheses", "clip", "reach", "about", "noise", "level")
+_ASKED = ("rounds", "group", "participations", "epochs", "rate")
 
 
 @dataclass(frozen=True)
-class PersonalTask:
+class PersonalTask(AnyTask):
     """Several models to be learnt together, each by the clients that it fits best.
 
     Args:
-        name: of the task; letters, digits, dots, dashes.
-        version: of its text, for people.
-        purpose: why it is learnt, in words that the person behind a client reads.
+        name: and `version` and `purpose`, see `Published`.
         model: what is learnt; None if clients bring losses and updates of a model of their own.
         dimensions: n, the length of a hypothesis.
         hypotheses: k.
@@ -88,11 +67,11 @@ class PersonalTask:
     Reference: Biswas 2023, Algorithm 6.
     """
 
-    use = Use.PERSONAL_TRAINING  # of a client's key; no field
+    use = Use.PERSONAL_TRAINING  # of a client's key
+    field = "personal-task"
+    head = b"reticent-personal-task/v1\n"
+    names = (*WORDS, *_LEARNT, *_ASKED)
 
-    name: str
-    version: str
-    purpose: str
     model: Model | None
     dimensions: int
     hypotheses: int
@@ -108,7 +87,7 @@ class PersonalTask:
     epochs: int = 1
 
     def __post_init__(self) -> None:
-        texts.check_words(self.name, self.version, self.purpose)
+        super().__post_init__()
         if not isinstance(self.model, Model | None):
             raise ParameterTypeError("model must be of `reticent.federated`")
         for field, allowed in (("about", ABOUT), ("noise", NOISE)):
@@ -127,39 +106,20 @@ class PersonalTask:
         whole("participations", self.participations, high=self.rounds)
         for field in ("clip", "reach", "level", "rate"):
             object.__setattr__(self, field, real(field, getattr(self, field), low=1e-9, high=1e9))
-        if self.model is not None and self.model.dimensions != self.dimensions:
-            raise ParameterError(
-                f"dimensions must be {self.model.dimensions} as of the model, got {self.dimensions}"
-            )
+        self._check_dimensions()
 
     # As text
 
-    @cached_property
-    def text(self) -> bytes:
-        """The text that is signed."""
+    def _fields(self) -> dict[str, Any]:
         fields = {"format": FORMAT, "model": None if self.model is None else self.model.described()}
-        return texts.written(fields | {name: getattr(self, name) for name in _FIELDS if name not in fields})
+        return fields | {name: getattr(self, name) for name in self.names if name not in fields}
 
     @classmethod
-    def parse(cls, text: bytes) -> PersonalTask:
-        """The task of its text.
-
-        Raises:
-            ParameterError: with the field, the rule and the value.
-        """
-        given = texts.read(text, _FIELDS)
+    def _of(cls, given: dict[str, Any]) -> PersonalTask:
         if given.pop("format") != FORMAT:
             raise ParameterError(f"format must be {FORMAT}")
         model = given.pop("model")
-        task = cls(model=None if model is None else models.made(model), **given)
-        if task.text != text:
-            raise ParameterError("the task must be JSON with sorted fields, no spaces and no other fields")
-        return task
-
-    @cached_property
-    def id(self) -> bytes:
-        """The first eight bytes of SHA-256 of the text: what reports name."""
-        return hashlib.sha256(self.text).digest()[:ID_BYTES]
+        return cls(model=None if model is None else models.made(model), **given)
 
     # What it means
 
@@ -169,10 +129,6 @@ class PersonalTask:
         if self.about == "slots" and self.hypotheses > 1:
             return self.hypotheses * (self.dimensions + 1)
         return self.dimensions
-
-    def checked_round(self, number: int) -> int:
-        """The number of a round of this task, or an error."""
-        return whole("round", number, low=0, high=self.rounds - 1)
 
     def checked_hypotheses(self, given: Any) -> Floats:
         """The hypotheses of a round, which are public, or an error: shape (k, n)."""
@@ -189,16 +145,11 @@ class PersonalTask:
         return found
 
 
-def signed(task: PersonalTask, key: Ed25519PrivateKey) -> bytes:
-    """The file of a task, signed."""
-    return signing.sealed(_FIELD, _HEAD, task.text, key)
-
-
 def verified(file: bytes, signer: bytes) -> PersonalTask:
     """The task of a signed file, if this signer signed it."""
-    return PersonalTask.parse(signing.opened(_FIELD, _HEAD, file, signer))
+    return signing.verified(PersonalTask, file, signer)
 
 
 def task_of(file: bytes) -> PersonalTask:
     """The task of a signed file, whoever signed it: for the server, which signed it, and for people."""
-    return PersonalTask.parse(signing.unverified(_FIELD, file))
+    return signing.unverified(PersonalTask, file)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
 import stat
 import threading
 import time
@@ -275,7 +274,7 @@ class DeviceLedger(Ledger):
         identity = self._state.notes.get(NOTE)
         self._check_owner(marks, owner, identity)
         if identity is None:
-            identity = secrets.token_hex(16)
+            identity = os.urandom(16).hex()
             self._mark = self._open_mark(marks, identity, os.O_CREAT | os.O_EXCL, patience)
             self._put_mark(marks)  # durable before the ledger names it: a name without a mark is refused
             self._append(["note", NOTE, identity])
@@ -302,11 +301,11 @@ class DeviceLedger(Ledger):
         if self._claim is None or self._mark is None:
             return
         marks, owner = self._claim
-        with contextlib.closing(_opened(str(marks.folder / "lock"), os.O_CREAT)) as turn:
-            _wait_for(turn, _MARK_S, f"the folder of marks {marks.folder} is in use")
+        with contextlib.closing(_opened(marks.at("lock"), os.O_CREAT)) as turn:
+            _wait_for(turn, _MARK_S, f"the folder of marks {marks} is in use")
             self._check_owner(marks, owner, self._mark.identity)
             marks.give(owner, self._mark.identity)
-            _sync_directory(str(marks.place(self._mark.identity)))
+            _sync_directory(marks.place(self._mark.identity))
         self._claim = None
 
     def _has_passed(self, mark: Mark, stored: bytes) -> bool:
@@ -325,7 +324,7 @@ class DeviceLedger(Ledger):
     def _open_mark(self, marks: Marks, identity: str, flags: int, patience: float) -> Mark:
         """The mark's file, locked: of two copies of a ledger one can be open."""
         try:
-            file = _opened(str(marks.place(identity)), flags)
+            file = _opened(marks.place(identity), flags)
         except FileNotFoundError as error:
             raise self._markless(marks) from error
         mark = Mark(marks, identity, file, _write)
@@ -339,11 +338,11 @@ class DeviceLedger(Ledger):
     def _put_mark(self, marks: Marks) -> None:
         assert self._mark is not None
         self._mark.write(self._state.entries, self._tip)
-        _sync_directory(str(marks.place(self._mark.identity)))
+        _sync_directory(marks.place(self._mark.identity))
 
     def _markless(self, marks: Marks) -> RolledBack:
         return RolledBack(
-            f"the ledger {self._path} has no mark in {marks.folder}: it is a copy from another machine, or "
+            f"the ledger {self._path} has no mark in {marks}: it is a copy from another machine, or "
             "the mark was deleted. If it is the newest one, say so with Marks(moved=True)"
         )
 

@@ -27,11 +27,13 @@ import os
 import re
 from collections.abc import Callable
 from io import FileIO
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reticent.errors import LedgerDamaged, LedgerError
 from reticent.files import appearing, secluded
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOTE = "mark"  # the name under which a ledger keeps the identity of its mark
 SLOT = 512  # bytes: no write to one slot touches the other's sector
@@ -63,17 +65,15 @@ def system_keyring() -> Keyring | None:
     return backend if backend.priority >= 1 else None
 
 
-def state_folder() -> Path:
+def state_folder() -> str:
     """Where a machine keeps what is no data: XDG_STATE_HOME, by default ~/.local/state."""
     given = os.environ.get("XDG_STATE_HOME", "")
-    if Path(given).is_absolute():
-        return Path(given)
-    try:
-        return Path.home() / ".local" / "state"
-    except RuntimeError as error:
-        raise LedgerError(
-            "marks must have a folder: there is no home, and XDG_STATE_HOME is not set"
-        ) from error
+    if os.path.isabs(given):  # noqa: PTH117
+        return given
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if home == "~":
+        raise LedgerError("marks must have a folder: there is no home, and XDG_STATE_HOME is not set")
+    return os.path.join(home, ".local", "state")  # noqa: PTH118
 
 
 class Marks:
@@ -94,30 +94,46 @@ class Marks:
         moved: bool = False,
     ) -> None:
         is_usual = folder is None
-        self.folder = state_folder() / "reticent" / "devices" if folder is None else Path(folder).absolute()
+        usual = os.path.join(state_folder(), "reticent", "devices") if folder is None else folder  # noqa: PTH118
+        self._folder = os.path.join(os.getcwd(), usual)  # noqa: PTH109, PTH118
         self.keyring = system_keyring() if is_usual and keyring is None else keyring
         self.moved = moved
+
+    @property
+    def folder(self) -> Path:
+        """Where they lie."""
+        from pathlib import Path
+
+        return Path(self._folder)
+
+    def __str__(self) -> str:
+        return self._folder
 
     def prepare(self) -> None:
         """Make the folder, for its owner alone."""
         try:
-            secluded(self.folder)
-            if not (self.folder / "CACHEDIR.TAG").exists():
-                with appearing(self.folder / "CACHEDIR.TAG", mode=0o600) as file:
+            secluded(self._folder)
+            if not os.path.exists(self.at("CACHEDIR.TAG")):  # noqa: PTH110
+                with appearing(self.at("CACHEDIR.TAG"), mode=0o600) as file:
                     file.write(_TAG)
         except OSError as error:
             raise LedgerError(
-                f"the folder of marks {self.folder} cannot be used: {error.strerror or error}"
+                f"the folder of marks {self._folder} cannot be used: {error.strerror or error}"
             ) from error
 
-    def place(self, identity: str) -> Path:
+    def at(self, name: str) -> str:
+        """A file in the folder."""
+        return os.path.join(self._folder, name)  # noqa: PTH118
+
+    def place(self, identity: str) -> str:
         """The file of a mark."""
-        return self.folder / f"{identity}.mark"
+        return self.at(f"{identity}.mark")
 
     def owner(self, owner: str) -> str | None:
         """The identity of the ledger that reports for an owner; None if there was none."""
         try:
-            found = (self.folder / f"{owner}.owner").read_text(encoding="ascii").removesuffix("\n")
+            with open(self.at(f"{owner}.owner"), encoding="ascii") as file:  # noqa: PTH123
+                found = file.read().removesuffix("\n")
         except FileNotFoundError:
             found = self.kept(owner) or ""
             if not found:
@@ -125,12 +141,12 @@ class Marks:
         except UnicodeError:
             found = ""
         if not _IDENTITY.fullmatch(found):
-            raise LedgerDamaged(f"the note of a device's ledger is damaged: {self.folder / owner}.owner")
+            raise LedgerDamaged(f"the note of a device's ledger is damaged: {self.at(owner)}.owner")
         return found
 
     def give(self, owner: str, identity: str) -> None:
         """Remember whose ledger it is; the folder is made durable by whoever calls."""
-        with appearing(self.folder / f"{owner}.owner", mode=0o600) as file:
+        with appearing(self.at(f"{owner}.owner"), mode=0o600) as file:
             file.write(f"{identity}\n".encode())
         self.keep(owner, identity)
 

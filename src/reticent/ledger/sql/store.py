@@ -109,7 +109,11 @@ class Store(ABC):
 
     @abstractmethod
     def send(self, statements: Iterable[Rows]) -> None:
-        """Run statements that need no answer from one another, in order, each once per row."""
+        """Run statements that need no answer from one another, in order, each once per row.
+
+        Each must write one row each time. A policy, trigger or rule in the database may keep it from that
+        without an error: then LedgerDamaged, and nothing counts.
+        """
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -436,7 +440,8 @@ class SqliteStore(Store):
         execute = self._sender.execute
         for sql, rows in statements:
             if len(rows) == 1:
-                execute(sql, rows[0])
+                if execute(sql, rows[0]).rowcount != 1:
+                    _check_written(0, 1)
             elif rows:
                 self._send_several(sql, rows)
 
@@ -448,9 +453,10 @@ class SqliteStore(Store):
             several = head + values + ", ".join([marks] * _ROWS)
             whole = len(rows) - len(rows) % _ROWS
             for start in range(0, whole, _ROWS):
-                self._writer.execute(several, list(chain.from_iterable(rows[start : start + _ROWS])))
+                made = self._writer.execute(several, list(chain.from_iterable(rows[start : start + _ROWS])))
+                _check_written(made.rowcount, _ROWS)
         if whole < len(rows):
-            self._writer.executemany(sql, rows[whole:])
+            _check_written(self._writer.executemany(sql, rows[whole:]).rowcount, len(rows) - whole)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement."""
@@ -522,7 +528,7 @@ if hasattr(os, "register_at_fork"):
 SCHEMA = "reticent"  # of a ledger in PostgreSQL, unless its address names another
 _SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
 _TABLE = re.compile(r"CREATE TABLE (\w+)")
-# Whether a table is in a schema, and where one of that name would be found without saying where.
+# Whether a ledger is in a schema.
 _IN_SCHEMA = """
 SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'head'
@@ -531,10 +537,6 @@ _MOVED = """
 SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'head' AND a.attname = 'moved_to'
-"""
-_FOUND_BEFORE = """
-SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = pg_catalog.to_regclass('head') AND n.nspname NOT LIKE 'pg\\_%'
 """
 # What may be said of why a connection failed: libpq's own words hold the host, the port and the user.
 _REASONS = (
@@ -585,21 +587,28 @@ class PostgresStore(Store):
     def _settle(self, *, migrate: bool) -> None:
         """Bring the tables of an earlier release into the schema: they were wherever a search path led."""
         with self._psycopg.connect(self._url, autocommit=True) as connection:
-            if connection.execute(_IN_SCHEMA, (self.schema,)).fetchone():
+            # Nothing else runs while the path may lead to an operator of somebody's: it would act as us.
+            ((places,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
+            connection.execute("SET search_path = pg_catalog, pg_temp")
+
+            def is_in(place: str) -> bool:
+                return connection.execute(_IN_SCHEMA, (place,)).fetchone() is not None
+
+            if is_in(self.schema):
                 self._check_not_moved(connection)
                 return
-            found = connection.execute(_FOUND_BEFORE).fetchone()
+            found = next((one for one in places if not one.startswith("pg_") and is_in(one)), None)
             if found is None:
                 return
             if not migrate:
                 raise LedgerError(
-                    f"the ledger lies in the schema {found[0]}, and looking changes nothing: open it once "
+                    f"the ledger lies in the schema {found}, and looking changes nothing: open it once "
                     f"with SqlLedger of this release, which brings it to {self.schema}"
                 )
             with connection.transaction():
                 connection.execute(_TURN)
-                if not connection.execute(_IN_SCHEMA, (self.schema,)).fetchone():  # else somebody was first
-                    self._bring(connection, found[0])
+                if not is_in(self.schema):  # else somebody was first
+                    self._bring(connection, found)
 
     def _bring(self, connection: Any, place: str) -> None:
         """Move the tables; a table `head` that is left keeps every release from making a ledger there."""
@@ -722,13 +731,17 @@ class PostgresStore(Store):
     def send(self, statements: Iterable[Rows]) -> None:
         """Run each statement once per row; they travel together."""
         connection = self._connections[True]
+        sent: list[tuple[Any, int]] = []
         with connection.pipeline():
             for sql, rows in statements:
                 if len(rows) == 1:
-                    connection.execute(self._sql(sql), rows[0])
+                    sent.append((connection.execute(self._sql(sql), rows[0]), 1))
                 elif rows:
-                    with connection.cursor() as cursor:
-                        cursor.executemany(self._sql(sql), rows)
+                    cursor = connection.cursor()
+                    cursor.executemany(self._sql(sql), rows)
+                    sent.append((cursor, len(rows)))
+        for cursor, count in sent:
+            _check_written(cursor.rowcount, count)
 
     def _cursor(self, sql: str, parameters: Sequence[Any]) -> Any:
         return self._connection().execute(self._sql(sql), parameters or None)
@@ -759,6 +772,13 @@ class PostgresStore(Store):
         with self._write_guard, self._read_guard:
             for write in (True, False):
                 self._drop(write=write)
+
+
+def _check_written(found: int, due: int) -> None:
+    if found != due:
+        raise LedgerDamaged(
+            f"the database wrote {found} rows of {due}: a policy, trigger or rule is in the way"
+        )
 
 
 _TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237432)"

@@ -1,8 +1,8 @@
 """The witness: a process elsewhere that remembers the last head and the spent totals of logs.
 
 When it signs is decided in `state`; here is its server. It knows account numbers and units, never names, and
-tells the units to the log itself alone. Its state is a small SQLite file in a directory of its own; keep it on
-another machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is in
+tells the units to the log itself alone. Its state is a small SQLite file in a directory of its own; keep it
+on another machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is in
 docs/ledger-format.md.
 """
 

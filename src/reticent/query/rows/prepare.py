@@ -261,14 +261,43 @@ def _number_code(number: Any, column: Column, engine: str) -> Any:
     """In steps, rounded half to even, within [first, last]. DuckDB and PostgreSQL cast half to even."""
     import ibis
 
+    first, last, missing = column.first, column.last, column.missing_code
     if number.type().is_integer():  # only where a step is 1: no double is needed
-        return ibis.greatest(ibis.least(number.coalesce(column.missing_code), column.last), column.first)
-    clamped = ibis.greatest(ibis.least(number, _literal(column.high)), _literal(column.low))
-    steps = clamped if column.step == 1.0 else _divided(clamped, column.step, engine)
-    within = steps.cast("int64")
+        within = number.between(first, last)
+        return ibis.cases((within, number), (number > last, last), (number < first, first), else_=missing)
+    if engine == "duckdb":
+        return _compared_code(number, column)
+    low, high = _literal(column.low), _literal(column.high)
+    clamped = ibis.greatest(ibis.least(number, high), low)
+    code = _in_steps(clamped, column, engine).cast("int64")
     if not _ends_are_codes(column):
-        within = ibis.greatest(ibis.least(within, column.last), column.first)
-    return ibis.ifelse(number.isnull() | number.isnan(), column.missing_code, within)
+        code = ibis.greatest(ibis.least(code, last), first)
+    return ibis.ifelse(number.isnull() | number.isnan(), missing, code)
+
+
+def _compared_code(number: Any, column: Column) -> Any:
+    """The same on DuckDB, to which NaN is more than infinity: comparing takes it half the time of clamping.
+
+    Nothing fails whichever part is evaluated for a row: a number that has no code becomes NULL, and is not
+    the one that counts.
+    """
+    import ibis
+
+    low, high = _literal(column.low), _literal(column.high)
+    code = _in_steps(number, column, "duckdb").try_cast("int64")
+    if not _ends_are_codes(column):
+        code = ibis.greatest(ibis.least(code, column.last), column.first)
+    lowest, highest = (min(max(end, column.first), column.last) for end in _ends(column))
+    return ibis.cases(
+        (number.between(low, high), code),
+        (number < low, lowest),
+        (number <= _literal(math.inf), highest),
+        else_=column.missing_code,
+    )
+
+
+def _in_steps(number: Any, column: Column, engine: str) -> Any:
+    return number if column.step == 1.0 else _divided(number, column.step, engine)
 
 
 def _divided(number: Any, step: float | None, engine: str) -> Any:
@@ -292,11 +321,15 @@ def _ends_are_codes(column: Column) -> bool:
 
     Dividing and rounding change no order, so then everything between the bounds lies between the two.
     """
+    return _ends(column) == (column.first, column.last)
+
+
+def _ends(column: Column) -> tuple[int, int]:
+    """The bounds in steps, rounded as engines do."""
     assert column.low is not None
     assert column.high is not None
     assert column.step is not None
-    ends = round(column.low / column.step), round(column.high / column.step)
-    return ends == (column.first, column.last)
+    return round(column.low / column.step), round(column.high / column.step)
 
 
 def _meanings(column: Column) -> tuple[dict[float, int], dict[str, int]]:

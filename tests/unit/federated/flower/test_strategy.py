@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from reticent.collect.record import Record
 from reticent.errors import LedgerError, ParameterError
 from reticent.federated import Round, Training, payload, server
 from reticent.federated.flower import PrivateFedSGD, of_simulation, records, strategy
 from reticent.fleet.enrolment import Enrolment, enrolled
+from reticent.fleet.record import Record
 from reticent.ledger import MemoryLedger
 
 from ...operating import operator

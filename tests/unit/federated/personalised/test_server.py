@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from reticent.collect.record import Record
 from reticent.errors import LedgerError, ParameterError
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import (
@@ -17,6 +16,7 @@ from reticent.federated.personalised import (
 )
 from reticent.federated.personalised.server import stepped
 from reticent.fleet.enrolment import TAG_BYTES, Use, tag
+from reticent.fleet.record import Record
 from reticent.ledger import MemoryLedger
 from reticent.randomness import SimulationStream
 

@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reticent.collect.survey import Survey
 from reticent.errors import AlreadyFulfilled, UnknownAccount
 from reticent.ledger.base import Amount, Ledger, Terms, Unit
 from reticent.privacy.budget import MAX_UNITS
@@ -53,21 +52,6 @@ class Study:
         """Of the account: all parts, for one device."""
         cap = min(self.units * self.parts, MAX_UNITS)
         return Terms(f"{self.kind}:{self.id.hex()}", self.unit, self.neighbours, self.subject, cap)
-
-
-def of_survey(survey: Survey) -> Study:
-    """A survey, period by period."""
-    return Study(
-        "survey",
-        survey.id,
-        f"one device that answers survey {survey.name}",
-        Unit.EPSILON,
-        Neighbours.ANY_TWO_VALUES,
-        survey.units,
-        survey.periods,
-        part="period",
-        old_name=f"survey-{survey.id.hex()}",
-    )
 
 
 class Record:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.collect.record import Record
+from reticent.fleet.record import Record
 
 if TYPE_CHECKING:
     from reticent.fleet.revocation import Revocations

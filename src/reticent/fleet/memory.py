@@ -1,0 +1,64 @@
+"""What a reporter said in the parts of a series: paid for first, recorded, then the same ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from reticent.ledger.base import Amount, Terms
+from reticent.ledger.device.ledger import DeviceLedger
+
+
+class Memory(Protocol):
+    """How the reports of a series are kept in the ledger, for one thread at a time."""
+
+    def remembered(self, number: int) -> tuple[int, ...] | None:
+        """What was said in a part; () if that is not held; None if nothing was."""
+
+    def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
+        """Let a part have been reported whose report is not held, if it is not there; whether it is not.
+
+        Args:
+            number: of the part.
+            pay: pays under a key, and records values there.
+        """
+
+    def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
+        """Pay for a part, draw, record; return what was drawn."""
+
+
+class ByNumber:
+    """One key of the ledger for each part.
+
+    Args:
+        ledger: the reporter's.
+        terms: of the account in it.
+        head: names reporter and series, the beginning of the keys.
+    """
+
+    def __init__(self, ledger: DeviceLedger, terms: Terms, head: str) -> None:
+        self._ledger, self._terms, self._head = ledger, terms, head
+
+    def remembered(self, number: int) -> tuple[int, ...] | None:
+        """What was said in a part; () if that is not held; None if nothing was."""
+        return self._ledger.recorded(self._terms.name, f"{self._head}/{number}")
+
+    def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
+        """Let a part have been reported whose report is not held, if it is not there; see `Memory`."""
+        held = self.remembered(number)
+        if held is None:
+            pay(f"{self._head}/{number}", [])
+        return not held
+
+    def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
+        """Pay for a part, draw, record; return what was drawn.
+
+        Raises:
+            BudgetExceeded: the account does not hold it.
+        """
+        terms = self._terms
+        information = Amount(units, terms.unit, terms.neighbours)
+        grant = self._ledger.request(terms.name, f"{self._head}/{number}", information)
+        values = tuple(draw())
+        self._ledger.fulfil(grant.pending[0].number, list(values))
+        return values

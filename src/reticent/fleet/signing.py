@@ -1,0 +1,103 @@
+"""Texts with the signature of whoever answers for them. A device takes no others.
+
+    {"signature": "<128 hexadecimal digits>", "signer": "<64>", "survey": "<the survey's text>"}
+
+Ed25519 over a line that says what kind of text it is ("reticent-survey/v1") and the text. The field of the
+text has the name of its kind too. The device knows the signer's public key beforehand; the one in the file
+only says which it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet.published import Published
+from reticent.fleet.texts import LONGEST_TEXT
+
+MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
+_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+
+Text = TypeVar("Text", bound=Published)
+
+
+def signed(text: Published, key: Ed25519PrivateKey) -> bytes:
+    """The file of a text, signed as what it is."""
+    return sealed(text.field, text.head, text.text, key)
+
+
+def verified(kind: type[Text], file: bytes, signer: bytes) -> Text:
+    """The text of a signed file, if this signer signed it and it keeps what it claims.
+
+    Args:
+        kind: of text.
+        file: as `signed` wrote it.
+        signer: the 32 bytes of the public key that the device trusts.
+
+    Raises:
+        ParameterError: it is no such file, or a field breaks its rule.
+        GuaranteeError: somebody else signed it, or it does not keep what it claims.
+    """
+    found = kind.parse(opened(kind.field, kind.head, file, signer, most=2 * kind.longest))
+    found.check()
+    return found
+
+
+def unverified(kind: type[Text], file: bytes) -> Text:
+    """The text of a signed file, whoever signed it: for its author and for people who read it."""
+    return kind.parse(_read(kind.field, file, 2 * kind.longest)[kind.field].encode("ascii"))
+
+
+def signer_of(kind: type[Published], file: bytes) -> bytes:
+    """Who is said to have signed a file."""
+    return bytes.fromhex(_read(kind.field, file, 2 * kind.longest)["signer"])
+
+
+# Any text, under the name of its field
+
+
+def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The file of a text in ASCII, signed together with the line that says what it is."""
+    fields = {
+        "signature": key.sign(head + text).hex(),
+        "signer": key.public_key().public_bytes_raw().hex(),
+        field: text.decode("ascii"),
+    }
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def opened(field: str, head: bytes, file: bytes, signer: bytes, *, most: int = MOST_BYTES) -> bytes:
+    """The text of a sealed file, if this signer signed it."""
+    given = _read(field, file, most)
+    if given["signer"] != signer.hex():
+        raise GuaranteeError(f"the {field} is signed by somebody else than this device trusts")
+    text = given[field].encode("ascii")
+    try:
+        Ed25519PublicKey.from_public_bytes(signer).verify(bytes.fromhex(given["signature"]), head + text)
+    except (InvalidSignature, ValueError) as error:
+        raise GuaranteeError(f"the signature of the {field} does not hold") from error
+    return text
+
+
+def _read(field: str, file: bytes, most: int) -> dict[str, str]:
+    if not isinstance(file, bytes) or len(file) > most:
+        raise ParameterError(f"a signed {field} must be at most {most} bytes")
+    try:
+        given: Any = json.loads(file.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"a signed {field} must be JSON in ASCII") from error
+    names = {"signature": 128, "signer": 64, field: None}
+    if not isinstance(given, dict) or set(given) != set(names):
+        raise ParameterError(f"a signed {field} must have the fields {', '.join(names)}")
+    for name, length in names.items():
+        text = given[name]
+        if not isinstance(text, str) or not text.isascii():
+            raise ParameterError(f"{name} must be a text in ASCII")
+        if length is not None and (len(text) != length or not _HEX.fullmatch(text)):
+            raise ParameterError(f"{name} must be {length} hexadecimal digits")
+    return given
