@@ -2,8 +2,8 @@
 
 When it signs is decided in `state`; here is its server. It knows account numbers and units, never names, and
 tells the units to the log itself alone. Its state is a small SQLite file in a directory of its own; keep it
-on another machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is in
-docs/ledger-format.md.
+on another machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is
+in docs/ledger-format.md.
 """
 
 from __future__ import annotations
