@@ -28,7 +28,7 @@ STRIKE = """
 import contextlib, os, pathlib, signal
 from reticent.ledger import SqlLedger
 from reticent.query import Session
-from reticent.service import api
+from reticent.apps.query import api
 from reticent.service.state import State
 
 PAPER = pathlib.Path(__file__).with_name("strike")
