@@ -202,6 +202,21 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "fig-6.1", "batches that come back from an update of one layer", "biswas_2023.chapter_6.fig_6_1"
+        ),
+        Experiment(
+            "fig-6.2", "records that come back, over layers and batches", "biswas_2023.chapter_6.fig_6_2"
+        ),
+        Experiment(
+            "table-6.1",
+            "the family that a batch of similar pictures leaves",
+            "biswas_2023.chapter_6.table_6_1",
+        ),
+        Experiment("clones", "inputs that share an update, two labels", "biswas_2023.chapter_6.clones"),
+        Experiment(
+            "batch-diversity", "leakage over how different a batch is", "biswas_2023.chapter_6.diversity"
+        ),
+        Experiment(
             "loc-3.2",
             "reports of an isolated and of a crowded place",
             "biswas_2023.chapter_3.elastic",

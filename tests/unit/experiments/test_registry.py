@@ -20,6 +20,7 @@ NAMES = [
     *("service-latency", "service-cpu"),
     *("collect-mse", "collect-pipeline"),
     *("fig-5.3", "fig-5.4", "fig-5.5", "table-5.2", "fig-5.8", "fig-5.9", "fig-5.10"),
+    *("fig-6.1", "fig-6.2", "table-6.1", "clones", "batch-diversity"),
     *(
         "loc-3.2",
         "loc-3.3",
