@@ -15,7 +15,6 @@ are refused by their version.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -25,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.federated.tasks import Task
-from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, tag
+from reticent.fleet.intake import Form
 from reticent.mechanisms.base import Symbols
 from reticent.mechanisms.numeric.one_bit import OneBit
 
@@ -110,21 +110,26 @@ def read(
     """
     outcomes = [judged(task, number, payload, master, size(task), revoked) for payload in payloads]
     kept = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
-    rows = np.frombuffer(b"".join(payloads[place] for place in kept), dtype=np.uint8)
-    rows = rows.reshape(len(kept), size(task))
+    legal, read = parsed(task, number, [payloads[place] for place in kept])
+    for place in np.flatnonzero(~legal):
+        outcomes[kept[place]] = Outcome.SYMBOL
+    return outcomes, read
+
+
+def parsed(task: Task, number: int, payloads: Sequence[bytes]) -> tuple[NDArray[np.bool_], Read]:
+    """Whose symbols are all of the mechanism, among payloads that are judged; and what those say."""
+    rows = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), size(task))
     heads = np.ascontiguousarray(rows[:, :HEAD_BYTES]).view(_HEAD).reshape(-1)
     clients = heads["client"].astype(np.uint64)
     asked = task.asked(clients, number)
     bits = np.unpackbits(rows[:, HEAD_BYTES:-TAG_BYTES], axis=1)
     width, used = task.mechanism.bits, task.sample_size * task.mechanism.bits
     weights = np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64)
-    numbers = bits[:, :used].reshape(len(kept), task.sample_size, width).astype(np.int64) @ weights
+    numbers = bits[:, :used].reshape(len(payloads), task.sample_size, width).astype(np.int64) @ weights
     legal = _legal(task, numbers, bits[:, used:])
     if isinstance(task.mechanism, OneBit):
         numbers = 2 * task.dither(clients, number, asked) + numbers
-    for place in np.flatnonzero(~legal):
-        outcomes[kept[place]] = Outcome.SYMBOL
-    return outcomes, Read(clients[legal], asked[legal], numbers[legal])
+    return legal, Read(clients[legal], asked[legal], numbers[legal])
 
 
 def _legal(task: Task, numbers: Symbols, padding: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -137,15 +142,14 @@ def judged(
     task: HasId, number: int, payload: bytes, master: bytes, length: int, revoked: Container[bytes]
 ) -> Outcome:
     """What is wrong with a payload, which must have this length, before its symbols are looked at."""
-    if not isinstance(payload, bytes) or len(payload) != length:
-        return Outcome.LENGTH
-    if payload[0] != VERSION:
-        return Outcome.VERSION
-    if payload[1:9] != task.id:
-        return Outcome.TASK
-    if payload[9:13] != number.to_bytes(4, "big"):
-        return Outcome.ROUND
-    content, sent = payload[:-TAG_BYTES], payload[-TAG_BYTES:]
-    if not hmac.compare_digest(tag(device_key(master, payload[13:21]), task.use, content), sent):
-        return Outcome.TAG
-    return Outcome.REVOKED if payload[13:21] in revoked else Outcome.COUNTED
+    return form(task, number, length).judged(payload, master, revoked)
+
+
+def form(task: HasId, number: int, length: int) -> Form[Outcome]:
+    """Of the payloads of a round."""
+    start = (
+        (bytes([VERSION]), Outcome.VERSION),
+        (task.id, Outcome.TASK),
+        (number.to_bytes(4, "big"), Outcome.ROUND),
+    )
+    return Form(task.use, length, start, Outcome)

@@ -6,8 +6,7 @@ trusted. What a round tells is entered into the operator's ledger before anybody
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.tasks import Task
+from reticent.fleet.intake import Form, Intake
 from reticent.fleet.record import Study
 from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats, Symbols
@@ -39,7 +39,7 @@ def training_study(task: Task | PersonalTask, unit: Unit, units: int) -> Study:
     return Study("training", task.id, subject, unit, Neighbours.ANY_TWO_VALUES, units, task.rounds)
 
 
-class Round:
+class Round(Intake[Outcome]):
     """The reports of one round of a task.
 
     Args:
@@ -49,9 +49,9 @@ class Round:
     """
 
     def __init__(self, task: Task, number: int, operator: Operator) -> None:
-        self.task, self.number, self._operator = task, task.checked_round(number), operator
+        super().__init__(operator)
+        self.task, self.number = task, task.checked_round(number)
         self.sums = np.zeros(task.dimensions)
-        self.outcomes: Counter[Outcome] = Counter()
         self._clients: set[int] = set()
 
     @property
@@ -59,20 +59,24 @@ class Round:
         """How many are counted."""
         return len(self._clients)
 
-    def add(self, payloads: Sequence[bytes]) -> list[Outcome]:
-        """Count payloads; each client once, and nothing that is not whole. None raises."""
-        held = self._operator
-        revoked = held.revocations.look()
-        outcomes, read = payload.read(self.task, self.number, payloads, held.master, revoked)
-        counted = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
-        new = np.zeros(len(counted), dtype=np.bool_)
-        for row, (place, client) in enumerate(zip(counted, read.clients.tolist(), strict=True)):
+    @property
+    def form(self) -> Form[Outcome]:
+        """Of the payloads of this round."""
+        return payload.form(self.task, self.number, payload.size(self.task))
+
+    def _judged(self, report: bytes, master: bytes, revoked: Container[bytes]) -> Outcome:
+        return payload.judged(self.task, self.number, report, master, payload.size(self.task), revoked)
+
+    def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
+        legal, read = payload.parsed(self.task, self.number, reports)
+        outcomes = [Outcome.COUNTED if one else Outcome.SYMBOL for one in legal]
+        new = np.zeros(len(read.clients), dtype=np.bool_)
+        for row, (place, client) in enumerate(zip(np.flatnonzero(legal), read.clients.tolist(), strict=True)):
             new[row] = client not in self._clients
             self._clients.add(client)
             if not new[row]:
                 outcomes[place] = Outcome.SECOND
         self.sums += summed(self.task, read.asked[new], read.symbols[new])
-        self.outcomes.update(outcomes)
         return outcomes
 
     def gradient(self) -> Floats:

@@ -11,11 +11,11 @@ Version 1 had tags without a label. Its reports are refused by their version.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Container
 from enum import Enum
 
-from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, device_key, tag
+from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, tag
+from reticent.fleet.intake import Form
 from reticent.location.rounds import PlaceRound
 
 VERSION = 2
@@ -52,22 +52,20 @@ def written(asked: PlaceRound, enrolment: Enrolment, cell: int) -> bytes:
     return content + tag(enrolment.key, Use.PLACE, content)
 
 
+def form(asked: PlaceRound) -> Form[Outcome]:
+    """Of the reports of a round."""
+    start = ((bytes([VERSION]), Outcome.VERSION), (asked.id, Outcome.ROUND))
+    return Form(Use.PLACE, size(asked), start, Outcome)
+
+
 def read(
     asked: PlaceRound, report: bytes, master: bytes, revoked: Container[bytes] = ()
 ) -> tuple[Outcome, bytes, int]:
     """What a report says: (outcome, reporter, cell); the last two hold if it counts. Never raises."""
-    if not isinstance(report, bytes) or len(report) != size(asked):
-        return Outcome.LENGTH, b"", 0
-    if report[0] != VERSION:
-        return Outcome.VERSION, b"", 0
-    if report[1:9] != asked.id:
-        return Outcome.ROUND, b"", 0
-    content, sent, reporter = report[:-TAG_BYTES], report[-TAG_BYTES:], report[9:17]
-    if not hmac.compare_digest(tag(device_key(master, reporter), Use.PLACE, content), sent):
-        return Outcome.TAG, b"", 0
-    if reporter in revoked:
-        return Outcome.REVOKED, b"", 0
-    cell = int.from_bytes(content[_HEAD_BYTES:], "big")
+    outcome = form(asked).judged(report, master, revoked)
+    if outcome is not Outcome.COUNTED:
+        return outcome, b"", 0
+    cell = int.from_bytes(report[_HEAD_BYTES:-TAG_BYTES], "big")
     if cell >= asked.grid.size or not asked.grid.open[cell]:
         return Outcome.CELL, b"", 0
-    return Outcome.COUNTED, reporter, cell
+    return Outcome.COUNTED, report[9:17], cell

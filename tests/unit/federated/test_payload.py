@@ -1,5 +1,6 @@
 """The bytes of a report: known, of one length; whatever else arrives is refused and counted."""
 
+import hmac
 import random
 from collections import Counter
 
@@ -217,7 +218,7 @@ def found(task, count=600):
 
 
 def test_planted_no_tag_check(monkeypatch):
-    monkeypatch.setattr(payload.hmac, "compare_digest", lambda *_: True)
+    monkeypatch.setattr(hmac, "compare_digest", lambda *_: True)
     assert found(TASKS[0]) >= {"flipped", "somebody else", "sums"}
 
 

@@ -7,7 +7,6 @@ takes data that are public.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reticent.errors import ParameterError
+from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.personalised import wire
 from reticent.federated.personalised.clustering import from_slots, k_means, within
@@ -22,6 +22,7 @@ from reticent.federated.personalised.learners import Population
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.server import training_study
+from reticent.fleet.intake import Form, Intake
 from reticent.fleet.record import Study
 from reticent.mechanisms.base import Floats, Symbols
 
@@ -35,7 +36,7 @@ def study(task: PersonalTask) -> Study:
     return training_study(task, worst.unit, worst.units)
 
 
-class PersonalRound:
+class PersonalRound(Intake[Outcome]):
     """The reports of one round.
 
     Args:
@@ -46,9 +47,9 @@ class PersonalRound:
     """
 
     def __init__(self, task: PersonalTask, number: int, hypotheses: Floats, operator: Operator) -> None:
-        self.task, self.number, self._operator = task, task.checked_round(number), operator
+        super().__init__(operator)
+        self.task, self.number = task, task.checked_round(number)
         self.sanitiser = Sanitiser(task, hypotheses)
-        self.outcomes: Counter[Outcome] = Counter()
         self._reports: dict[bytes, Symbols] = {}
 
     @property
@@ -56,18 +57,22 @@ class PersonalRound:
         """How many are counted."""
         return len(self._reports)
 
-    def add(self, payloads: Sequence[bytes]) -> list[Outcome]:
-        """Count payloads; each client once, and nothing that is not whole. None raises."""
-        held = self._operator
-        revoked = held.revocations.look()
-        outcomes, clients, reports = wire.read(self.sanitiser, self.number, payloads, held.master, revoked)
-        counted = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
-        for place, client, report in zip(counted, clients, reports, strict=True):
-            if client in self._reports:
-                outcomes[place] = Outcome.SECOND
+    @property
+    def form(self) -> Form[Outcome]:
+        """Of the reports of this round."""
+        return payload.form(self.task, self.number, wire.size(self.sanitiser))
+
+    def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
+        outcomes = []
+        for one in reports:
+            client, report = one[self.form.reporter], wire.numbers(self.sanitiser, one)
+            if report is None:
+                outcomes.append(Outcome.SYMBOL)
+            elif client in self._reports:
+                outcomes.append(Outcome.SECOND)
             else:
                 self._reports[client] = report
-        self.outcomes.update(outcomes)
+                outcomes.append(Outcome.COUNTED)
         return outcomes
 
     def reports(self) -> Floats:

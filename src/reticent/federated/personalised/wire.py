@@ -48,19 +48,25 @@ def read(
     Returns:
         What became of each; of those that hold, the ids of the clients and the numbers, (clients, numbers).
     """
-    length, each = size(sanitiser), width(sanitiser)
+    length = size(sanitiser)
     outcomes = [payload.judged(sanitiser.task, number, one, master, length, revoked) for one in payloads]
     clients, reports = [], []
     for place, outcome in enumerate(outcomes):
         if outcome is not Outcome.COUNTED:
             continue
-        report = _numbers(payloads[place][HEAD_BYTES:-TAG_BYTES], each)
-        if np.abs(report).max() > sanitiser.limit:
+        report = numbers(sanitiser, payloads[place])
+        if report is None:
             outcomes[place] = Outcome.SYMBOL
             continue
         clients.append(payloads[place][HEAD_BYTES - 8 : HEAD_BYTES])
         reports.append(report)
     return outcomes, clients, np.array(reports, dtype=np.int64).reshape(len(reports), sanitiser.task.numbers)
+
+
+def numbers(sanitiser: Sanitiser, report: bytes) -> Symbols | None:
+    """What a report that is judged says; None if a number is beyond the task's limit."""
+    found = _numbers(report[HEAD_BYTES:-TAG_BYTES], width(sanitiser))
+    return None if np.abs(found).max() > sanitiser.limit else found
 
 
 def _numbers(packed: bytes, each: int) -> Symbols:
