@@ -28,7 +28,7 @@ STRIKE = """
 import contextlib, os, pathlib, signal
 from reticent.ledger import SqlLedger
 from reticent.query import Session
-from reticent.service import api
+from reticent.apps.query import api, asking
 from reticent.service.state import State
 
 PAPER = pathlib.Path(__file__).with_name("strike")
@@ -51,6 +51,7 @@ for place, verbs in {
     SqlLedger: ("_request", "_fulfil"),
     Session: ("ask",),
     api: ("Reply",),
+    asking: ("Reply",),
 }.items():
     for verb in verbs:
         struck_after(place, verb)
