@@ -49,7 +49,7 @@ def struck_after(place, verb):
 for place, verbs in {
     State: ("attempted", "reserve", "settle", "queue", "claim", "finish"),
     SqlLedger: ("_request", "_fulfil"),
-    Session: ("ask",),
+    Session: ("pay", "told"),
     api: ("Reply",),
     asking: ("Reply",),
 }.items():
@@ -57,7 +57,8 @@ for place, verbs in {
         struck_after(place, verb)
 """
 # After the reservation, after the charge, after the measurement, before the reply; then all others.
-POINTS = ("reserve", "_request", "_fulfil", "Reply", "settle", "ask", "attempted", "queue", "claim", "finish")
+POINTS = ("reserve", "_request", "_fulfil", "Reply")
+POINTS += ("settle", "pay", "told", "attempted", "queue", "claim", "finish")
 UNITS = 10**7  # what a question costs; finer ones are twice that
 PATIENCE_S = 120.0
 PEOPLE = ("alice", "bob")
