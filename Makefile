@@ -18,26 +18,20 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-collect demo-federated demo-location demo-chain test test-more test-all soak mutation bench lint requirements clean
+.PHONY: help demo test test-more test-all soak mutation bench lint requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
 	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
 
-demo-collect: $(VENV)/.demo-collect $(VENV)/.broker ## a thousand simulated vehicles report over MQTT, and a page shows what that comes to
-	@ONCE=$(ONCE) $(BIN)/reticent demo collect $(ARGS)
+demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -chain; ONCE=1 ends then
+	@ONCE=$(ONCE) $(BIN)/reticent demo $* $(ARGS)
 
-demo-federated: $(VENV)/.demo-federated ## a model learnt from simulated vehicles under local privacy, with live curves on a page; ONCE=1 ends then
-	@ONCE=$(ONCE) $(BIN)/reticent demo federated $(ARGS)
-
-demo-location: $(VENV)/.demo-location ## where people of a city are, from private reports over HTTP, with maps on a page; ONCE=1 ends then
-	@ONCE=$(ONCE) $(BIN)/reticent demo location $(ARGS)
-
-demo-chain: $(VENV)/.demo-chain $(VENV)/.npm ## a chain on this machine: owner, oracle and two analysts share a budget in a contract
-	$(BIN)/reticent demo chain
+demo-collect: $(VENV)/.broker
+demo-chain: $(VENV)/.npm
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
 	$(PYTEST) -m "not slow and not more" $(ARGS) $(TESTS)
@@ -79,8 +73,8 @@ $(VENV)/.uv: requirements/installer.txt
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
 $(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.torch
-$(VENV)/.demo-chain $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
-$(VENV)/.demo $(VENV)/.demo-collect $(VENV)/.demo-federated $(VENV)/.demo-location $(VENV)/.demo-chain $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
+$(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
+$(VENV)/.demo $(VENV)/.demos $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -253,7 +253,7 @@ def dependencies(app):
 
 def test_planted_a_job_that_anybody_may_read_is_caught(town, monkeypatch):
     def anybodys(self, name, person):
-        from reticent.service.state import _JOB, Job
+        from reticent.service.state.jobs import _JOB, Job
 
         row = self._one(f"{_JOB} id = ?", name)
         return Job(*row) if row else None

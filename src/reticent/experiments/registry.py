@@ -10,6 +10,7 @@ from reticent.errors import ParameterError
 from reticent.experiments.base import Options, Outcome, Written, require_plotting, write
 from reticent.experiments.stored import TOLERANCE
 
+SEARCH_TOLERANCE = 0.1  # hundreds of steps in single precision: other processors round otherwise
 GAS_TOLERANCE = 2e-3  # a transaction's zero bytes cost less, and keys and signatures are drawn
 
 
@@ -174,6 +175,13 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "leakage-bounds",
+            "how often attacks on updates succeed, and the bound that none can pass",
+            "ours.leakage_bounds",
+            needs_data=True,
+            tolerance=SEARCH_TOLERANCE,
+        ),
+        Experiment(
             "fig-5.3", "two linear laws learnt by one hypothesis and by two", "biswas_2023.chapter_5.optima"
         ),
         Experiment(
@@ -190,6 +198,13 @@ EXPERIMENTS = {
             "digits of many writers, by noise, on a network",
             "biswas_2023.chapter_5.mnist",
             needs_data=True,
+        ),
+        Experiment(
+            "fig-5.7",
+            "digits rebuilt from noisy updates, by DLG and by better attacks",
+            "biswas_2023.chapter_5.rebuilt",
+            needs_data=True,
+            tolerance=SEARCH_TOLERANCE,
         ),
         Experiment("fig-5.8", "the people of the fairness experiment", "biswas_2023.chapter_5.groups"),
         Experiment(

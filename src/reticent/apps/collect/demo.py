@@ -30,10 +30,11 @@ from reticent.collect.local_broker import running
 from reticent.collect.mqtt import Bridge
 from reticent.collect.signing import signed
 from reticent.collect.survey import Survey
-from reticent.errors import MissingExtra, ParameterError
+from reticent.errors import ParameterError
 from reticent.files import secluded
 from reticent.fleet.enrolment import enrolled
 from reticent.fleet.operator import LEDGER
+from reticent.fleet.transport import publishing
 from reticent.ledger.device.marks import Marks
 from reticent.ledger.sql.ledger import SqlLedger
 from reticent.mechanisms.record import Category, Number
@@ -152,12 +153,10 @@ class _Fleet:
         devices = len(self._enrolments)
         spread = sum(_uniform(devices) for _ in range(6)) - 3.0  # nearly normal
         self._speeds = np.clip(50.0 + 5.0 * period + 20.0 * spread, 0.0, 130.0)
-        client = _client(*place)
-        with Progress(transient=True) as shown:
+        with Progress(transient=True) as shown, publishing(*place, topic=TOPIC) as publish:
             for number in shown.track(range(devices), description=f"period {period + 1}"):
-                client.publish(TOPIC, self._report(number, period), 1)
+                publish(self._report(number, period))
                 time.sleep(pace_s)
-        client.loop_stop()
         return devices * (period + 1)
 
     def _report(self, number: int, period: int) -> bytes:
@@ -174,18 +173,6 @@ class _Fleet:
 
 def _uniform(count: int) -> Any:
     return SECURE.units(count) - 1.0
-
-
-def _client(host: str, port: int) -> Any:
-    try:
-        from paho.mqtt.client import Client
-        from paho.mqtt.enums import CallbackAPIVersion
-    except ImportError as error:
-        raise MissingExtra("MQTT", "mqtt") from error
-    client = Client(CallbackAPIVersion.VERSION2)
-    client.connect(host, port)
-    client.loop_start()
-    return client
 
 
 def _until_counted(collector: Collector, survey: Survey, expected: int) -> None:

@@ -8,13 +8,11 @@ others only the draw and the report are made. The city is a simulation: its trut
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,12 +21,12 @@ from reticent.apps.query.demo import demo_keys, demo_listener
 from reticent.arguments import whole
 from reticent.cli import terminal as views
 from reticent.collect.wire import batch
-from reticent.errors import ParameterError
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.data import directory
 from reticent.files import secluded
 from reticent.fleet.enrolment import enrolled
 from reticent.fleet.operator import LEDGER, Operator
+from reticent.fleet.transport import Http
 from reticent.ledger.device.marks import Marks
 from reticent.ledger.sql.ledger import SqlLedger
 from reticent.location import LocationDevice, checkins, payload
@@ -79,10 +77,12 @@ def run(*, people: int, port: int | None, once: bool) -> None:
         screen.print(f"  {url}/places/paris", soft_wrap=True)
         screen.print(f"  key  {keys['analyst']}", soft_wrap=True)
         screen.print("Ctrl-C ends it.\n")
+        places = f"{url}/api/v1/places/paris"
+        owner = Http(places, key=keys["owner"])
         crowd = _Crowd(people, truth, collecting.master, collecting.signer, folder)
         try:
             for number in range(ROUNDS):
-                asked, told = crowd.report(f"{url}/api/v1/places/paris")
+                asked, told = crowd.report(Http(places))
                 away = earth_movers_distance(grid, campaign.privic().estimate, truth).value
                 moved = asked.channel.distortion(truth)
                 screen.print(
@@ -91,7 +91,7 @@ def run(*, people: int, port: int | None, once: bool) -> None:
                 )
                 if number + 1 < ROUNDS:
                     time.sleep(0.0 if once else _PACE_S)
-                    _called(f"{url}/api/v1/places/paris/end", {"number": number}, keys["owner"])
+                    owner.send("end", json.dumps({"number": number}).encode(), kind="application/json")
             level = asked.channel.level
             screen.print(
                 f"\nEach report keeps {level:.3g} per km; all {ROUNDS} together {ROUNDS * level:.3g}, "
@@ -134,9 +134,9 @@ class _Crowd:
         self._marks = Marks(folder / "marks")  # which ends with the demonstration
         self.spent_per_km = 0.0
 
-    def report(self, url: str) -> tuple[PlaceRound, int]:
+    def report(self, service: Http) -> tuple[PlaceRound, int]:
         """Let everybody fetch the open round and answer it: the round, and how many reports were counted."""
-        file = _called(f"{url}/round")
+        file = service.fetch("round")
         asked = verified(file, self._signer)
         reports = [self._by_device(number, file, asked) for number in range(DEVICES)]
         drawn = asked.channel.sample(self._cells[DEVICES:]).tolist()
@@ -146,7 +146,7 @@ class _Crowd:
         ]
         counted = 0
         for start in range(0, len(reports), _BATCH):
-            told = json.loads(_called(f"{url}/reports", batch(reports[start : start + _BATCH])))
+            told = json.loads(service.send("reports", batch(reports[start : start + _BATCH])))
             counted += told["counts"].get("counted", 0)
         return asked, counted
 
@@ -164,20 +164,3 @@ class _Crowd:
 
 def _uniform(count: int) -> Any:
     return SECURE.units(count) - 1.0
-
-
-def _called(url: str, body: Any = None, key: str | None = None) -> bytes:
-    """Fetch, or send bytes or JSON."""
-    is_bytes = isinstance(body, bytes)
-    content = body if is_bytes or body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/octet-stream" if is_bytes else "application/json"}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
-    place = urlsplit(url)
-    with contextlib.closing(http.client.HTTPConnection(place.netloc, timeout=60.0)) as line:
-        line.request("GET" if body is None else "POST", place.path, content, headers)
-        reply = line.getresponse()
-        found = reply.read()
-    if reply.status != 200:
-        raise ParameterError(f"the service must answer with 200, got {reply.status}")
-    return found

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from reticent.apps import main
 from reticent.audit.leakage.sources import subject
-from reticent.cli import main
 
 MINE = """
 import numpy as np

@@ -1,0 +1,71 @@
+"""What was asked and answered."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import deque
+from dataclasses import dataclass
+
+from reticent.service.state.file import StateFile
+
+_MOST_NOTES = 10_000  # that wait to be written together; jobs.Jobs writes them twice a second
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that was answered: what it was, and what it cost with and without reuse."""
+
+    number: int
+    dataset: str
+    person: str
+    query: str
+    case: str
+    cost: int
+    without_reuse: int
+    spent: int
+
+
+class History(StateFile):
+    """Questions, the newest in memory until several are written together."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._notes: deque[Asked] = deque()
+        super().__init__(path)
+
+    def close(self) -> None:
+        """Close the file, with every note written."""
+        self.flush()
+        super().close()
+
+    def note(self, one: Asked) -> None:
+        """Remember a question that cost nothing; its number is given later. Many are written together."""
+        self._notes.append(one)
+        if len(self._notes) >= _MOST_NOTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the notes that wait."""
+        if not self._notes:
+            return
+        with self._writing() as connection:
+            notes = [self._notes.popleft() for _ in range(len(self._notes))]
+            insert_notes(connection, notes)
+
+    def history(self, dataset: str, most: int = 1000) -> list[Asked]:
+        """The last questions about a data set, the oldest first."""
+        self.flush()
+        rows = self._all("SELECT * FROM asked WHERE dataset = ? ORDER BY number DESC LIMIT ?", dataset, most)
+        return [Asked(*row) for row in reversed(rows)]
+
+
+def insert_notes(connection: sqlite3.Connection, notes: list[Asked]) -> None:
+    """Write questions; each is given its number."""
+    connection.executemany(
+        "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (one.dataset, one.person, one.query, one.case, one.cost, one.without_reuse, one.spent)
+            for one in notes
+        ],
+    )

@@ -1,0 +1,138 @@
+"""Who has a key, and who visits with a browser."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from reticent.errors import ParameterError
+from reticent.service.keys import Person, Role, checked_name, digest, new_secret
+from reticent.service.state.file import StateFile
+
+VISIT_S = 12 * 3600.0
+_PERSON = "SELECT number, name, role FROM person WHERE revoked IS NULL AND "
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A signed-in browser."""
+
+    person: Person
+    csrf: str
+
+
+@dataclass(frozen=True)
+class KeyRecord:
+    """A key as lists show it."""
+
+    person: Person
+    made: float
+    revoked: float | None
+
+
+class People(StateFile):
+    """Keys and visits."""
+
+    def make_key(self, name: str, role: Role) -> tuple[Person, str]:
+        """A new key; its secret is returned here and never again.
+
+        Somebody of a name that had a key before has its limits, and what was used of them: taking a key back
+        and making another gives no fresh quota. What belonged to it stays away.
+        """
+        checked_name(name)
+        secret = new_secret()
+        with self._writing() as connection:
+            taken = "SELECT 1 FROM person WHERE name = ? AND revoked IS NULL"
+            if connection.execute(taken, (name,)).fetchone():
+                raise ParameterError(f"name must be of nobody who has a key, got {name!r}")
+            made = connection.execute(
+                "INSERT INTO person (name, role, digest, made) VALUES (?, ?, ?, ?) RETURNING number",
+                (name, role.value, digest(secret), time.time()),
+            ).fetchone()
+            for table in ("quota", "used"):
+                connection.execute(
+                    f"INSERT INTO {table} SELECT dataset, ?1, units FROM {table} WHERE person = "  # noqa: S608
+                    "(SELECT max(number) FROM person WHERE name = ?2 AND number < ?1)",
+                    (made[0], name),
+                )
+        return Person(made[0], name, role), secret
+
+    def replace_key(self, name: str) -> tuple[Person, str] | None:
+        """Another secret for a key that was lost: the old one and its visits end, all else stays as it is.
+
+        Its number, quotas and what was used of them, files, data sets and jobs are those of the person.
+        """
+        secret = new_secret()
+        with self._writing() as connection:
+            found = connection.execute(
+                "UPDATE person SET digest = ?, made = ? WHERE name = ? AND revoked IS NULL "
+                "RETURNING number, name, role",
+                (digest(secret), time.time(), name),
+            ).fetchone()
+            if found:
+                connection.execute("DELETE FROM visit WHERE person = ?", found[:1])
+        person = _person(found)
+        return None if person is None else (person, secret)
+
+    def revoke(self, name: str) -> bool:
+        """Take a key back, with its visits, and say whether there was one."""
+        with self._writing() as connection:
+            found = connection.execute(
+                "UPDATE person SET revoked = ? WHERE name = ? AND revoked IS NULL RETURNING number",
+                (time.time(), name),
+            ).fetchone()
+            if found:
+                connection.execute("DELETE FROM visit WHERE person = ?", found)
+        return found is not None
+
+    def all_keys(self) -> list[KeyRecord]:
+        """Every key that was ever made."""
+        rows = self._all("SELECT number, name, role, made, revoked FROM person ORDER BY number")
+        return [
+            KeyRecord(Person(number, name, Role(role)), made, gone) for number, name, role, made, gone in rows
+        ]
+
+    def person(self, secret: str) -> Person | None:
+        """Who holds a key; None for an unknown or revoked one. Found by its hash, so time tells nothing."""
+        return _person(self._one(f"{_PERSON} digest = ?", digest(secret)))
+
+    def named(self, name: str) -> Person | None:
+        """Who has a valid key under a name."""
+        return _person(self._one(f"{_PERSON} name = ?", name))
+
+    def numbered(self, number: int) -> Person | None:
+        """Whose key has this number, if it is valid."""
+        return _person(self._one(f"{_PERSON} number = ?", number))
+
+    def enter(self, person: Person) -> tuple[str, Visit]:
+        """A new visit: the cookie's secret, and its token against forged forms."""
+        secret, csrf = new_secret(""), new_secret("")
+        with self._writing() as connection:
+            connection.execute("DELETE FROM visit WHERE ends < ?", (time.time(),))
+            ends = time.time() + VISIT_S
+            connection.execute(
+                "INSERT INTO visit VALUES (?, ?, ?, ?)", (digest(secret), person.number, csrf, ends)
+            )
+        return secret, Visit(person, csrf)
+
+    def visit(self, secret: str) -> Visit | None:
+        """The visit of a cookie, if it has not ended."""
+        row = self._one(
+            "SELECT p.number, p.name, p.role, v.csrf FROM visit v JOIN person p ON p.number = v.person "
+            "WHERE v.digest = ? AND v.ends > ? AND p.revoked IS NULL",
+            digest(secret),
+            time.time(),
+        )
+        if row is None:
+            return None
+        return Visit(Person(row[0], row[1], Role(row[2])), row[3])
+
+    def leave(self, secret: str) -> None:
+        """End a visit."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM visit WHERE digest = ?", (digest(secret),))
+
+
+def _person(row: tuple[Any, ...] | None) -> Person | None:
+    return None if row is None else Person(row[0], row[1], Role(row[2]))

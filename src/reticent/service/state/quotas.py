@@ -1,0 +1,155 @@
+"""What an analyst may be charged, and each request that is counted: a retry is not counted again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+from reticent.errors import IdempotencyConflict
+from reticent.service.keys import Person, Role
+from reticent.service.state.file import StateFile
+from reticent.service.state.history import Asked, insert_notes
+
+
+class Quotas(StateFile):
+    """Quotas, and the attempts that are counted with them."""
+
+    def set_quota(self, dataset: str, person: Person, units: int | None) -> None:
+        """Limit what an analyst may be charged of a data set; None lifts the limit."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM quota WHERE dataset = ? AND person = ?", (dataset, person.number))
+            if units is not None:
+                connection.execute("INSERT INTO quota VALUES (?, ?, ?)", (dataset, person.number, units))
+
+    def quota(self, dataset: str, person: Person) -> tuple[int | None, int]:
+        """An analyst's limit, if there is one, and what was used of it."""
+        row = self._one(
+            "SELECT (SELECT units FROM quota WHERE dataset = ?1 AND person = ?2), "
+            "(SELECT units FROM used WHERE dataset = ?1 AND person = ?2)",
+            dataset,
+            person.number,
+        )
+        assert row is not None
+        return row[0], row[1] or 0
+
+    def quotas(self, dataset: str) -> list[tuple[str, int | None, int]]:
+        """Every analyst with a valid key: name, limit if there is one, and what was used."""
+        return [
+            (row[0], row[1], row[2])
+            for row in self._all(
+                "SELECT p.name, q.units, coalesce(u.units, 0) FROM person p "
+                "LEFT JOIN quota q ON q.dataset = ?1 AND q.person = p.number "
+                "LEFT JOIN used u ON u.dataset = ?1 AND u.person = p.number "
+                "WHERE p.role = ?2 AND p.revoked IS NULL ORDER BY p.number",
+                dataset,
+                Role.ANALYST.value,
+            )
+        ]
+
+    def attempted(self, attempt: str, person: Person, dataset: str, body: str) -> str | None:
+        """Note the body that came first under an attempt; the answer, if it was given one before.
+
+        Raises:
+            IdempotencyConflict: another body came before.
+        """
+        row = self._one("SELECT body, answer FROM attempt WHERE id = ?", attempt)
+        if row is None:
+            with self._writing() as connection:
+                connection.execute(
+                    "INSERT OR IGNORE INTO attempt VALUES (?, ?, ?, ?, 0, NULL, ?)",
+                    (attempt, person.number, dataset, body, time.time()),
+                )
+                row = connection.execute(
+                    "SELECT body, answer FROM attempt WHERE id = ?", (attempt,)
+                ).fetchone()
+        assert row is not None
+        if row[0] != body:
+            raise IdempotencyConflict("the Idempotency-Key was used for another request")
+        answer: str | None = row[1]
+        return answer
+
+    def reserve(self, attempt: str, person: Person, dataset: str, units: int) -> tuple[bool, int | None]:
+        """Count an attempt with units, at least.
+
+        Returns:
+            Whether it was counted with nothing before; and what is left of the quota if that does not
+            suffice: then nothing is changed.
+        """
+        with self._writing() as connection:
+            row = connection.execute("SELECT units FROM attempt WHERE id = ?", (attempt,)).fetchone()
+            held = row[0] if row else 0
+            more = max(0, units - held)
+            limit = connection.execute(
+                "SELECT units FROM quota WHERE dataset = ? AND person = ?", (dataset, person.number)
+            ).fetchone()
+            used = _used(connection, dataset, person)
+            if more and limit and used + more > limit[0]:
+                return False, max(0, int(limit[0]) - used)
+            if row is None:
+                connection.execute(
+                    "INSERT INTO attempt VALUES (?, ?, ?, '', 0, NULL, ?)",
+                    (attempt, person.number, dataset, time.time()),
+                )
+            _count(connection, attempt, dataset, person, held, held + more)
+        return held == 0, None
+
+    def release(self, attempt: str, person: Person, dataset: str) -> None:
+        """Count an attempt with nothing: it was charged nothing."""
+        with self._writing() as connection:
+            row = connection.execute("SELECT units FROM attempt WHERE id = ?", (attempt,)).fetchone()
+            if row:
+                _count(connection, attempt, dataset, person, row[0], 0)
+                connection.execute("DELETE FROM attempt WHERE id = ? AND body = ''", (attempt,))
+
+    def settle(self, attempt: str, person: Person, one: Asked, answer: str, *, is_first: bool) -> str:
+        """Count an attempt with what it was charged, and remember the question, all or nothing.
+
+        Args:
+            attempt: which.
+            person: whose.
+            one: the question and its cost.
+            answer: what a retry must be told.
+            is_first: whether nothing was counted before this try. Else an earlier try may have been charged,
+                of which this one knows nothing, and the larger count stands.
+
+        Returns:
+            The answer, or that of another try which was first.
+        """
+        with self._writing() as connection:
+            row = connection.execute("SELECT units, answer FROM attempt WHERE id = ?", (attempt,)).fetchone()
+            held, earlier = row if row else (0, None)
+            if earlier is not None:
+                return str(earlier)
+            _count(
+                connection,
+                attempt,
+                one.dataset,
+                person,
+                held,
+                one.cost if is_first or not row else max(held, one.cost),
+            )
+            connection.execute("UPDATE attempt SET answer = ? WHERE id = ? AND body <> ''", (answer, attempt))
+            connection.execute("DELETE FROM attempt WHERE id = ? AND body = ''", (attempt,))
+            insert_notes(connection, [one])
+        return answer
+
+
+def _used(connection: sqlite3.Connection, dataset: str, person: Person) -> int:
+    row = connection.execute(
+        "SELECT units FROM used WHERE dataset = ? AND person = ?", (dataset, person.number)
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _count(
+    connection: sqlite3.Connection, attempt: str, dataset: str, person: Person, before: int, after: int
+) -> None:
+    """Change what an attempt is counted with, and what its person used in all."""
+    if before == after:
+        return
+    used = _used(connection, dataset, person) + after - before
+    connection.execute(
+        "INSERT INTO used VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET units = excluded.units",
+        (dataset, person.number, max(0, used)),
+    )
+    connection.execute("UPDATE attempt SET units = ? WHERE id = ?", (after, attempt))

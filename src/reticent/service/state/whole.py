@@ -1,0 +1,38 @@
+"""All of the state, in one file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from reticent.files import secluded
+from reticent.service.state.history import History
+from reticent.service.state.jobs import JobList
+from reticent.service.state.owners import Owners
+from reticent.service.state.people import People
+from reticent.service.state.quotas import Quotas
+
+_REMEMBERED_S = 7 * 24 * 3600.0  # attempts and finished jobs
+
+
+def own_folder(folder: Path) -> Path:
+    """Where the service of a folder keeps its own files."""
+    return folder / ".service"
+
+
+class State(People, Owners, Quotas, History, JobList):
+    """Everything that the service itself remembers. Open it after forking."""
+
+    @classmethod
+    def of(cls, folder: Path) -> State:
+        """The state of the service of a folder; made if there is none."""
+        own = own_folder(folder)
+        secluded(own, whole=True)
+        return cls(own / "state.sqlite")
+
+    def forget(self) -> None:
+        """Drop old attempts and finished jobs. The ledger still knows what was paid for."""
+        before = time.time() - _REMEMBERED_S
+        with self._writing() as connection:
+            connection.execute("DELETE FROM attempt WHERE made < ?", (before,))
+            connection.execute("DELETE FROM job WHERE made < ? AND result IS NOT NULL", (before,))
