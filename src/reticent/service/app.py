@@ -26,6 +26,7 @@ from reticent.apps.location import pages as place_pages
 from reticent.apps.location import places
 from reticent.apps.location.places import Places
 from reticent.apps.query import api, asking, pages
+from reticent.apps.query.apart import Apart
 from reticent.apps.query.desk import Desk
 from reticent.apps.query.jobs import Jobs
 from reticent.apps.query.lanes import SWITCH_S
@@ -45,6 +46,7 @@ def create_app(
     settings: Settings,
     *,
     desk: Callable[[], Desk] | None = None,
+    apart: bool = False,
     warmed: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """The application of one process.
@@ -52,6 +54,7 @@ def create_app(
     Args:
         settings: of the service.
         desk: how to make the desk, once the process runs; from the settings by default.
+        apart: whether answers of many cells are made in a process of their own (`apart`).
         warmed: is called once everything is loaded.
     """
 
@@ -60,7 +63,10 @@ def create_app(
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
         held = app.state.desk = desk() if desk is not None else Desk(settings)
-        app.state.jobs = Jobs(held)
+        other = Apart(settings) if apart and not held.ledger.measured_by_oracle else None
+        app.state.jobs = Jobs(held, other)
+        if other is not None:
+            other.start()
         warming = threading.Thread(target=_warm, args=(held, warmed), name="warm", daemon=True)
         warming.start()
         try:
@@ -89,6 +95,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(pages.SignIn, _sign_in)
     asking.add_to(app)
+    app.include_router(api.questions)
     app.include_router(api.router)
     app.include_router(api.operations)
     app.include_router(collecting.router)

@@ -128,7 +128,8 @@ def make() -> FastAPI:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in the format
     logging._srcfile = None  # nor who called: see Python's logging HOWTO
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    return create_app(Settings(**told), warmed=gc.freeze)  # what is loaded is no garbage: see `lanes`
+    # What is loaded is no garbage: see `lanes`.
+    return create_app(Settings(**told), apart=True, warmed=gc.freeze)
 
 
 def _log_aside() -> None:
