@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
-from reticent.query.kinds import count, histogram, mean, proportion, quantile, total, variance
 from reticent.query.kinds.base import Form, Kind, Measure
 
-KINDS: tuple[Kind, ...] = (
-    count.KIND,
-    total.KIND,
-    mean.KIND,
-    proportion.KIND,
-    variance.KIND,
-    histogram.KIND,
-    quantile.KIND,
+LISTED = (  # modules of this package, each with its KIND
+    "count",
+    "total",
+    "mean",
+    "proportion",
+    "variance",
+    "histogram",
+    "quantile",
 )
+KINDS: tuple[Kind, ...] = tuple(import_module(f"reticent.query.kinds.{name}").KIND for name in LISTED)
 
 
 class Measures:
