@@ -7,18 +7,21 @@ processes may work on one job, if the first was only slow: the first result stan
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.query.desk import Desk, Question
-from reticent.apps.query.lanes import Lanes
+from reticent.apps.query.lanes import SWITCH_S, Lanes
 from reticent.apps.query.schemas import Priced
 from reticent.apps.query.weights import MANY, letters_asked
 from reticent.errors import NotMeasured, ReticentError
@@ -311,3 +314,14 @@ class Jobs:
 def _fault(error: BaseException) -> None:
     """Only the type is logged: the text could hold data."""
     log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
+
+
+@contextlib.contextmanager
+def running(app: FastAPI) -> Iterator[None]:
+    """The threads that answer, while the application runs."""
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
+    app.state.jobs = Jobs(app.state.desk)
+    try:
+        yield
+    finally:
+        app.state.jobs.close()
