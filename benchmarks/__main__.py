@@ -29,6 +29,7 @@ MODULES = [
     "benchmarks.federated",
     "benchmarks.flower",
     "benchmarks.leakage",
+    "benchmarks.reconstruction",
 ]
 
 

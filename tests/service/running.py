@@ -62,10 +62,10 @@ def assign(folder: Path, file: str, owner: str) -> None:
 class Service:
     """An application in this process, and how to call it as somebody."""
 
-    def __init__(self, folder, keys, **settings):
+    def __init__(self, folder, keys, *, apart=False, **settings):
         self.folder, self.keys = folder, keys
         self.settings = Settings(folder, **{**OPEN, **settings})
-        self.app = create_app(self.settings)
+        self.app = create_app(self.settings, apart=apart)
         self.client = TestClient(self.app, raise_server_exceptions=False)
 
     @property

@@ -28,7 +28,7 @@ STRIKE = """
 import contextlib, os, pathlib, signal
 from reticent.ledger import SqlLedger
 from reticent.query import Session
-from reticent.apps.query import api
+from reticent.apps.query import api, asking
 from reticent.service.state import State
 
 PAPER = pathlib.Path(__file__).with_name("strike")
@@ -49,14 +49,16 @@ def struck_after(place, verb):
 for place, verbs in {
     State: ("attempted", "reserve", "settle", "queue", "claim", "finish"),
     SqlLedger: ("_request", "_fulfil"),
-    Session: ("ask",),
+    Session: ("pay", "told"),
     api: ("Reply",),
+    asking: ("Reply",),
 }.items():
     for verb in verbs:
         struck_after(place, verb)
 """
 # After the reservation, after the charge, after the measurement, before the reply; then all others.
-POINTS = ("reserve", "_request", "_fulfil", "Reply", "settle", "ask", "attempted", "queue", "claim", "finish")
+POINTS = ("reserve", "_request", "_fulfil", "Reply")
+POINTS += ("settle", "pay", "told", "attempted", "queue", "claim", "finish")
 UNITS = 10**7  # what a question costs; finer ones are twice that
 PATIENCE_S = 120.0
 PEOPLE = ("alice", "bob")

@@ -107,7 +107,8 @@ def crash_and_retry(desk, person, monkeypatch, place, verb):
         (State, "reserve"),
         (SqlLedger, "_request"),
         (SqlLedger, "_fulfil"),
-        (Session, "ask"),
+        (Session, "pay"),
+        (Session, "told"),
         (State, "settle"),
     ],
 )

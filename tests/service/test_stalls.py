@@ -109,7 +109,7 @@ def test_what_is_free_comes_while_paid_questions_are_held(held, crew):
 @pytest.mark.parametrize("what", ["repeat with a key", "repeat of many cells"])
 def test_planted_one_pool_makes_free_answers_wait(serving, monkeypatch, crew, what):
     """As it was: whoever asks goes to the threads of those who pay."""
-    monkeypatch.setattr("reticent.apps.query.jobs.Jobs._free", lambda *_: _nothing())
+    monkeypatch.setattr(Desk, "free", lambda *_, **__: None)
     service = serving(threads=2)
     bought(service)
     door = Holding(monkeypatch, source.Table, "tally")
@@ -121,10 +121,6 @@ def test_planted_one_pool_makes_free_answers_wait(serving, monkeypatch, crew, wh
     assert not waiting.done()
     door.release()
     assert {one.result(PATIENCE_S).status_code for one in (*asking, waiting)} == {200}
-
-
-async def _nothing():
-    return 1, None
 
 
 def test_two_who_ask_the_same_at_once_pay_once(serving, monkeypatch, crew):
@@ -260,6 +256,32 @@ def test_long_requests_are_refused_before_they_are_read(serving):
     reply = service.call("alice", "POST", f"{BASE}/ask", content=b"[" + b" " * 10_000)
     refused(reply, 429, "too_much_work")
     refused(service.call("bob", "POST", f"{BASE}/ask", content=b"[" + b" " * 10_000), 422, "invalid")
+
+
+def test_a_long_request_of_a_stranger_is_not_read(service):
+    text = b"[" + b" " * 10_000
+    for verb in ("price", "rehearse", "known", "jobs"):
+        refused(service.call(None, "POST", f"{BASE}/{verb}", content=text), 401, "not_signed_in")
+
+
+def test_long_requests_that_are_refused_count_by_their_letters(serving):
+    service = serving(work_rate=0.01, work_burst=3000)
+    head = {"content-type": "application/json"}
+    text = b"[" + b" " * 16_000  # no JSON, and as much as 1,000 cells
+    for verb in ("price", "ask", "known"):
+        refused(service.call("bob", "POST", f"{BASE}/{verb}", content=text, headers=head), 422, "invalid")
+    for verb in ("price", "ask", "known"):
+        reply = service.call("bob", "POST", f"{BASE}/{verb}", content=text, headers=head)
+        refused(reply, 429, "too_much_work")
+
+
+def test_planted_reading_for_nothing_is_caught(serving, monkeypatch):
+    """As it was: who has a little of the rate left may send long ones for ever."""
+    monkeypatch.setattr("reticent.apps.query.jobs.letters_asked", lambda text: 0)
+    service = serving(work_rate=0.01, work_burst=3000)
+    text = b"[" + b" " * 16_000
+    for _ in range(6):
+        refused(service.call("bob", "POST", f"{BASE}/price", content=text), 422, "invalid")
 
 
 def test_a_list_of_answers_is_as_much_as_its_cells(serving):

@@ -107,6 +107,67 @@ def test_it_says_why(room, folder):
         assert room.report(one, 1, value=1) == first
 
 
+def folder_of_marks(place):
+    """The folder gives way to a copy of it, as a restored backup of it would."""
+    gone = place.with_name("gone")
+    place.rename(gone)
+    shutil.copytree(gone, place)
+
+
+def file_of_mark(place):
+    """Each mark gives way to a copy of it."""
+    for mark in place.glob("*.mark"):
+        copy = place / "copy"
+        shutil.copy(mark, copy)
+        copy.replace(mark)
+
+
+def reports_while_marks_are_replaced(room, folder, replaced):
+    """How many different reports of one period leave, if the mark is replaced under a device that is open."""
+    path, place, left = folder / "ledger", folder.with_name("marks"), set()
+    with room.open(path, marks=Marks(place)) as one:
+        room.report(one, 0)
+    before = path.read_bytes()
+    for again in (replaced, lambda place: None):
+        with contextlib.suppress(LedgerError), room.open(path, marks=Marks(place)) as one:
+            again(place)
+            left.add(room.report(one, 1))
+        path.write_bytes(before)
+    return len(left)
+
+
+@pytest.mark.parametrize("replaced", [folder_of_marks, file_of_mark])
+def test_a_mark_that_is_replaced_while_open_lets_nothing_leave(room, folder, replaced):
+    """It was written into the file that was gone, and the copy in its place knew nothing of it."""
+    assert reports_while_marks_are_replaced(room, folder, replaced) == 1
+
+
+@pytest.mark.parametrize("replaced", [folder_of_marks, file_of_mark])
+def test_planted_marks_whose_place_is_not_looked_at_are_found(room, folder, monkeypatch, replaced):
+    """As it was."""
+    monkeypatch.setattr(DeviceLedger, "_check_mark", lambda ledger: None)
+    assert reports_while_marks_are_replaced(room, folder, replaced) == 2
+
+
+def test_it_says_that_the_mark_is_gone(folder):
+    room, place = ROOMS["collect"](), folder.with_name("marks")
+    with room.open(folder / "ledger", marks=Marks(place)) as one:
+        shutil.rmtree(place)
+        with pytest.raises(LedgerError, match=r"the mark of the ledger .* was deleted, moved or replaced"):
+            room.report(one, 0)
+
+
+def test_a_mark_that_is_a_link_is_refused(folder):
+    room, place = ROOMS["collect"](), folder.with_name("marks")
+    with room.open(folder / "ledger", marks=Marks(place)) as one:
+        room.report(one, 0)
+    (mark,) = place.glob("*.mark")
+    mark.rename(place / "elsewhere")
+    mark.symlink_to(place / "elsewhere")
+    with pytest.raises(LedgerError, match="is a link, or was replaced just now"):
+        room.open(folder / "ledger", marks=Marks(place))
+
+
 class Unmarked(Mark):
     """Planted: the mark stays where it was made."""
 

@@ -10,6 +10,7 @@ from reticent.errors import ParameterError
 from reticent.experiments.base import Options, Outcome, Written, require_plotting, write
 from reticent.experiments.stored import TOLERANCE
 
+SEARCH_TOLERANCE = 0.1  # hundreds of steps in single precision: other processors round otherwise
 GAS_TOLERANCE = 2e-3  # a transaction's zero bytes cost less, and keys and signatures are drawn
 
 
@@ -174,6 +175,13 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "leakage-bounds",
+            "how often attacks on updates succeed, and the bound that none can pass",
+            "ours.leakage_bounds",
+            needs_data=True,
+            tolerance=SEARCH_TOLERANCE,
+        ),
+        Experiment(
             "fig-5.3", "two linear laws learnt by one hypothesis and by two", "biswas_2023.chapter_5.optima"
         ),
         Experiment(
@@ -191,6 +199,13 @@ EXPERIMENTS = {
             "biswas_2023.chapter_5.mnist",
             needs_data=True,
         ),
+        Experiment(
+            "fig-5.7",
+            "digits rebuilt from noisy updates, by DLG and by better attacks",
+            "biswas_2023.chapter_5.rebuilt",
+            needs_data=True,
+            tolerance=SEARCH_TOLERANCE,
+        ),
         Experiment("fig-5.8", "the people of the fairness experiment", "biswas_2023.chapter_5.groups"),
         Experiment(
             "fig-5.9", "fairness gaps with one hypothesis and with two", "biswas_2023.chapter_5.fairness"
@@ -200,6 +215,21 @@ EXPERIMENTS = {
             "fairness gaps between groups of writers",
             "biswas_2023.chapter_5.mnist_fairness",
             needs_data=True,
+        ),
+        Experiment(
+            "fig-6.1", "batches that come back from an update of one layer", "biswas_2023.chapter_6.fig_6_1"
+        ),
+        Experiment(
+            "fig-6.2", "records that come back, over layers and batches", "biswas_2023.chapter_6.fig_6_2"
+        ),
+        Experiment(
+            "table-6.1",
+            "the family that a batch of similar pictures leaves",
+            "biswas_2023.chapter_6.table_6_1",
+        ),
+        Experiment("clones", "inputs that share an update, two labels", "biswas_2023.chapter_6.clones"),
+        Experiment(
+            "batch-diversity", "leakage over how different a batch is", "biswas_2023.chapter_6.diversity"
         ),
         Experiment(
             "loc-3.2",

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from reticent.arguments import whole
 from reticent.errors import ParameterError
 from reticent.federated.models import Model
 from reticent.fleet.published import Published
 
 
-class AnyTask(Published):
-    """A task of any kind."""
+class InRounds(Published):
+    """A text with rounds; each kind has them among its own fields."""
+
+    rounds: int
+    participations: int
+
+
+@dataclass(frozen=True)
+class AnyTask(InRounds):
+    """A task of any kind.
+
+    Args:
+        name: and `version` and `purpose`, see `Published`.
+        model: what is learnt; None if clients bring a model of their own.
+        dimensions: of the model.
+    """
 
     what = "task"
     study = "training"
 
     model: Model | None
     dimensions: int
-    rounds: int
-    participations: int
 
     def _check_dimensions(self) -> None:
         if self.model is not None and self.model.dimensions != self.dimensions:

@@ -77,8 +77,6 @@ class Task(Local, AnyTask):
     head = b"reticent-task/v1\n"
     names = (*WORDS, *_LEARNT, *_ASKED)
 
-    model: Model | None
-    dimensions: int
     bounds: float | tuple[float, ...]
     epsilon: float
     mechanism: NumericChannel

@@ -61,6 +61,11 @@ class Network:
         self._type = next(module.parameters()).dtype
 
     @property
+    def module(self) -> Any:
+        """The layers."""
+        return self._module
+
+    @property
     def dimensions(self) -> int:
         """How many numbers are learnt."""
         return sum(shape.numel() for _, shape in self._names)

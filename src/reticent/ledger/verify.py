@@ -28,8 +28,10 @@ from reticent.ledger.merkle import Frontier
 from reticent.ledger.replay import RECORDED, VOID, Opened, Replay, Report
 from reticent.ledger.sql.batch import NODE_LEVEL
 from reticent.ledger.sql.ledger import VERSION, SqlLedger
+from reticent.ledger.sql.postgres_store import PostgresStore
 from reticent.ledger.sql.rows import Account, Bought, read_head
-from reticent.ledger.sql.store import PostgresStore, SqliteStore, Store
+from reticent.ledger.sql.sqlite_store import SqliteStore
+from reticent.ledger.sql.store import Store
 
 CHUNK = 8192  # entries read at a time
 _TOGETHER = 500  # rows named in one statement

@@ -36,6 +36,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from reticent.arguments import real
@@ -81,6 +82,21 @@ _FEW_CELLS = 64  # that are estimated in no time
 _SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
 _PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
 Asked = Query | Mapping[str, Any] | str
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A question that is bought and recorded, as far as it must be. It only remains to tell the answer.
+
+    Attributes:
+        bought: units that were bought before.
+        wanted: units that must be bought in all.
+        grant: what the ledger was asked for; None if nothing was missing.
+    """
+
+    bought: int
+    wanted: int
+    grant: Grant | None
 
 
 class Session(Shorthands):
@@ -174,11 +190,32 @@ class Session(Shorthands):
             NotMeasured: whoever holds the data has not recorded it in time. It is paid for: asking again
                 is free.
         """
-        asked = self._query(query)
         accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        prepared, before, wanted, free = self._standing(asked, accuracy)
-        if free is not None:
-            return free
+        paid = self.pay(query, accuracy, idempotency=idempotency, paying=paying)
+        return self.told(query, paid, confidence=confidence)
+
+    def pay(
+        self,
+        query: Asked,
+        accuracy: Accuracy,
+        *,
+        idempotency: str | None = None,
+        paying: Callable[[int], None] | None = None,
+        offering: bool = True,
+    ) -> Paid:
+        """The first half of `ask`: charge what is not bought yet, draw and record it.
+
+        Args:
+            query: as for `ask`.
+            accuracy: the same in one.
+            idempotency: as for `ask`.
+            paying: as for `ask`.
+            offering: whether a refusal says what is free and within reach, as `offer` does.
+        """
+        asked = self._query(query)
+        prepared, before, wanted = self._standing(asked, accuracy)
+        if _is_public(asked, prepared) or wanted <= before.information:
+            return Paid(_bought(before), wanted, None)
         # Before paying: a source that is out of reach costs nothing.
         held = None if self._rows is None else self._opened()
         if paying is not None:  # the charge may be less: what is bought only grows
@@ -188,13 +225,30 @@ class Session(Shorthands):
                 self.data.account, prepared.question.key, self._amount(wanted), idempotency=idempotency
             )
         except BudgetExceeded as refusal:
-            raise self._refusal(asked, prepared, before, refusal, accuracy) from refusal
+            if not offering:
+                raise
+            raise self.offer(asked, accuracy, refusal) from refusal
         if held is not None:
             self._measure(prepared, grant, held)
         if grant.charged:
             self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
-        after = self._reading(prepared) if held is not None else self._awaited(prepared, grant)
-        return self._answer(asked, prepared, before, after, wanted, confidence, grant)
+        return Paid(_bought(before), wanted, grant)
+
+    def told(self, query: Asked, paid: Paid, *, confidence: float = 0.95) -> Answer:
+        """The second half of `ask`: the answer, from what is recorded.
+
+        Any process with the same ledger may do this, as often as it likes: nothing is charged, and no rows
+        are read. Under the policy `share` nothing is drawn either.
+        """
+        asked = self._query(query)
+        prepared = self._plan(asked)
+        if _is_public(asked, prepared):
+            return self._public(asked, prepared, confidence)
+        if paid.grant is not None and self._rows is None:
+            after = self._awaited(prepared, paid.grant)
+        else:
+            after = self._reading(prepared)
+        return self._answer(asked, prepared, paid.bought, after, paid.wanted, confidence, paid.grant)
 
     def free(
         self,
@@ -211,20 +265,22 @@ class Session(Shorthands):
 
         No rows are looked at, nothing is charged, and nobody who pays is waited for. Arguments as for `ask`.
         """
+        asked = self._query(query)
         accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        return self._standing(self._query(query), accuracy)[-1]
+        prepared, before, wanted = self._standing(asked, accuracy)
+        if _is_public(asked, prepared):
+            return self._public(asked, prepared, confidence)
+        if wanted > before.information:
+            return None
+        return self._answer(asked, prepared, _bought(before), before, wanted, confidence, None)
 
-    def _standing(self, query: Query, accuracy: Accuracy) -> tuple[Plan, Reading, int, Answer | None]:
-        """How a query is measured, what is bought, what must be, and the answer if all of it is recorded."""
+    def _standing(self, query: Query, accuracy: Accuracy) -> tuple[Plan, Reading, int]:
+        """How a query is measured, what is bought, and what must be in all."""
         prepared = self._plan(query)
         before = self._reading(prepared)
         if _is_public(query, prepared):
-            return prepared, before, 0, self._public(query, prepared, accuracy.confidence)
-        wanted = self._wanted(query, prepared, accuracy, before)
-        found = None
-        if wanted <= before.information:
-            found = self._answer(query, prepared, before, before, wanted, accuracy.confidence, None)
-        return prepared, before, wanted, found
+            return prepared, before, 0
+        return prepared, before, self._wanted(query, prepared, accuracy, before)
 
     def price(
         self,
@@ -296,7 +352,7 @@ class Session(Shorthands):
         wanted = self._wanted(asked, prepared, accuracy, before)
         if wanted > before.information:
             return None
-        answer = self._answer(asked, prepared, before, before, wanted, confidence, None)
+        answer = self._answer(asked, prepared, _bought(before), before, wanted, confidence, None)
         _kept(self._free, (asked, accuracy), (before, answer), _MOST_FREE)
         return answer
 
@@ -310,7 +366,8 @@ class Session(Shorthands):
         reading = self._reading(prepared)
         if not reading.information or self.data.policy is Policy.DEGRADE:
             return None
-        return self._answer(asked, prepared, reading, reading, reading.information, confidence, None)
+        bought, wanted = _bought(reading), reading.information
+        return self._answer(asked, prepared, bought, reading, wanted, confidence, None)
 
     def recorded_rows(self, query: Asked, *, confidence: float = 0.95) -> int | None:
         """How many rows the smallest group has at least, by what is recorded: a guess to give as `rows`.
@@ -481,7 +538,7 @@ class Session(Shorthands):
         self,
         query: Query,
         prepared: Plan,
-        before: Reading,
+        bought: int,
         after: Reading,
         wanted: int,
         confidence: float,
@@ -499,7 +556,7 @@ class Session(Shorthands):
             query,
             tuple(estimates(query, prepared, vector, worth, confidence)),
             confidence,
-            _case(_bought(before), wanted),
+            _case(bought, wanted),
             worth,
             grant.charged if grant is not None else 0,
             self._cost(prepared, 0, wanted),
@@ -535,19 +592,15 @@ class Session(Shorthands):
             Receipt(self.data.account, prepared.question.key),
         )
 
-    def _refusal(
-        self,
-        query: Query,
-        prepared: Plan,
-        reading: Reading,
-        refusal: BudgetExceeded,
-        accuracy: Accuracy,
-    ) -> QuestionRefused:
-        best = self.known(query, confidence=accuracy.confidence)
-        bought, delta = _bought(reading), self.data.budget.delta
+    def offer(self, query: Asked, accuracy: Accuracy, refusal: BudgetExceeded) -> QuestionRefused:
+        """The ledger's refusal of a query, with the best answer that is free and what is within reach."""
+        asked = self._query(query)
+        prepared = self._plan(asked)
+        best = self.known(asked, confidence=accuracy.confidence)
+        bought, delta = _bought(self._reading(prepared)), self.data.budget.delta
         reachable = None
         if refusal.left >= self._cost(prepared, 0, 1):
-            reachable = self._expected_error(query, prepared, accuracy, bought + refusal.left)
+            reachable = self._expected_error(asked, prepared, accuracy, bought + refusal.left)
         return QuestionRefused(
             refusal.account,
             refusal.asked,

@@ -21,7 +21,10 @@ class Refused(errors.ReticentError):
         kind: the type in the reply.
         retry_s: after how long it may help to come again; None if it will not.
         told: further public fields of the reply.
+        reply: all of the reply, if it is written already.
     """
+
+    reply: bytes | None = None
 
     def __init__(
         self, status: int, kind: str, message: str, *, retry_s: float | None = None, **told: Any
@@ -105,17 +108,31 @@ def explained(error: errors.ReticentError) -> tuple[int, dict[str, Any]]:
     return 500, shape("fault", "internal fault")
 
 
+def refused_as(error: errors.ReticentError, *, reply: bytes | None = None) -> Refused:
+    """The same refusal as one of the service, which has nothing but what the reply says."""
+    status, body = explained(error)
+    told = dict(body["error"])
+    kind, message = told.pop("type"), told.pop("message")
+    refused = Refused(status, kind, message, retry_s=_retry_s(error), **told)
+    refused.reply = reply
+    return refused
+
+
 def headers(error: errors.ReticentError) -> dict[str, str]:
     """What the headers of a refusal say: who must sign in, and when to come again."""
     found = {}
     if isinstance(error, Refused) and error.status == 401:
         found["WWW-Authenticate"] = "Bearer"
-    retry_s = error.retry_s if isinstance(error, Refused) else None
-    if isinstance(error, _PASSING):
-        retry_s = _SOON_S
+    retry_s = _retry_s(error)
     if retry_s is not None:
         found["Retry-After"] = str(math.ceil(retry_s))
     return found
+
+
+def _retry_s(error: errors.ReticentError) -> float | None:
+    if isinstance(error, _PASSING):
+        return _SOON_S
+    return error.retry_s if isinstance(error, Refused) else None
 
 
 def shape(kind: str, message: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from reticent.errors import ReticentError
-from reticent.service.refusals import explained, headers
+from reticent.service.refusals import Refused, explained, headers
 
 _TOGETHER = 256  # items of a list
 
@@ -47,5 +47,11 @@ def _dumped(content: Any) -> str:
 
 def refusal(error: ReticentError) -> Reply:
     """A refusal in its one shape."""
-    status, body = explained(error)
-    return Reply(body, status, headers(error))
+    return Reply(refusal_text(error), explained(error)[0], headers(error))
+
+
+def refusal_text(error: ReticentError) -> bytes:
+    """The body of a refusal, which may hold an answer of many cells."""
+    if isinstance(error, Refused) and error.reply is not None:
+        return error.reply
+    return written(explained(error)[1])

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import gc
 import ipaddress
 import signal
 import sqlite3
@@ -377,6 +378,8 @@ def test_tls(fleet, name, tmp_path, certificate, caplog):
         until(lambda: "SSLCertVerificationError" in caplog.text)
         bridge.stop()
         thread.join()
+    bridge = thread = None
+    gc.collect()  # here, and not in the time of another test
 
 
 @pytest.mark.parametrize(

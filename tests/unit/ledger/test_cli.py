@@ -279,7 +279,7 @@ class Serving:
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
-        _, err = self.process.communicate(timeout=30)
+        _, err = self.process.communicate(timeout=120)
         return self.process.returncode, err
 
 

@@ -17,8 +17,9 @@ from reticent.errors import (
 from reticent.ledger import SqlLedger
 from reticent.ledger.base import Order
 from reticent.ledger.sql import ledger as sql
-from reticent.ledger.sql import store as store_module
-from reticent.ledger.sql.store import PostgresStore, TryAgain, _first_line
+from reticent.ledger.sql import postgres_store as store_module
+from reticent.ledger.sql.postgres_store import PostgresStore, _first_line
+from reticent.ledger.sql.store import TryAgain
 
 from .sql_ledgers import amount, consistent, terms
 
@@ -300,7 +301,7 @@ def test_a_charge_that_the_database_does_not_write_is_not_granted(database_of):
 
 def test_planted_charges_that_are_not_looked_after_pass_the_cap(database_of, monkeypatch):
     """As it was."""
-    monkeypatch.setattr(store_module, "_check_written", lambda found, due: None)
+    monkeypatch.setattr(store_module, "check_written", lambda found, due: None)
     assert swallowed(*database_of) > 1000
 
 

@@ -24,7 +24,7 @@ from reticent.ledger.base import Order
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.sql import ledger as sql
 from reticent.ledger.sql.batch import Batch
-from reticent.ledger.sql.store import SqliteStore
+from reticent.ledger.sql.sqlite_store import SqliteStore
 
 from .sql_ledgers import Surprise, amount, consistent, half_done, interrupted_once, rows, terms
 

@@ -18,7 +18,8 @@ from reticent.errors import (
 from reticent.ledger import SqlLedger, entries
 from reticent.ledger.sql import ledger as sql
 from reticent.ledger.sql.batch import Batch
-from reticent.ledger.sql.store import _let_go_of_lock_files, connect
+from reticent.ledger.sql.connect import connect
+from reticent.ledger.sql.sqlite_store import _let_go_of_lock_files
 from reticent.ledger.verify import verify
 from reticent.ledger.witness.client import WitnessedLedger
 
@@ -292,7 +293,7 @@ def test_a_ledger_sees_what_another_wrote(place):
 
 
 def test_the_check_finds_a_ledger_that_trusts_what_it_knew(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.store.SqliteStore.stamp", lambda self: (1, self._writes))
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.SqliteStore.stamp", lambda self: (1, self._writes))
     assert not taking_turns(database)
 
 
@@ -378,9 +379,9 @@ def test_a_child_lets_go_of_what_is_its_parents(database, monkeypatch):
     alone, inherited = [], set()
     with SqlLedger(database) as ledger, SqlLedger(database.with_name("gone.db")) as gone:
         ledger.open(terms())
-        monkeypatch.setattr("reticent.ledger.sql.store._LOCK_FILES", {ledger._store, gone._store})
-        monkeypatch.setattr("reticent.ledger.sql.store._LEFT_ALONE", alone)
-        monkeypatch.setattr("reticent.ledger.sql.store._INHERITED", inherited)
+        monkeypatch.setattr("reticent.ledger.sql.sqlite_store._LOCK_FILES", {ledger._store, gone._store})
+        monkeypatch.setattr("reticent.ledger.sql.sqlite_store._LEFT_ALONE", alone)
+        monkeypatch.setattr("reticent.ledger.sql.sqlite_store._INHERITED", inherited)
         database.with_name("gone.db").unlink()
         _let_go_of_lock_files()
         assert inherited == {(database.stat().st_dev, database.stat().st_ino)}

@@ -25,7 +25,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.base import Order
 from reticent.ledger.export import export
 from reticent.ledger.lockfile import LockFile
-from reticent.ledger.sql import store
+from reticent.ledger.sql import sqlite_store
 from reticent.ledger.witness.state import WitnessState
 
 from .sql_ledgers import FORK, amount, consistent, interrupted_once, terms
@@ -82,10 +82,10 @@ def test_the_check_finds_a_budget_spent_under_two_names(database, monkeypatch, t
     """Planted: the number of names is not looked at, neither here nor in the other process."""
     other = other_name(database)
     (tmp_path / "sitecustomize.py").write_text(
-        "from reticent.ledger.sql import store\nstore.stat.S_ISREG = lambda mode: False\n"
+        "from reticent.ledger.sql import sqlite_store\nsqlite_store.stat.S_ISREG = lambda mode: False\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("reticent.ledger.sql.store.stat.S_ISREG", lambda mode: False)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.stat.S_ISREG", lambda mode: False)
     assert spent_twice(database, other) == 2000
 
 
@@ -174,13 +174,15 @@ def test_a_file_that_was_mounted_by_itself_is_refused(tmp_path, monkeypatch, nam
         "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
         f"36 22 8:1 /srv/ledger.db {at} rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
     )
-    monkeypatch.setattr("reticent.ledger.sql.store._MOUNTS", mounts)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store._MOUNTS", mounts)
     if mounted:
         with pytest.raises(LedgerError, match="mount its directory"):
             SqlLedger(database)
     else:
         SqlLedger(database).close()
-    monkeypatch.setattr("reticent.ledger.sql.store._MOUNTS", tmp_path / "none")  # as where there is no /proc
+    monkeypatch.setattr(
+        "reticent.ledger.sql.sqlite_store._MOUNTS", tmp_path / "none"
+    )  # as where there is no /proc
     SqlLedger(database).close()
 
 
@@ -206,7 +208,7 @@ def test_a_new_ledger_is_read_by_its_owner_alone(database):
 
 @pytest.mark.usefixtures("usual_mask")
 def test_the_check_finds_a_ledger_that_all_may_read(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.store.private", lambda path: path.touch(0o666))
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.private", lambda path: path.touch(0o666))
     with SqlLedger(database):
         assert rights(database.parent)["ledger.db-wal"] == 0o644
 
@@ -237,7 +239,7 @@ def test_commits_are_durable(database):
 
 
 def test_an_older_file_keeps_its_pages(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.store._PAGE_BYTES", 4096)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store._PAGE_BYTES", 4096)
     SqlLedger(database).close()
     monkeypatch.undo()
     for path, pages in ((database, (4096, 1024)), (database.with_name("new.db"), (1024, 4096))):
@@ -252,7 +254,7 @@ def test_an_older_file_keeps_its_pages(database, monkeypatch):
 
 
 def test_a_busy_database_is_said_to_be_busy(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.05)
     with SqlLedger(database) as ledger:
         ledger.open(terms())
         other = sqlite3.connect(database, isolation_level=None)
@@ -312,7 +314,7 @@ def refused_after(database, limit_s):
 def test_a_stopped_process_is_not_waited_for_without_end(database, monkeypatch):
     with SqlLedger(database) as ledger:
         ledger.open(terms())
-    monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.3)
     waited, told = refused_after(database, limit_s=60)
     assert told == ["the ledger cannot be used: another process holds it"]
     assert waited >= 0.3
@@ -328,7 +330,7 @@ def test_the_check_finds_a_wait_without_end(database, monkeypatch):
         return True
 
     monkeypatch.setattr(LockFile, "acquire", planted)
-    monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.3)
     waited, told = refused_after(database, limit_s=1)
     assert waited >= 1
     assert told == [1], "served when the stopped process was killed, not before"
@@ -337,7 +339,7 @@ def test_the_check_finds_a_wait_without_end(database, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_who_gave_up_waiting_for_a_stopped_process_is_served_once_it_is_gone(database, monkeypatch):
     """The thread that still queues for a caller who gave up must neither keep nor lose the lock."""
-    monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.05)
     with SqlLedger(database) as ledger:
         ledger.open(terms())
         for i in range(3):
@@ -345,11 +347,11 @@ def test_who_gave_up_waiting_for_a_stopped_process_is_served_once_it_is_gone(dat
                 for _ in range(2):
                     with pytest.raises(LedgerError, match="another process holds it"):
                         ledger.request("a", f"k{i}", amount(1))
-            monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 60)
+            monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 60)
             assert ledger.request("a", f"k{i}", amount(1)).charged == 1
             with SqlLedger(database) as other:  # by another open file, as another process would
                 assert other.request("a", f"other{i}", amount(1)).charged == 1
-            monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.05)
+            monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.05)
         assert ledger.balance("a").spent == 6
         assert consistent(ledger)
 
@@ -367,7 +369,7 @@ def test_an_interrupt_while_queueing_for_the_lock_keeps_nothing(database):
 
 
 def test_a_ledger_may_be_closed_while_a_thread_still_queues_for_it(database, monkeypatch):
-    monkeypatch.setattr("reticent.ledger.sql.store.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reticent.ledger.sql.sqlite_store.BUSY_TIMEOUT_S", 0.05)
     with SqlLedger(database) as holder:
         holder.open(terms())
         with SqlLedger(database) as ledger:
@@ -606,7 +608,7 @@ def test_a_write_that_a_trigger_swallows_is_not_granted(database, table):
 
 def test_planted_writes_that_are_not_looked_after_pass_the_cap(database, monkeypatch):
     """As it was."""
-    monkeypatch.setattr(store, "_check_written", lambda found, due: None)
+    monkeypatch.setattr(sqlite_store, "check_written", lambda found, due: None)
     with SqlLedger(database) as ledger:
         ledger.open(terms())
     with closing(sqlite3.connect(database)) as base:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Coroutine
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.openapi.models import HTTPBearer
 from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.chain import shown as chain_views
-from reticent.apps.query.desk import Desk
-from reticent.apps.query.jobs import Jobs
+from reticent.apps.query.desk import LONGEST_REPEAT, Desk
+from reticent.apps.query.jobs import Jobs, in_bytes
 from reticent.apps.query.schemas import Declaration, Known, NewKey, Priced, Problem, Quota, Rehearsed
 from reticent.errors import LedgerError, ParameterError
 from reticent.ledger import Balance, SqlLedger
@@ -22,6 +25,7 @@ from reticent.ledger.checkpoint import parse as parse_checkpoint
 from reticent.privacy import spent_epsilon
 from reticent.query import DataSet
 from reticent.query.declarations.explanation import explain
+from reticent.query.language import tree
 from reticent.query.language.tree import to_json
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import Refused, not_allowed, not_found, not_signed_in, too_many
@@ -38,6 +42,30 @@ PROBLEMS_IN_JSON: dict[int | str, dict[str, Any]] = {  # where a reply is someth
     status: {"description": told["description"], "content": _PROBLEM} for status, told in PROBLEMS.items()
 }
 router = APIRouter(prefix="/api/v1", responses=PROBLEMS)
+_Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class _Weighed(APIRoute):
+    """A route for questions: who sends a long one, and whether they may now, is asked before it is read."""
+
+    def get_route_handler(self) -> _Handler:
+        handler = super().get_route_handler()
+
+        async def weighed(request: Request) -> Response:
+            text = await request.body()
+            if len(text) <= LONGEST_REPEAT:
+                return await handler(request)
+            person = known_caller(request)
+            if person is None:
+                await stranger(request)
+                raise not_signed_in()
+            with jobs_of(request).reading(person, text):
+                return await handler(request)
+
+        return weighed
+
+
+questions = APIRouter(prefix="/api/v1", responses=PROBLEMS, route_class=_Weighed)
 operations = APIRouter(responses=PROBLEMS)  # for whoever runs the service
 
 Name = Annotated[str, Path(max_length=80, description="Of the data set.")]
@@ -76,6 +104,12 @@ async def stranger(request: Request) -> None:
         raise too_many(pause)
 
 
+def known_caller(request: Request) -> Person | None:
+    """Whose key is in the header, if anybody's."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return desk_of(request).state.person(secret) if scheme.lower() == "bearer" and secret else None
+
+
 class Caller(SecurityBase):
     """Who calls, by the key in the header: within the rate, and in one of these roles if any are given."""
 
@@ -87,8 +121,7 @@ class Caller(SecurityBase):
 
     async def __call__(self, request: Request) -> Person:
         """The person, or a refusal."""
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        person = desk_of(request).state.person(secret) if scheme.lower() == "bearer" and secret else None
+        person = known_caller(request)
         if person is None:
             await stranger(request)
             raise not_signed_in()
@@ -173,55 +206,57 @@ async def answers(
     cells = await run_in_threadpool(lambda: sum(desk.cells(name, query) for _, query in wanted))
     jobs.charge(person, name, cells)
 
-    def found() -> bytes:
-        told = [
+    told = await jobs.free_of(cells, name, partial(_listed, name, wanted))
+    return Reply(b'{"size":%d,"first":%d,"answers":%s}' % (len(listed), first, told))
+
+
+def _listed(name: str, wanted: list[tuple[str, tree.Query]], desk: Desk) -> bytes:
+    return written(
+        [
             {"key": key, "query": to_json(query), "answer": None if known is None else known.to_json()}
             for key, query in wanted
             for known in (desk.known(name, query),)
         ]
-        return written({"size": len(listed), "first": first, "answers": told})
-
-    return Reply(await jobs.lanes.free(cells, found))
+    )
 
 
-@router.post("/datasets/{name}/known", response_model=Json)
-async def known(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Known) -> Reply:
+@questions.post("/datasets/{name}/known", response_model=Json)
+async def known(person: Asker, jobs: TheJobs, name: Name, body: Known) -> Reply:
     """The best answer that is free now, if there is one."""
-
-    def found() -> bytes:
-        answer = desk.known(name, body.query, confidence=body.confidence)
-        return written({"answer": None if answer is None else answer.to_json()})
-
-    return Reply(await jobs.free(person, name, body.query, found))
+    return Reply(await jobs.free(person, name, body.query, partial(_known, name, body)))
 
 
-@router.post("/datasets/{name}/price", response_model=Json)
-async def price(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Priced) -> Reply:
+def _known(name: str, body: Known, desk: Desk) -> bytes:
+    answer = desk.known(name, body.query, confidence=body.confidence)
+    return written({"answer": None if answer is None else answer.to_json()})
+
+
+@questions.post("/datasets/{name}/price", response_model=Json)
+async def price(person: Asker, jobs: TheJobs, name: Name, body: Priced) -> Reply:
     """What an answer would cost now: nothing is charged, and no data is touched."""
-
-    def found() -> bytes:
-        return written(desk.price(name, body.query, **body.accuracy()).to_json())
-
-    return Reply(await jobs.free(person, name, body.query, found))
+    return Reply(await jobs.free(person, name, body.query, partial(_price, name, body)))
 
 
-@router.post("/datasets/{name}/rehearse", response_model=Json)
-async def rehearse(person: Asker, desk: TheDesk, jobs: TheJobs, name: Name, body: Rehearsed) -> Reply:
+def _price(name: str, body: Priced, desk: Desk) -> bytes:
+    return written(desk.price(name, body.query, **body.accuracy()).to_json())
+
+
+@questions.post("/datasets/{name}/rehearse", response_model=Json)
+async def rehearse(person: Asker, jobs: TheJobs, name: Name, body: Rehearsed) -> Reply:
     """The same question to made-up rows: free, and means nothing."""
+    return Reply(await jobs.rehearse(person, name, body.query, partial(_rehearsed, name, body)))
 
-    def made_up() -> bytes:
-        return written(desk.rehearse(name, body.query, seed=body.seed, **body.accuracy()).to_json())
 
-    return Reply(await jobs.rehearse(person, name, body.query, made_up))
+def _rehearsed(name: str, body: Rehearsed, desk: Desk) -> bytes:
+    return in_bytes(desk.rehearse(name, body.query, seed=body.seed, **body.accuracy()))
 
 
 # Jobs
 
 
-@router.post("/datasets/{name}/jobs", status_code=202)
+@questions.post("/datasets/{name}/jobs", status_code=202)
 async def queue_job(
     person: Asker,
-    desk: TheDesk,
     jobs: TheJobs,
     name: Name,
     body: Priced,
@@ -230,10 +265,10 @@ async def queue_job(
     """Ask without waiting for the answer. The same Idempotency-Key and body is the same job."""
 
     def queued() -> Json:
-        desk.price(name, body.query, **body.accuracy())  # what cannot be asked is refused at once
         return jobs.told(jobs.queue(person, name, body, idempotency_key))
 
-    return accepted(await jobs.free(person, name, body.query, queued))
+    await jobs.free(person, name, body.query, partial(_price, name, body))  # what cannot be asked is refused
+    return accepted(await run_in_threadpool(queued))
 
 
 @router.get("/jobs/{job}", response_model=Json)

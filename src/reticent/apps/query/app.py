@@ -25,7 +25,7 @@ def _served() -> Served:
 
     return Served(
         folder=Path(__file__).parent,
-        routers=(api.router, api.operations, pages.router),
+        routers=(api.questions, api.router, api.operations, pages.router),
         tabs=(
             Tab(1, "overview", "/", "Data sets"),
             Tab(5, "register", "/owner/register", "Register", is_owners=True),

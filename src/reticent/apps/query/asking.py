@@ -29,12 +29,12 @@ from reticent.apps.query.api import (
     jobs_of,
 )
 from reticent.apps.query.desk import LONGEST_REPEAT
+from reticent.apps.query.jobs import in_bytes
 from reticent.apps.query.schemas import Priced
 from reticent.errors import ReticentError
-from reticent.query import Answer
 from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused
-from reticent.service.replies import Reply, written
+from reticent.service.replies import Reply
 from reticent.service.settings import Settings
 from reticent.service.state import Job
 
@@ -63,14 +63,10 @@ async def ask(
             found = desk.reused(person, name, body.query, text=text, **body.accuracy())
             if found is not None:
                 return Reply(found)
-        answer = await jobs.ask(person, name, body, idempotency_key, start, _shaped)
+        answer = await jobs.ask(person, name, body, idempotency_key, start, in_bytes)
         return accepted(jobs.told(answer)) if isinstance(answer, Job) else Reply(answer)
     finally:
         await until_deadline(start, desk.settings.deadline_s(rows), desk.settings.grid_s)
-
-
-def _shaped(answer: Answer) -> bytes:
-    return written(answer.to_json())
 
 
 async def _by_hand(request: Request) -> Reply:
@@ -85,9 +81,9 @@ async def _by_hand(request: Request) -> Reply:
         with contextlib.suppress(ReticentError):  # what is wrong with ledger or state, `ask` says in its time
             found = desk.repeated(person, name, text)
     if found is None:
-        if len(text) > LONGEST_REPEAT:
-            jobs_of(request).check_letters(person, text)
-        return await ask(request, person, name, _read(text, is_json=is_json), idempotency)
+        is_long = len(text) > LONGEST_REPEAT
+        with jobs_of(request).reading(person, text) if is_long else contextlib.nullcontext():
+            return await ask(request, person, name, _read(text, is_json=is_json), idempotency)
     await until_deadline(start, desk.settings.deadline_s(desk.data(name).rows), desk.settings.grid_s)
     return Reply(found)
 

@@ -49,8 +49,10 @@ from reticent.query.measure import Rows
 from reticent.query.notebook import Notebook
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
+from reticent.query.prices import Accuracy
 from reticent.query.rows import source
 from reticent.query.rows.columns import Kind
+from reticent.query.session import Paid
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import Refused, not_found
 from reticent.service.replies import written
@@ -84,6 +86,31 @@ class Attempt:
     id: str
     ledger: str | None
     answer: str | None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A question that somebody asked, paid for and recorded: what is left is to tell the answer.
+
+    Attributes:
+        attempt: which request it is.
+        paid: None if the attempt was answered before.
+        reserved: units that its quota was asked for.
+        is_first: whether nothing was counted before this try.
+    """
+
+    attempt: Attempt
+    paid: Paid | None
+    reserved: int = 0
+    is_first: bool = False
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """An answer as it leaves, and what is noted of it."""
+
+    reply: bytes
+    note: Asked
 
 
 @dataclass(frozen=True)
@@ -470,7 +497,7 @@ class Desk:
         if attempt.answer is not None:
             return Answer.from_json(json.loads(attempt.answer))
         answer = session.free(query, **accuracy)
-        return None if answer is None else self._ended(attempt, person, name, answer)
+        return None if answer is None else self._ended(Settled(attempt, None), person, name, answer)
 
     def ask(
         self, person: Person, name: str, query: Question, *, idempotency: str | None = None, **accuracy: Any
@@ -488,10 +515,41 @@ class Desk:
         Raises:
             Refused: there is no such data set, or the quota does not suffice. Nothing was charged.
         """
+        settled = self.settle(person, name, query, idempotency=idempotency, **accuracy)
+        if settled.paid is None:
+            return Answer.from_json(json.loads(cast(str, settled.attempt.answer)))
+        try:
+            given = Accuracy(**accuracy)
+            answer = self.session(name).told(query, settled.paid, confidence=given.confidence)
+        except ReticentError as error:
+            self._release(error, person, name, query, settled, accuracy)
+            raise
+        return self._ended(settled, person, name, answer)
+
+    def settle(
+        self,
+        person: Person,
+        name: str,
+        query: Question,
+        *,
+        idempotency: str | None = None,
+        offering: bool = True,
+        **accuracy: Any,
+    ) -> Settled:
+        """The first half of `ask`: quota, charge, draw and record.
+
+        Args:
+            person: as for `ask`.
+            name: as for `ask`.
+            query: as for `ask`.
+            idempotency: as for `ask`.
+            offering: whether a refusal carries the best answer that is free.
+            **accuracy: as for `ask`.
+        """
         session = self.session(name)
         attempt = self.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
-            return Answer.from_json(json.loads(attempt.answer))
+            return Settled(attempt, None)
         is_first, reserved = False, 0
 
         def reserve(units: int) -> None:
@@ -510,31 +568,49 @@ class Desk:
             is_first, reserved = first, units
 
         try:
-            answer = session.ask(query, idempotency=attempt.ledger, paying=reserve, **accuracy)
+            paid = session.pay(
+                query, Accuracy(**accuracy), idempotency=attempt.ledger, paying=reserve, offering=offering
+            )
         except ReticentError as error:
-            if is_first and reserved and not _may_be_charged(error, session, query, accuracy, reserved):
-                self.state.release(attempt.id, person, name)
+            self._release(error, person, name, query, Settled(attempt, None, reserved, is_first), accuracy)
             raise
-        return self._ended(attempt, person, name, answer, reserved=reserved, is_first=is_first)
+        return Settled(attempt, paid, reserved, is_first)
 
-    def _ended(
+    def _release(
         self,
-        attempt: Attempt,
+        error: ReticentError,
         person: Person,
         name: str,
-        answer: Answer,
-        *,
-        reserved: int = 0,
-        is_first: bool = False,
-    ) -> Answer:
+        query: Question,
+        settled: Settled,
+        accuracy: dict[str, Any],
+    ) -> None:
+        """Give back what a quota was asked for by a question that failed, unless it may have been charged."""
+        reserved = settled.reserved if settled.is_first else 0
+        if reserved and not _may_be_charged(error, self.session(name), query, accuracy, reserved):
+            self.state.release(settled.attempt.id, person, name)
+
+    def _ended(self, settled: Settled, person: Person, name: str, answer: Answer) -> Answer:
         """The answer of an attempt, once it is remembered; what another try was told, if that was first."""
-        note = _note(person, name, answer)
-        if attempt.ledger is None and not reserved:
+        retried = settled.attempt.ledger is not None
+        text = written(answer.to_json()).decode() if retried else ""
+        told = self._remembered(settled, person, _note(person, name, answer), text)
+        return answer if told is None else Answer.from_json(json.loads(told))
+
+    def ended(self, settled: Settled, person: Person, shaped: Shaped) -> bytes:
+        """The same of an answer that was made elsewhere."""
+        text = shaped.reply.decode() if settled.attempt.ledger is not None else ""
+        told = self._remembered(settled, person, shaped.note, text)
+        return shaped.reply if told is None else told.encode()
+
+    def _remembered(self, settled: Settled, person: Person, note: Asked, text: str) -> str | None:
+        """What another try of the attempt was told, if that was first."""
+        attempt = settled.attempt
+        if attempt.ledger is None and not settled.reserved:
             self.state.note(note)
-            return answer
-        text = written(answer.to_json()).decode() if attempt.ledger is not None else ""  # for retries alone
-        told = self.state.settle(attempt.id, person, note, text, is_first=is_first)
-        return answer if told == text else Answer.from_json(json.loads(told))
+            return None
+        told = self.state.settle(attempt.id, person, note, text, is_first=settled.is_first)
+        return None if told == text else told
 
     def reused(
         self, person: Person, name: str, query: Question, *, text: bytes = b"", **accuracy: Any
@@ -661,6 +737,22 @@ def _note(person: Person, name: str, answer: Answer) -> Asked:
         answer.without_reuse,
         answer.spent,
     )
+
+
+def shaped_free(
+    person: Person, name: str, query: Question, accuracy: dict[str, Any], desk: Desk
+) -> Shaped | None:
+    """What is free of a question, made to be sent; nothing is noted yet. For `apart`, as the next one."""
+    answer = desk.session(name).free(query, **accuracy)
+    return None if answer is None else Shaped(written(answer.to_json()), _note(person, name, answer))
+
+
+def shaped_paid(
+    person: Person, name: str, query: Question, paid: Paid, confidence: float, desk: Desk
+) -> Shaped:
+    """The answer to a question that is paid for."""
+    answer = desk.session(name).told(query, paid, confidence=confidence)
+    return Shaped(written(answer.to_json()), _note(person, name, answer))
 
 
 def _may_be_charged(

@@ -13,23 +13,28 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from reticent.apps.query.desk import Desk, Question
-from reticent.apps.query.lanes import SWITCH_S, Lanes
+from reticent.apps.query.apart import Apart, Work
+from reticent.apps.query.desk import Desk, Question, Settled, shaped_free, shaped_paid
+from reticent.apps.query.lanes import SWITCH_S, Lanes, restful
 from reticent.apps.query.schemas import Priced
 from reticent.apps.query.weights import MANY, letters_asked
-from reticent.errors import NotMeasured, ReticentError
+from reticent.errors import BudgetExceeded, NotMeasured, ReticentError
 from reticent.query import Answer
+from reticent.query.declarations.datasets import Policy
+from reticent.query.prices import Accuracy
 from reticent.service.keys import Person
 from reticent.service.limits import Rate, leaves_after_s
-from reticent.service.refusals import Refused, explained, not_signed_in, shape, too_much
-from reticent.service.replies import written
+from reticent.service.refusals import Refused, not_signed_in, refused_as, shape, too_much
+from reticent.service.replies import refusal_text, written
 from reticent.service.state import Job
 
 Result = TypeVar("Result")
@@ -46,10 +51,11 @@ class Jobs:
 
     Args:
         desk: who answers.
+        apart: who makes answers of many cells, if that is another process.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._settings = desk, desk.settings
+    def __init__(self, desk: Desk, apart: Apart | None = None) -> None:
+        self._desk, self._settings, self._apart = desk, desk.settings, apart
         self._is_on_chain = desk.ledger.measured_by_oracle
         self.lanes = Lanes(self._settings.threads * (_WAITING if self._is_on_chain else 1))
         self._work_rate = Rate(self._settings.work_rate, self._settings.work_burst)
@@ -70,6 +76,8 @@ class Jobs:
         with self._news:
             self._news.notify_all()
         self.lanes.close()
+        if self._apart is not None:
+            self._apart.close()
         for thread in self._threads:
             thread.join()
 
@@ -90,54 +98,116 @@ class Jobs:
             body: the question.
             idempotency: as for `Desk.ask`.
             start: when the question came, on the monotonic clock.
-            shaped: what is made of the answer, in the same thread.
+            shaped: what is made of the answer, in the same thread; `in_bytes` another process may do.
         """
         given = {"idempotency": idempotency, **body.accuracy()}
 
-        def free() -> Shape | None:
+        def here() -> Shape | None:
             answer = self._desk.free(person, name, body.query, **given)
             return None if answer is None else shaped(answer)
 
-        cells, found = await self._free(person, name, body.query, free)
+        def paid_here() -> Shape:
+            return shaped(self._desk.ask(person, name, body.query, **given))
+
+        def quick() -> tuple[int, Shape | None]:
+            cells = self._weighed(person, name, body.query)
+            return cells, here() if cells <= MANY else None
+
+        free: Callable[[], Any] = partial(restful, here)
+        paid: Callable[[], Any] = paid_here
+        cells, found = await run_in_threadpool(quick)
+        if cells > MANY:
+            paid = partial(restful, paid_here)
+            if shaped is in_bytes and self._is_apart(name):
+                free = partial(self._free_apart, person, name, body.query, given)
+                paid = partial(self._paid_apart, person, name, body.query, given)
+            found = await self.lanes.free(cells, free)
         if found is not None:
             return found
-        work = self.lanes.paid(cells, lambda: shaped(self._desk.ask(person, name, body.query, **given)))
+        work = self.lanes.paid(cells, paid)
         answer = asyncio.wrap_future(work)
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait((answer,), timeout=self._settings.longest_s)
         if answer.done():
-            return answer.result()
+            return cast(Shape, answer.result())
         passed_s = time.monotonic() - start
         return await run_in_threadpool(self._adopt, work, person, name, body, idempotency, passed_s)
 
-    async def free(self, person: Person, name: str, query: Question, call: Callable[[], Result]) -> Result:
+    async def free(
+        self, person: Person, name: str, query: Question, work: Work[Result], *, is_here: bool = False
+    ) -> Result:
         """Do what a person asks about a data set for free, within the rate of their work.
+
+        Args:
+            person: who asks.
+            name: of the data set.
+            query: the question, which is weighed.
+            work: what is done at a desk, here or in another process.
+            is_here: whether it must be here, as for what gives many objects.
 
         Raises:
             Refused: it is more work than the rate allows now. Nothing was done.
         """
-        return (await self._free(person, name, query, call))[1]
-
-    async def _free(
-        self, person: Person, name: str, query: Question, call: Callable[[], Result]
-    ) -> tuple[int, Result]:
-        """The same, with how many cells it is."""
 
         def quick() -> tuple[int, Result | None]:
             cells = self._weighed(person, name, query)
-            return cells, call() if cells <= MANY else None
+            return cells, work(self._desk) if cells <= MANY else None
 
         cells, found = await run_in_threadpool(quick)
-        if cells > MANY:
-            found = await self.lanes.free(cells, call)
-        return cells, cast(Result, found)
+        if cells <= MANY:
+            return cast(Result, found)
+        return await self.free_of(cells, name, work, is_here=is_here)
 
-    async def rehearse(
-        self, person: Person, name: str, query: Question, call: Callable[[], Result]
-    ) -> Result:
+    async def free_of(self, cells: int, name: str, work: Work[Result], *, is_here: bool = False) -> Result:
+        """Do free work of so many cells, which are counted already."""
+        return await self.lanes.free(cells, self._placed(cells, name, work, is_here=is_here))
+
+    async def rehearse(self, person: Person, name: str, query: Question, work: Work[Result]) -> Result:
         """The same with made-up rows."""
         cells = await run_in_threadpool(self._weighed, person, name, query)
-        return await self.lanes.rehearse(cells, call)
+        return await self.lanes.rehearse(cells, self._placed(cells, name, work))
+
+    def _placed(
+        self, cells: int, name: str, work: Work[Result], *, is_here: bool = False
+    ) -> Callable[[], Result]:
+        """The work at this desk, or in the process of its own if there are many cells."""
+        if cells <= MANY:
+            return partial(work, self._desk)
+        if self._apart is not None and self._is_apart(name) and not is_here:
+            return partial(self._apart.call, work)
+        return partial(restful, partial(work, self._desk))
+
+    def _is_apart(self, name: str) -> bool:
+        """Whether what has many cells is done in another process: what is degraded is drawn, and is not."""
+        return self._apart is not None and self._desk.data(name).policy is not Policy.DEGRADE
+
+    def _free_apart(
+        self, person: Person, name: str, query: Question, given: Mapping[str, Any]
+    ) -> bytes | None:
+        """What is free of a question of many cells."""
+        assert self._apart is not None
+        accuracy = dict(given)
+        attempt = self._desk.attempt(person, name, query, accuracy, accuracy.pop("idempotency"))
+        if attempt.answer is not None:
+            return attempt.answer.encode()
+        shaped = self._apart.call(partial(shaped_free, person, name, query, accuracy))
+        return None if shaped is None else self._desk.ended(Settled(attempt, None), person, shaped)
+
+    def _paid_apart(self, person: Person, name: str, query: Question, given: Mapping[str, Any]) -> bytes:
+        """Charge, draw and record a question of many cells here; let its answer be made there."""
+        assert self._apart is not None
+        confidence = given["confidence"]
+        settle = partial(self._desk.settle, person, name, query, offering=False, **given)
+        try:
+            settled = restful(settle)
+        except BudgetExceeded as refusal:
+            short = (refusal.account, refusal.asked, refusal.left)
+            offer = self._apart.call(partial(_offered, name, query, _accuracy(given), short))
+            raise refused_as(refusal, reply=offer) from refusal
+        if settled.paid is None:
+            return cast(str, settled.attempt.answer).encode()
+        shaped = self._apart.call(partial(shaped_paid, person, name, query, settled.paid, confidence))
+        return self._desk.ended(settled, person, shaped)
 
     def _weighed(self, person: Person, name: str, query: Question) -> int:
         """How many cells a question is, counted for whoever asks it."""
@@ -152,12 +222,22 @@ class Jobs:
         if pause_s:
             raise too_much(cells, pause_s)
 
-    def check_letters(self, person: Person, text: bytes) -> None:
-        """Refuse a long request of who could not ask it now, before it is read. Nothing is counted."""
-        cells = letters_asked(text)
-        pause_s = self._work_rate.full_s(str(person.number), cells)
+    @contextmanager
+    def reading(self, person: Person, text: bytes) -> Iterator[None]:
+        """Read a long request; what is refused once it is read counts by its letters.
+
+        Raises:
+            Refused: it is more work than the rate allows now, even to read. Nothing is counted.
+        """
+        caller, letters = str(person.number), letters_asked(text)
+        pause_s = self._work_rate.full_s(caller, letters)
         if pause_s:
-            raise too_much(cells, pause_s)
+            raise too_much(letters, pause_s)
+        try:
+            yield
+        except BaseException:
+            self._work_rate.wait_s(caller, letters)
+            raise
 
     def _adopt(
         self,
@@ -269,20 +349,25 @@ class Jobs:
         cells = self._desk.cells(job.dataset, body.query)
 
         def answered() -> bytes:
-            return written(self._desk.ask(person, job.dataset, body.query, **given).to_json())
+            return in_bytes(self._desk.ask(person, job.dataset, body.query, **given))
 
-        return answered() if cells <= MANY else self.lanes.paid(cells, answered).result()
+        if cells <= MANY:
+            return answered()
+        work = partial(restful, answered)
+        if self._is_apart(job.dataset):
+            work = partial(self._paid_apart, person, job.dataset, body.query, given)
+        return self.lanes.paid(cells, work).result()
 
     def _end(self, job: Job, done: Future[Any]) -> None:
         """Keep the result, to be seen from the next point of the time grid on."""
         state = "refused"
         try:
             answer, state = done.result(), "done"
-            result = answer if isinstance(answer, bytes) else written(answer.to_json())
+            result = answer if isinstance(answer, bytes) else in_bytes(answer)
         except ReticentError as error:
             if isinstance(error, NotMeasured) and self._closing.is_set():
                 return  # another process waits on
-            result = written(explained(error)[1])
+            result = refusal_text(error)
         except BaseException as error:  # a fault of ours, or the process ends before it began
             if self._closing.is_set():
                 return
@@ -311,6 +396,22 @@ class Jobs:
                 _fault(error)
 
 
+def in_bytes(answer: Answer) -> bytes:
+    """An answer as replies hold it."""
+    return written(answer.to_json())
+
+
+def _accuracy(given: Mapping[str, Any]) -> Accuracy:
+    return Accuracy(**{part: value for part, value in given.items() if part != "idempotency"})
+
+
+def _offered(
+    name: str, query: Question, accuracy: Accuracy, short: tuple[str, int, int], desk: Desk
+) -> bytes:
+    """The reply to a question that the budget does not suffice for, with the best answer that is free."""
+    return refusal_text(desk.session(name).offer(query, accuracy, BudgetExceeded(*short)))
+
+
 def _fault(error: BaseException) -> None:
     """Only the type is logged: the text could hold data."""
     log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
@@ -320,7 +421,12 @@ def _fault(error: BaseException) -> None:
 def running(app: FastAPI) -> Iterator[None]:
     """The threads that answer, while the application runs."""
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
-    app.state.jobs = Jobs(app.state.desk)
+    desk: Desk = app.state.desk
+    is_apart = getattr(app.state, "is_apart", False) and not desk.ledger.measured_by_oracle
+    other = Apart(desk.settings) if is_apart else None
+    app.state.jobs = Jobs(desk, other)
+    if other is not None:
+        other.start()
     try:
         yield
     finally:

@@ -16,7 +16,9 @@ two threads only so many may wait; more are told to come again, so that they tak
 The interpreter runs one thread at a time, and would let a busy one go on for 5 ms before another gets its
 turn; here it is `SWITCH_S`. What DuckDB, SQLite and OpenDP do, they do outside of it. Its search for cycles
 stops all threads for as long as there are objects, a second beside large answers, which hold none: it rests
-while one is made. What is made there is a reply in bytes, so that nothing of that many parts outlives it.
+while one is made here (`restful`). What is made is a reply in bytes, so that nothing of that many parts
+outlives it. `reticent serve` has most of them made in another process (`apart`), and the threads of the lanes
+for what is large wait for it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -67,19 +68,19 @@ class Lanes:
         """Do what is free, apart from all that is paid for."""
         if cells <= MANY:
             return await run_in_threadpool(call)
-        return await self._bounded(self._large, partial(_restful, call))
+        return await self._bounded(self._large, call)
 
     async def rehearse(self, cells: int, call: Callable[[], Result]) -> Result:
         """Do what needs made-up rows only."""
         if cells <= MANY:
             return await self._bounded(self._rehearsal, call)
-        return await self._bounded(self._large_rehearsal, partial(_restful, call))
+        return await self._bounded(self._large_rehearsal, call)
 
     def paid(self, cells: int, call: Callable[..., Result], *given: Any, **named: Any) -> Future[Result]:
         """Do what must be paid for."""
         if cells <= MANY:
             return self._paid.submit(call, *given, **named)
-        return self._large_paid.submit(_restful, partial(call, *given, **named))
+        return self._large_paid.submit(call, *given, **named)
 
     async def _bounded(self, lane: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
         if self._waiting.get(lane, 0) >= _MOST_WAITING:
@@ -114,6 +115,7 @@ class _Rest:
 _rest = _Rest()
 
 
-def _restful(call: Callable[[], Result]) -> Result:
+def restful(call: Callable[[], Result]) -> Result:
+    """Do what makes very many objects in this process."""
     with _rest():
         return call()

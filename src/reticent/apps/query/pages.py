@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import time
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query, Request
@@ -295,10 +296,12 @@ async def price_part(
     """What the question would cost, as the slider stands."""
     data = await run_in_threadpool(desk.data, name)
     query, accuracy = builder.asked(data, fields), builder.accuracy(data, fields)
-    found = await jobs_of(request).free(
-        visit.person, name, query, lambda: desk.price(name, query, **accuracy)
-    )
+    found = await jobs_of(request).free(visit.person, name, query, partial(_price, name, query, accuracy))
     return await run_in_threadpool(_priced, request, desk, visit.person, data, found)
+
+
+def _price(name: str, query: tree.Query | str, accuracy: dict[str, Any], desk: Desk) -> Price:
+    return desk.price(name, query, **accuracy)
 
 
 def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: Price) -> HTMLResponse:
@@ -408,7 +411,7 @@ async def answers(
     known = None
     if key in bought:
         known = await jobs_of(request).free(
-            visit.person, name, bought[key], lambda: session.known(bought[key])
+            visit.person, name, bought[key], lambda _: session.known(bought[key]), is_here=True
         )
     if key and known is None:
         raise not_found("answer")

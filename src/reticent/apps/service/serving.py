@@ -23,6 +23,7 @@ def create_app(
     settings: Settings,
     *,
     desk: Callable[[], Desk] | None = None,
+    apart: bool = False,
     warmed: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """The application of one process.
@@ -30,10 +31,13 @@ def create_app(
     Args:
         settings: of the service.
         desk: how to make the desk, once the process runs; from the settings by default.
+        apart: whether answers of many cells are made in a process of their own (`apart`).
         warmed: is called once everything is loaded.
     """
     capabilities = [one.served() for one in APPS if one.served is not None]
-    return app.create_app(settings, capabilities, desk=desk or (lambda: Desk(settings)), warmed=warmed)
+    made = app.create_app(settings, capabilities, desk=desk or (lambda: Desk(settings)), warmed=warmed)
+    made.state.is_apart = apart
+    return made
 
 
 def serve(
@@ -51,7 +55,8 @@ def serve(
 
 def make() -> FastAPI:
     """The application of a worker."""
-    return shell.made(lambda settings: create_app(settings, warmed=gc.freeze))  # no garbage: see `lanes`
+    # What is loaded is no garbage: see `lanes`.
+    return shell.made(lambda settings: create_app(settings, apart=True, warmed=gc.freeze))
 
 
 @contextmanager

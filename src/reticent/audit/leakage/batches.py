@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,16 +232,54 @@ def batch_candidates(
             if found is not None:
                 kept = checked_batch(layers, update, found, classes.astype(np.float64), records, tolerances)
                 if kept is not None:
-                    yield kept
+                    moved = _moved(layers, update, kept, one_hot, rank, records)
+                    yield replace(kept, moved=moved)
                     break
 
 
+def _moved(
+    layers: Layers, update: Update, kept: Candidate, one_hot: Floats, rank: int, records: int
+) -> float:
+    """How far the records move if the update is rounded otherwise: the largest change of two tries."""
+    worst, size = 0.0, max(float(np.abs(kept.records).max()), 1e-300)
+    entering = layers.forward(kept.records)[0]
+    active = [values > 0.0 for values in entering]
+    for seed in range(2):
+        stream = SimulationStream(_SEARCH, path=(seed,))
+        other = Update(
+            tuple(_otherwise(stream, w, update.precision) for w in update.weights),
+            tuple(None if b is None else _otherwise(stream, b, update.precision) for b in update.biases),
+            update.precision,
+        )
+        last = _last_layer(layers, other, rank, records, update.precision)
+        start = entering[-1] @ np.linalg.pinv(last.basis)
+        a = _polished(last, one_hot, start[None])
+        d = (softmax(a @ last.scores + last.offsets) - one_hot)[0]
+        found = _descended(layers, other, a[0] @ last.basis, d, records, 0.0, active)
+        if found is None:
+            return math.inf
+        worst = max(worst, float(np.abs(found - kept.records).max()) / size)
+    return worst
+
+
+def _otherwise(stream: SimulationStream, numbers: Floats, precision: float) -> Floats:
+    scale = precision * (0.5 * np.abs(numbers) + 0.1 * np.abs(numbers).max())
+    return np.asarray(numbers + scale * scattered(stream, *numbers.shape))
+
+
 def _descended(
-    layers: Layers, update: Update, h: Floats, d: Floats, records: int, floor: float
+    layers: Layers,
+    update: Update,
+    h: Floats,
+    d: Floats,
+    records: int,
+    floor: float,
+    active: list[NDArray[np.bool_]] | None = None,
 ) -> Floats | None:
     """Down to the records; None where some layer does not carry them all."""
     for place in range(len(layers) - 2, -1, -1):
-        d = (d @ layers.weights[place + 1]) * (h > min(floor, 1e-3) * np.abs(h).max())
+        answers = h > min(floor, 1e-3) * np.abs(h).max() if active is None else active[place + 1]
+        d = (d @ layers.weights[place + 1]) * answers
         found, _, rank, _ = np.linalg.lstsq(d.T, records * update.weights[place], rcond=None)
         if rank < len(d):
             return None

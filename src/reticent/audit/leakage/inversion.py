@@ -19,6 +19,7 @@ from reticent.randomness import SimulationStream
 
 _ROUNDINGS = {True: 4096.0, False: 64.0}  # of one number: doubles have digits to spare
 _PROBE = 2026
+_STEADY = 1e-4  # what other roundings may change of a record that is called known, by its largest number
 
 
 def invert(
@@ -164,6 +165,7 @@ def _batch(
     if count is None and not determined:
         return _untold(layers, rank, certain)
     found: list[Candidate] = []
+    unsteady = math.inf
     looked = batch_candidates(
         layers, update, tolerances,
         rank=rank, records=size, labels=told if rank == size else None,
@@ -171,6 +173,9 @@ def _batch(
     )  # fmt: skip
     for candidate in looked:
         if non_negative and float(candidate.records.min()) < -1e-6 * float(np.abs(candidate.records).max()):
+            continue
+        if candidate.moved > _STEADY:
+            unsteady = min(unsteady, candidate.moved)
             continue
         if not any(_same_batch(candidate, other) for other in found):
             found.append(candidate)
@@ -180,6 +185,8 @@ def _batch(
         if count is None and rank == layers.outputs - 1:
             return _untold(layers, rank, certain)
         reason = f"no batch of {size} records with this update was found"
+        if unsteady < math.inf:
+            reason = f"the rounding of the update alone moves the records by {unsteady:.1g} of their size"
         return Leak(Kind.UNDECIDED, None, count, (), certain, reason)
     return _known(layers, found, size, rank, certain, determined)
 

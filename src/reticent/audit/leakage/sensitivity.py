@@ -41,10 +41,15 @@ class Sensitivity:
     dimension: int
     condition: float
     _spread: float
+    _mean_spread: float = math.inf
 
     def error(self, noise: float) -> float:
         """The least root mean squared error of a record's numbers under this noise on each number sent."""
         return real("noise", noise, low=0.0) * self._spread
+
+    def error_of_mean(self, noise: float) -> float:
+        """The same for the numbers of the mean of the batch's records."""
+        return real("noise", noise, low=0.0) * self._mean_spread
 
 
 def sensitivity(
@@ -70,7 +75,12 @@ def sensitivity(
     if dimension:
         return Sensitivity(len(values), dimension, math.inf, math.inf)
     spread = float(np.square(vectors[own]).sum(axis=0) @ (1.0 / values)) / int(own.sum())
-    return Sensitivity(len(values), 0, math.sqrt(top / float(values[0])), math.sqrt(spread))
+    count = len(records)
+    means = vectors.reshape(count, -1, len(values)).mean(axis=0)[: layers.inputs]
+    of_mean = float(np.square(means).sum(axis=0) @ (1.0 / values)) / layers.inputs
+    return Sensitivity(
+        len(values), 0, math.sqrt(top / float(values[0])), math.sqrt(spread), math.sqrt(of_mean)
+    )
 
 
 def _square(

@@ -31,11 +31,13 @@ class Candidate:
         records: shape (records, inputs).
         targets: their classes, or numbers.
         misfit: how far its update is from the one that was seen, in proportion, at the worst layer.
+        moved: how far other roundings of the update move it, in proportion; 0 where that is not looked at.
     """
 
     records: Floats
     targets: Targets
     misfit: float
+    moved: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.tasks import Task
 from reticent.mechanisms.base import Floats
+from reticent.mechanisms.numeric.one_bit import OneBit
 
 MOST_CELLS = 1 << 25  # of the law of all reports under all candidates
 
@@ -61,11 +62,12 @@ def posterior_of_reports(
 def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any, prior: Any = None) -> float:
     """How often the best attacker names the right candidate from one report of a client in a round, exactly.
 
-    The sum over all reports of the greatest joint chance: Bayes vulnerability.
+    The sum over all reports of the greatest joint chance: Bayes vulnerability. Coordinates and dither levels
+    are public, and settled by the task, the client and the round.
 
     Args:
         task: of the report.
-        client: its number, see `payload.client_number`; it and the round settle which coordinates are asked.
+        client: its number, see `payload.client_number`.
         number: of the round.
         gradients: of each candidate, shape (N, d).
         prior: of each candidate; None for equal chances.
@@ -73,8 +75,13 @@ def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any
     Reference: Alvim et al. 2020, Definition 5.2 (posterior Bayes vulnerability).
     """
     known, weights = _candidates(task, gradients, prior)
-    asked = task.asked(np.atleast_1d(np.asarray(client, dtype=np.uint64)), number)[0]
-    law = task.mechanism.probabilities(task.clipped(known)[:, asked])
+    me = np.atleast_1d(np.asarray(client, dtype=np.uint64))
+    asked = task.asked(me, number)
+    law = task.mechanism.probabilities(task.clipped(known)[:, asked[0]])
+    if isinstance(task.mechanism, OneBit):  # the dither is public: of each coordinate two symbols are left
+        level = task.dither(me, number, asked)[0]
+        bits = np.stack([2 * level, 2 * level + 1], axis=1)[None]
+        law = np.take_along_axis(law, bits, axis=2) * task.mechanism.dither_levels
     if len(known) * law.shape[2] ** law.shape[1] > MOST_CELLS:
         raise ParameterError(
             f"{law.shape[1]} coordinates of {law.shape[2]} symbols are too many reports to go through"

@@ -25,8 +25,8 @@ from reticent.federated.torch_models import torch_or_error
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
 
-Slope = Callable[[list[Any]], tuple[float, list[Any]]]
-"""From the tensors of an update: the objective, and its derivative by each of them."""
+Slope = Callable[[list[Any]], tuple[float, float]]
+"""From the tensors of an update: the objective, and the factor of `Matcher.back` in its slope by them."""
 
 _DECAYS = (3 / 8, 5 / 8, 7 / 8)  # of the steps, after which the rate falls to a tenth
 
@@ -44,7 +44,8 @@ class Matcher:
         self.observed = observed
         self.tensors = observed.network.tensors(observed.theta)
         self.seen = [*observed.network.split(observed.update).values()]
-        self.length = math.sqrt(sum(float(part.square().sum()) for part in self.seen))
+        self.length = math.sqrt(_inner(self.seen, self.seen))
+        self.back = [self.torch.empty_like(part) for part in self.seen]
         self.evaluations = 0
 
     def update(self, records: Any, targets: Any) -> list[Any]:
@@ -63,23 +64,24 @@ class Matcher:
         self.evaluations += 1
         found = self.update(records, targets)
         with self.torch.no_grad():
-            objective, back = slope(found)
-        return objective, list(self.torch.autograd.grad(found, by, grad_outputs=back))
+            objective, factor = slope(found)
+            slopes = self.torch.autograd.grad(found, by, grad_outputs=self.back)
+        return objective, [one.mul_(factor) for one in slopes]
 
     # Objectives
 
-    def squares(self, found: list[Any]) -> tuple[float, list[Any]]:
+    def squares(self, found: list[Any]) -> tuple[float, float]:
         """|g - g'|^2, as DLG has it."""
-        back = [(mine - seen).mul_(2.0) for mine, seen in zip(found, self.seen, strict=True)]
-        return sum(float(part.square().sum()) for part in back) / 4.0, back
+        for mine, seen, back in zip(found, self.seen, self.back, strict=True):
+            self.torch.sub(mine, seen, out=back)
+        return _inner(self.back, self.back), 2.0
 
-    def cosine(self, found: list[Any]) -> tuple[float, list[Any]]:
+    def cosine(self, found: list[Any]) -> tuple[float, float]:
         """1 - cos(g, g'), which does not see the update's length."""
-        length = math.sqrt(sum(float(part.square().sum()) for part in found)) or 1e-30
-        inner = sum(float((mine * seen).sum()) for mine, seen in zip(found, self.seen, strict=True))
-        ahead, along = -1.0 / (length * self.length), inner / (length**3 * self.length)
-        back = [(mine * along).add_(seen, alpha=ahead) for mine, seen in zip(found, self.seen, strict=True)]
-        return 1.0 - inner / (length * self.length), back
+        length, inner = math.sqrt(_inner(found, found)) or 1e-30, _inner(found, self.seen)
+        for mine, seen, back in zip(found, self.seen, self.back, strict=True):
+            self.torch.add(seen, mine, alpha=-inner / length**2, out=back)
+        return 1.0 - inner / (length * self.length), -1.0 / (length * self.length)
 
     # Between numpy and tensors
 
@@ -206,10 +208,11 @@ def most_likely(
     *,
     steps: int = 300,
     rate: float = 0.1,
+    start: Any = None,
 ) -> Rebuilt:
     """The most likely records given the update, its noise and a public prior: maximum a posteriori.
 
-    |g - g'|^2 / (2 s^2) + |z|^2 / 2 for records mean + L z, by Adam from the prior's mean. For a linear model
+    |g - g'|^2 / (2 s^2) + |z|^2 / 2 for records mean + L z, by Adam. For a linear model
     the answer is known in closed form, see `linear`.
 
     Args:
@@ -219,16 +222,21 @@ def most_likely(
         noise: the standard deviation of each number of the update.
         steps: of Adam, see `cosine`.
         rate: of the first steps, in standard deviations of the prior.
+        start: records to begin with, what `cosine` found; None for the prior's mean.
 
     Reference: Balunovic et al. 2022, Section 3, Eq. 2, with a Gaussian prior.
     """
     variance = real("noise", noise, low=0.0, open_low=True) ** 2
     matcher = Matcher(observed)
-    torch, width = matcher.torch, prior.factor.shape[1]
+    width = prior.factor.shape[1]
     mean, factor, targets = matcher.tensor(prior.mean), matcher.tensor(prior.factor), matcher.targets()
     if mean.numel() != math.prod(observed.shape):
         raise ParameterError(f"prior must be of {math.prod(observed.shape)} features, got {mean.numel()}")
-    free = torch.zeros((observed.records, width), dtype=mean.dtype).requires_grad_()
+    begin = np.zeros((observed.records, width))
+    if start is not None:
+        apart = _checked_start(observed, start).reshape(observed.records, -1) - prior.mean
+        begin = apart @ prior.factor / np.square(prior.factor).sum(axis=0)
+    free = matcher.tensor(begin).requires_grad_()
     engine, schedule = _adam(matcher, free, rate, steps)
     shape, objective = (observed.records, *observed.shape), math.inf
     for _ in range(steps):
@@ -237,9 +245,14 @@ def most_likely(
         free.grad = slope.div_(2.0 * variance).add_(free.detach())
         engine.step()
         schedule.step()
-    with torch.no_grad():
+    with matcher.torch.no_grad():
         records = mean + free @ factor.T
     return matcher.rebuilt(records, observed.known, objective)
+
+
+def _inner(mine: list[Any], other: list[Any]) -> float:
+    """The inner product of two updates, without a third of their length."""
+    return sum(float(a.reshape(-1).dot(b.reshape(-1))) for a, b in zip(mine, other, strict=True))
 
 
 def _adam(matcher: Matcher, held: Any, rate: float, steps: int) -> tuple[Any, Any]:

@@ -72,8 +72,6 @@ class PersonalTask(AnyTask):
     head = b"reticent-personal-task/v1\n"
     names = (*WORDS, *_LEARNT, *_ASKED)
 
-    model: Model | None
-    dimensions: int
     hypotheses: int
     clip: float
     reach: float

@@ -242,6 +242,23 @@ class DeviceLedger(Ledger):
                 )
         if status.st_nlink > 1:
             raise LedgerError(self._many_names(status))
+        self._check_mark()
+
+    def _check_mark(self) -> None:
+        """Refuse if what is written into the mark would not be found there by whoever opens it next."""
+        if self._mark is None or self._mark.file.closed:
+            return
+        with _trouble("cannot be marked"):
+            try:
+                there = os.stat(self._mark.place, follow_symlinks=False)  # noqa: PTH116
+                is_there = os.path.samestat(os.fstat(self._mark.file.fileno()), there)
+            except (FileNotFoundError, NotADirectoryError):
+                is_there = False
+        if not is_there:
+            raise LedgerError(
+                f"the mark of the ledger {self._path} was deleted, moved or replaced while open: "
+                "nothing is drawn"
+            )
 
     def _replay(self) -> bytes:
         """Rebuild the state; cut a torn end; what was read. A file that does not verify is not changed."""
@@ -330,6 +347,8 @@ class DeviceLedger(Ledger):
         mark = Mark(marks, identity, file, _write)
         try:
             _wait_for(file, patience, f"a copy of the ledger {self._path} is in use")
+            if not os.path.samestat(os.fstat(file.fileno()), os.stat(mark.place, follow_symlinks=False)):  # noqa: PTH116
+                raise LedgerError(f"the mark of the ledger {self._path} is a link, or was replaced just now")
         except BaseException:
             file.close()
             raise
@@ -352,6 +371,7 @@ class DeviceLedger(Ledger):
             with _trouble("could not be marked"):
                 self._own()
                 self._mark.write(self._state.entries, self._tip)
+            self._check_mark()
 
     def _give_up(self) -> None:
         if self._mark is not None:

@@ -181,6 +181,7 @@ class Mark:
 
     def __init__(self, marks: Marks, identity: str, file: FileIO, write: Write) -> None:
         self._marks, self.identity, self.file, self._write = marks, identity, file, write
+        self.place = marks.place(identity)
         self._next = 0  # the slot that is written next
         self.number, self.tip = -1, b""
 

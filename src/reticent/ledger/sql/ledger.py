@@ -37,6 +37,7 @@ from reticent.ledger.base import (
 )
 from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
 from reticent.ledger.sql.batch import ACCOUNT, BOTH, NODE_LEVEL, Batch
+from reticent.ledger.sql.connect import connect
 from reticent.ledger.sql.rows import (
     ACCOUNT_COLUMNS,
     BOUGHT_COLUMNS,
@@ -47,7 +48,8 @@ from reticent.ledger.sql.rows import (
     read_head,
     stored_bytes,
 )
-from reticent.ledger.sql.store import SqliteStore, Store, TryAgain, connect
+from reticent.ledger.sql.sqlite_store import SqliteStore
+from reticent.ledger.sql.store import Store, TryAgain
 
 ORIGIN = "reticent/ledger"  # of a ledger that is made without another
 VERSION = "2"  # of the tables

@@ -64,6 +64,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s
 AND a.attnum > 0 AND NOT a.attisdropped AND a.attcollation <> 0
 """
+_TOGETHER = 256  # rows
 _DESCRIBING = threading.Lock()  # filters of warnings belong to the whole process
 
 
@@ -158,8 +159,11 @@ def numbered(data: DataSet) -> Mapping[str, str]:
 
 
 def fetched(connection: Any, sql: str) -> list[tuple[Any, ...]]:
-    """What DuckDB answers."""
-    rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    """What DuckDB answers, in parts: no other thread runs while one is made."""
+    answer = connection.execute(sql)
+    rows: list[tuple[Any, ...]] = []
+    while part := answer.fetchmany(_TOGETHER):
+        rows += part
     return rows
 
 

@@ -211,6 +211,9 @@ def test_condition_and_error_are_those_of_the_derivative(loss):
     assert found.condition == pytest.approx(values[0] / values[-1], rel=1e-4)
     inverse = np.diag(np.linalg.inv(slope.T @ slope)).reshape(2, -1)[:, :7]
     assert found.error(0.01) == pytest.approx(0.01 * np.sqrt(inverse.mean()), rel=1e-4)
+    whole = np.linalg.inv(slope.T @ slope).reshape(2, start.shape[1], 2, start.shape[1])
+    of_mean = np.diag(whole.mean(axis=(0, 2)))[:7].mean()
+    assert found.error_of_mean(0.01) == pytest.approx(0.01 * np.sqrt(of_mean), rel=1e-4)
 
 
 def test_noise_makes_the_error_that_is_said():

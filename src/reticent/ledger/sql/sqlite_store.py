@@ -1,0 +1,307 @@
+"""The store in SQLite: one file, and a lock file beside it on which writers queue."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import stat
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import LedgerDamaged, LedgerError
+from reticent.files import private
+from reticent.ledger.lockfile import LockFile
+from reticent.ledger.sql.store import Rows, Store, check_written
+
+BUSY_TIMEOUT_S = 60.0
+_ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
+_PAGE_BYTES = 1024  # a commit writes whole pages, and a charge changes a row in each of six
+_LOG_BYTES = 4 << 20  # of SQLite's write-ahead log, before it is copied into the database
+_MADE = b"A Reticent ledger was made here.\n"
+_MOUNTS = Path("/proc/self/mountinfo")
+_MAKING = (
+    threading.Lock()
+)  # closing a new file would drop the locks of another thread that opened it meanwhile
+
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_LOCKED: "another process holds it",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_PERM: "it is not permitted",
+    sqlite3.SQLITE_AUTH: "it is not permitted",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+    sqlite3.SQLITE_PROTOCOL: "another process holds it",
+}
+
+
+def _unavailable(code: int) -> LedgerError:
+    return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether a file was mounted at this very path, as far as the system tells."""
+    try:
+        lines = _MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return False
+    name = re.sub(rb"[\x00-\x20\\]", lambda one: b"\\%03o" % one[0][0], os.fsencode(os.path.realpath(path)))
+    return any(line.split()[4:5] == [name] for line in lines)
+
+
+class SqliteStore(Store):
+    """SQLite in WAL mode with synchronous=FULL: a commit is on the disk when it returns.
+
+    Beside the database lies `<path>.lock`: processes queue on it, which is fair and wakes at once,
+    where SQLite would poll. Where there is no such lock, BEGIN IMMEDIATE alone is right, only slower. The
+    file also remembers that a ledger was made here, so that an emptied or missing database is not quietly
+    replaced by a new ledger with nothing spent.
+
+    Locks and the write-ahead log go by the name of the database. A file with two names (hard links, or one
+    file mounted elsewhere) would have two of each, and its budget be spent twice: it is refused.
+
+    Args:
+        path: of the database; a new one is readable by its owner alone.
+        create: make one where there is none.
+        migrate: may change how an existing file is kept. If not, neither a lock file nor WAL mode is added.
+    """
+
+    dialect = {"id": "INTEGER PRIMARY KEY", "blob": "BLOB", "keyed": "WITHOUT ROWID"}  # noqa: RUF012
+    locking = ""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, migrate: bool = True) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._lock: LockFile | None = None
+        self._open: list[sqlite3.Connection] = []
+        mode = "PRAGMA journal_mode=WAL" if create or migrate else "PRAGMA journal_mode"
+        try:
+            with self._explained():
+                self._check_file(create=create, change=create or migrate)
+                if create or migrate or Path(f"{self.path}.lock").exists():
+                    self._lock = self._opened_lock()
+                with self._alone_with("=" in mode):
+                    self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+                    self._sender = self._writer.cursor()  # only for what leaves no rows to fetch
+                    self._reader = self._connected(mode, "PRAGMA query_only=ON")
+        except BaseException:
+            self.close()
+            raise
+        _LOCK_FILES.add(self)
+
+    def _opened_lock(self) -> LockFile:
+        try:
+            return LockFile(f"{self.path}.lock")
+        except OSError as error:
+            raise self._cannot_be_opened(error) from error
+
+    def _cannot_be_opened(self, error: OSError | ValueError) -> LedgerError:
+        told = (
+            f"{error.strerror}: {error.filename}"
+            if isinstance(error, OSError)
+            else f"not a path: {self.path}"
+        )
+        return LedgerError(f"the ledger cannot be opened: {told}")
+
+    def _check_file(self, *, create: bool, change: bool) -> None:
+        """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none.
+
+        SQLite gives its other files the same rights.
+        """
+        with _MAKING:
+            try:
+                if not self.path.exists() or not self.path.stat().st_size:
+                    self._check_new(create=create)
+                if change:
+                    private(self.path)
+                found = self.path.stat()
+            except (OSError, ValueError) as error:
+                raise self._cannot_be_opened(error) from error
+        if (found.st_dev, found.st_ino) in _INHERITED:
+            # SQLite would take the parent's locks on the file for its own, and not ask for any.
+            raise LedgerError(f"{self.path} was open when this process was forked: close it before forking")
+        if stat.S_ISREG(found.st_mode) and (found.st_nlink != 1 or _is_mounted(self.path)):
+            raise LedgerError(
+                f"{self.path} is one file under several names, each with locks of its own: "
+                "remove the other hard links, or mount its directory instead of the file"
+            )
+
+    def _check_new(self, *, create: bool) -> None:
+        """Where nothing is now, there must have been nothing before."""
+        with contextlib.suppress(FileNotFoundError), Path(f"{self.path}.lock").open("rb") as lock:
+            if lock.read(len(_MADE)) == _MADE:
+                raise LedgerDamaged(
+                    f"{self.path} is gone or empty: restore it, or remove {self.path}.lock to start anew"
+                )
+        if not create:
+            raise LedgerError(f"there is no ledger at {self.path}")
+
+    def _connected(self, mode: str, *pragmas: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
+        )
+        self._open.append(connection)
+        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # of a new database; others keep theirs
+        if connection.execute(mode).fetchone() != ("wal",) and "=" in mode:
+            raise LedgerError(f"the ledger needs a local file that SQLite can log ahead of, got {self.path}")
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        for pragma in (f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}", *pragmas):
+            connection.execute(pragma)
+        return connection
+
+    def _explanation(self, error: Exception) -> LedgerError | None:
+        if isinstance(error, sqlite3.ProgrammingError) and not self._open:
+            return LedgerError("the ledger was closed")
+        if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes torn bytes
+            return LedgerDamaged(f"{self.path} is damaged or no ledger")
+        if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
+            return None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _UNAVAILABLE:
+            return _unavailable(code)
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        return LedgerDamaged(f"{self.path} is damaged or no ledger ({name})")
+
+    def _wait(self) -> None:
+        if self._lock is not None and not self._lock.acquire(BUSY_TIMEOUT_S):
+            raise _unavailable(sqlite3.SQLITE_BUSY)
+
+    @contextlib.contextmanager
+    def _alone_with(self, changing: bool) -> Iterator[None]:
+        """Keep others out while the journal's mode may change: SQLite itself does not wait for them there."""
+        if not changing:
+            yield
+            return
+        self._wait()
+        try:
+            yield
+        finally:
+            self._let_next()
+
+    def _let_next(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _begin(self, *, write: bool) -> None:
+        if write:
+            self._sender.execute("BEGIN IMMEDIATE")
+        else:
+            self._reader.execute("BEGIN")
+
+    def _commit(self) -> None:
+        self._sender.execute("COMMIT")
+
+    def _undo(self, *, write: bool) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            (self._writer if write else self._reader).rollback()
+
+    def _connection(self) -> sqlite3.Connection:
+        return self._writer if self._in_writing else self._reader
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Every row of a query."""
+        return self._connection().execute(sql, parameters).fetchall()
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
+        return row
+
+    def send(self, statements: Iterable[Rows]) -> None:
+        """Run each statement once per row."""
+        execute = self._sender.execute
+        for sql, rows in statements:
+            if len(rows) == 1:
+                if execute(sql, rows[0]).rowcount != 1:
+                    check_written(0, 1)
+            elif rows:
+                self._send_several(sql, rows)
+
+    def _send_several(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row; an INSERT takes many rows at a time, which costs less."""
+        whole = 0
+        if sql.startswith("INSERT") and len(rows) >= _ROWS:
+            head, values, marks = sql.partition(" VALUES ")
+            several = head + values + ", ".join([marks] * _ROWS)
+            whole = len(rows) - len(rows) % _ROWS
+            for start in range(0, whole, _ROWS):
+                made = self._writer.execute(several, list(chain.from_iterable(rows[start : start + _ROWS])))
+                check_written(made.rowcount, _ROWS)
+        if whole < len(rows):
+            check_written(self._writer.executemany(sql, rows[whole:]).rowcount, len(rows) - whole)
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement."""
+        self._writer.execute(sql, parameters)
+
+    def mark(self) -> int | None:
+        """SQLite's own mark of commits by other connections: that for reading never commits."""
+        self.same_process()
+        with self._read_guard, self._explained():
+            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def stamp(self) -> tuple[int, int] | None:
+        """SQLite's own mark of commits by other connections, and the number of the transaction."""
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        return version, self._writes
+
+    def has_schema(self) -> bool:
+        """Whether a ledger was made here."""
+        with self._explained():
+            tables = {name for (name,) in self.all("SELECT name FROM sqlite_master WHERE type='table'")}
+        if tables and not {"meta", "head"} <= tables:
+            raise LedgerDamaged(f"{self.path} is a database, and no ledger")
+        return bool(tables)
+
+    def made(self) -> None:
+        """Remember, beside the database, that a ledger was made here."""
+        assert self._lock is not None
+        if os.pread(self._lock.file, len(_MADE), 0) != _MADE:
+            with contextlib.suppress(OSError):  # a full disk must not stop the ledger that is already made
+                os.pwrite(self._lock.file, _MADE, 0)
+
+    def close(self) -> None:
+        """Close the connections and the lock file."""
+        if os.getpid() != self._process:
+            _LEFT_ALONE.extend(self._open)  # closing in a child would touch the parent's locks
+            self._open = []
+            return
+        with self._write_guard, self._read_guard:
+            for connection in reversed(self._open):
+                connection.close()
+            self._open = []
+            _LOCK_FILES.discard(self)
+            if self._lock is not None:
+                self._lock.close()
+
+
+# A forked child shares the parent's open lock file, and with it the lock: it must let go at once. It must
+# neither use nor close the parent's connections, nor open these databases itself.
+_LOCK_FILES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_LEFT_ALONE: list[sqlite3.Connection] = []
+_INHERITED: set[tuple[int, int]] = set()
+
+
+def _let_go_of_lock_files() -> None:
+    for store in list(_LOCK_FILES):
+        if store._lock is not None:
+            store._lock.let_go()
+        _LEFT_ALONE.extend(store._open)
+        with contextlib.suppress(OSError):
+            found = store.path.stat()
+            _INHERITED.add((found.st_dev, found.st_ino))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_lock_files)
