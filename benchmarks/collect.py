@@ -68,7 +68,7 @@ def run_server(port: str, folder: str) -> None:
     """The service, with one more call that reads a body and discards it."""
     import uvicorn
 
-    from reticent.service.app import create_app
+    from reticent.apps.service.serving import create_app
     from reticent.service.settings import Settings
 
     app = create_app(Settings(Path(folder), rate=1e6, burst=10**6))

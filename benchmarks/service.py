@@ -33,11 +33,11 @@ from fastapi import FastAPI
 from benchmarks.measure import Figure, cpu_ratio
 from benchmarks.query import place
 from reticent.apps.query.schemas import Priced
+from reticent.apps.service.serving import serve
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.privacy import MAX_UNITS, Neighbours
 from reticent.query import census
 from reticent.service.keys import Role
-from reticent.service.serve import serve
 from reticent.service.settings import Settings
 from reticent.service.state import State
 

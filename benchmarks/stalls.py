@@ -30,9 +30,9 @@ from pathlib import Path
 from benchmarks.measure import Figure
 from benchmarks.query import place
 from benchmarks.service import MEAN, ROWS, process
+from reticent.apps.service.serving import serve
 from reticent.query import census
 from reticent.service.keys import Role
-from reticent.service.serve import serve
 from reticent.service.settings import Settings
 from reticent.service.state import State
 

@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 
 from reticent.apps.collect.collecting import Collecting
+from reticent.apps.service.serving import create_app
 from reticent.collect.design import designed
 from reticent.mechanisms.record import Category, Number
 from reticent.query import census
-from reticent.service.app import create_app
 from reticent.service.settings import Settings
 
 from ..unit.collect.many_devices import Fleet

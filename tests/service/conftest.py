@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 
 from reticent.apps.query.desk import Desk
+from reticent.apps.service.serving import create_app
 from reticent.query import census
-from reticent.service.app import create_app
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 

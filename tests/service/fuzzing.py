@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from reticent.apps.query import sources
+from reticent.apps.service.serving import create_app
 from reticent.query.declarations import dataset_file
-from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.visits import COOKIE

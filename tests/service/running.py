@@ -15,8 +15,8 @@ import uvicorn
 
 from reticent.apps.query import sources
 from reticent.apps.query.desk import Desk
+from reticent.apps.service.serving import create_app
 from reticent.processes import free_port
-from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.serve import listen
 from reticent.service.settings import Settings
@@ -144,7 +144,7 @@ class Process:
         workers = json.loads(told).pop("workers", 1)
         program = (
             "import json, multiprocessing, pathlib, sys\n"
-            "from reticent.service import serve as serving\n"
+            "from reticent.apps.service import serving\n"
             "from reticent.service.settings import Settings\n"
             "told = json.loads(sys.argv[2]); told.pop('workers', None)\n"
             "settings = Settings(pathlib.Path(sys.argv[1]), **told)\n"
@@ -156,10 +156,10 @@ class Process:
             "serving.serve(settings, port=int(sys.argv[3]), workers=int(sys.argv[4]))\n"
         )
         beside = folder.with_name(f"{folder.name}-planted")
-        made = "reticent.service.serve:make"
+        made = "reticent.apps.service.serving:make"
         if planted:
             beside.mkdir(exist_ok=True)
-            (beside / "planted.py").write_text(f"from reticent.service.serve import make\n{planted}")
+            (beside / "planted.py").write_text(f"from reticent.apps.service.serving import make\n{planted}")
             made = "planted:make"
         self.log = (folder / "service.log").open("ab")
         given = [str(folder), told, str(self.port), str(workers), made, *(["forked"] if forked else [])]

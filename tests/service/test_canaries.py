@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from reticent.apps.query import pages
+from reticent.apps.service.serving import create_app
 from reticent.errors import ReticentError, SourceError
 from reticent.query import Session
 from reticent.query.chain.oracle import open_oracle
@@ -24,7 +25,6 @@ from reticent.query.measure import plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot, source
-from reticent.service.app import create_app
 from reticent.service.settings import Settings
 from reticent.service.state import State
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from reticent.apps.query import builder
+from reticent.apps.service.serving import create_app
 from reticent.errors import ParameterError
 from reticent.query.declarations import dataset_file
 from reticent.query.language import tree
 from reticent.query.language.words import line
 from reticent.service import showing, visits
-from reticent.service.app import create_app
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 
@@ -254,8 +254,8 @@ def test_texts_of_others_never_become_elements(world, monkeypatch):
         return [Elements(reply.text).found for reply in replies]
 
     assert [found for found in look() if found] == []
-    monkeypatch.setattr(visits, "_TEMPLATES", visits._templates())
-    visits._TEMPLATES.env.autoescape = False  # planted
+    monkeypatch.setattr(world.app.state.templates.env, "autoescape", False)  # planted
+    monkeypatch.setattr(world.app.state.templates.env, "cache", None)
     assert all(look())
 
 

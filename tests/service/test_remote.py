@@ -41,7 +41,7 @@ def both(made_census, tmp_path_factory):
 def _both(place, keys, made_census, tmp_path_factory):
     import uvicorn
 
-    from reticent.service.app import create_app
+    from reticent.apps.service.serving import create_app
     from reticent.service.settings import Settings
 
     from .running import running

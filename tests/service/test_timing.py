@@ -19,6 +19,7 @@ import pytest
 from scipy.stats import rankdata
 
 from reticent.apps.query.desk import Desk
+from reticent.apps.service.serving import create_app
 from reticent.ledger.memory import MemoryLedger
 from reticent.query.answers import Answer
 from reticent.query.declarations import dataset_file
@@ -26,7 +27,6 @@ from reticent.query.measure import Plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot
-from reticent.service.app import create_app
 from reticent.service.settings import Settings
 
 from .running import MEAN, Service, make_keys

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from reticent.cli.commands import Commands
+
+if TYPE_CHECKING:  # the command needs no web framework
+    from reticent.service.served import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +20,9 @@ class App:
         name: of its folder.
         commands: loads what it adds to the command: options and help alone, since `reticent --help` waits
             for it.
+        served: loads what it adds to the service; None for nothing.
     """
 
     name: str
     commands: Callable[[], Commands]
+    served: Callable[[], Served] | None

@@ -4,77 +4,77 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import Protocol
 
 import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
-from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 import reticent
-from reticent.apps.collect import collecting
-from reticent.apps.collect import pages as survey_pages
-from reticent.apps.collect.collecting import Collecting
-from reticent.apps.location import pages as place_pages
-from reticent.apps.location import places
-from reticent.apps.location.places import Places
-from reticent.apps.query import api, asking, pages
-from reticent.apps.query.apart import Apart
-from reticent.apps.query.desk import Desk
-from reticent.apps.query.jobs import Jobs
-from reticent.apps.query.lanes import SWITCH_S
 from reticent.errors import ReticentError
+from reticent.service import layout, visits
 from reticent.service.guard import Guard
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
 from reticent.service.refusals import headers, shape
 from reticent.service.replies import Reply, refusal
+from reticent.service.served import Served
 from reticent.service.settings import Settings
+from reticent.service.state import State
 
 log = logging.getLogger("reticent.service")
 _WARM_S = 30.0  # that an ending process waits for a source
 
 
+class Desk(Protocol):
+    """What the shell needs of the desk: who has a key, and to begin and to end with it."""
+
+    @property
+    def state(self) -> State:
+        """Keys and visits."""
+
+    def warm(self) -> object:
+        """Load what the first request needs."""
+
+    def close(self) -> None:
+        """Close everything."""
+
+
 def create_app(
     settings: Settings,
+    capabilities: Sequence[Served],
     *,
-    desk: Callable[[], Desk] | None = None,
-    apart: bool = False,
+    desk: Callable[[], Desk],
     warmed: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """The application of one process.
 
     Args:
         settings: of the service.
-        desk: how to make the desk, once the process runs; from the settings by default.
-        apart: whether answers of many cells are made in a process of their own (`apart`).
+        capabilities: what they add.
+        desk: how to make the desk, once the process runs.
         warmed: is called once everything is loaded.
     """
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
-        held = app.state.desk = desk() if desk is not None else Desk(settings)
-        other = Apart(settings) if apart and not held.ledger.measured_by_oracle else None
-        app.state.jobs = Jobs(held, other)
-        if other is not None:
-            other.start()
+        held = app.state.desk = desk()
+        parts = ExitStack()
+        for one in capabilities:
+            if one.running is not None:
+                parts.enter_context(one.running(app))
         warming = threading.Thread(target=_warm, args=(held, warmed), name="warm", daemon=True)
         warming.start()
         try:
             yield
         finally:
-            app.state.jobs.close()
-            app.state.places.close()
-            app.state.collecting.close()
+            parts.close()
             held.close()
             warming.join(_WARM_S)
 
@@ -88,22 +88,18 @@ def create_app(
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
-    app.state.collecting = Collecting(settings, lambda: app.state.desk.book)
-    app.state.places = Places(settings, app.state.collecting)
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(pages.SignIn, _sign_in)
-    asking.add_to(app)
-    app.include_router(api.questions)
-    app.include_router(api.router)
-    app.include_router(api.operations)
-    app.include_router(collecting.router)
-    app.include_router(places.router)
-    app.include_router(pages.router)
-    app.include_router(survey_pages.router)
-    app.include_router(place_pages.router)
-    app.mount("/static", _Static(directory=Path(__file__).parent / "static"))
+    app.add_exception_handler(visits.SignIn, _sign_in)
+    for one in capabilities:
+        if one.prepare is not None:
+            one.prepare(app, settings)
+    for router in (router for one in capabilities for router in one.routers):
+        app.include_router(router)
+    folders = [one.folder for one in capabilities]
+    app.state.templates = layout.templates(folders, [tab for one in capabilities for tab in one.tabs])
+    app.mount("/static", layout.Static(folders))
 
     app.state.metrics = Metrics()
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)
@@ -119,15 +115,6 @@ def _warm(desk: Desk, warmed: Callable[[], None]) -> None:
         log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
 
 
-class _Static(StaticFiles):
-    """Files that a browser may keep, and asks whether they changed."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        reply = super().file_response(*args, **kwargs)
-        reply.headers["cache-control"] = "no-cache"
-        return reply
-
-
 def _is_page(request: Request) -> bool:
     return not request.url.path.startswith(("/api/", "/metrics", "/health"))
 
@@ -136,7 +123,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReticentError)
     if not _is_page(request):
         return refusal(error)
-    reply = pages.problem(request, error)
+    reply = visits.problem(request, error)
     reply.headers.update(headers(error))
     return reply
 
@@ -153,13 +140,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first.get("loc", ()))
     message = f"{where[:200]}: {str(first.get('msg', 'is not valid'))[:200]}"
-    return pages.told(request, 422, message) if _is_page(request) else Reply(shape("invalid", message), 422)
+    return visits.told(request, 422, message) if _is_page(request) else Reply(shape("invalid", message), 422)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_page(request):
-        reply = pages.told(request, error.status_code, str(error.detail)[:200])
+        reply = visits.told(request, error.status_code, str(error.detail)[:200])
         reply.headers.update(error.headers or {})
         return reply
     names = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}

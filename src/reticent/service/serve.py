@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import json
 import logging
 import os
@@ -21,10 +20,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from reticent.apps.query.desk import Desk
 from reticent.errors import ParameterError
 from reticent.processes import end_with_parent
-from reticent.service.app import create_app
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
@@ -48,6 +45,7 @@ _OPTIONS: dict[str, Any] = {
 
 def serve(
     settings: Settings,
+    application: str,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -58,18 +56,18 @@ def serve(
 
     Args:
         settings: of the service.
+        application: names the function that makes it, `module:name`, by `made`.
         host: where to listen.
         port: 0 for any that is free.
         workers: processes.
         say: is told the address, once folder, ledger and port are found to be good.
     """
-    Desk(settings).close()  # what is wrong with folder or ledger is said here, once
-    with listen(host, port) as place:  # and with the address
+    with listen(host, port) as place:  # what is wrong with the address is said here, once
         port = place.getsockname()[1]
     os.environ[_VARIABLE] = json.dumps(asdict(settings), default=str)
     say(address(host, port))
     uvicorn.run(
-        "reticent.service.serve:make",
+        application,
         factory=True,
         host=host,
         port=port,
@@ -79,15 +77,8 @@ def serve(
 
 
 @contextmanager
-def serving(settings: Settings, place: socket.socket) -> Iterator[None]:
-    """Serve in a thread of this process, at a socket that listens already, while the block runs."""
-    with running(create_app(settings), place):
-        yield
-
-
-@contextmanager
 def running(app: FastAPI, place: socket.socket) -> Iterator[None]:
-    """The same, of any application."""
+    """Serve in a thread of this process, at a socket that listens already, while the block runs."""
     server = uvicorn.Server(uvicorn.Config(app, **_OPTIONS))
     thread = threading.Thread(target=server.run, args=([place],), name="service")
     thread.start()
@@ -119,7 +110,7 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make() -> FastAPI:
+def made(create: Callable[[Settings], FastAPI]) -> FastAPI:
     """The application of a worker, from the settings that `serve` left."""
     end_with_parent()
     told: dict[str, Any] = json.loads(os.environ[_VARIABLE])
@@ -128,8 +119,7 @@ def make() -> FastAPI:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in the format
     logging._srcfile = None  # nor who called: see Python's logging HOWTO
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    # What is loaded is no garbage: see `lanes`.
-    return create_app(Settings(**told), apart=True, warmed=gc.freeze)
+    return create(Settings(**told))
 
 
 def _log_aside() -> None:

@@ -7,48 +7,27 @@ cookie that came with the page, which other sites can neither read nor have sent
 from __future__ import annotations
 
 import hmac
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request
 from fastapi.responses import HTMLResponse, Response
-from fastapi.templating import Jinja2Templates
 
-from reticent.apps.query.api import desk_of
-from reticent.apps.query.desk import Desk
 from reticent.errors import ReticentError
-from reticent.service import showing
 from reticent.service.keys import Role
 from reticent.service.refusals import Refused, explained, not_allowed, not_found
-from reticent.service.state import Visit
+from reticent.service.state import State, Visit
 
 COOKIE = "reticent"
 _EXPECTED = (400, 409)  # refusals that a person meets while asking: shown in place, and no error of the page
-
-TheDesk = Annotated[Desk, Depends(desk_of)]
-
-
-def _templates() -> Jinja2Templates:
-    made = Jinja2Templates(Path(__file__).parent / "templates")  # which escapes what it shows
-    made.env.filters |= {
-        "percent": showing.percent,
-        "epsilon": showing.epsilon,
-        "mu2": showing.mu2,
-        "data": showing.data,
-    }
-    return made
-
-
-_TEMPLATES = _templates()
 
 
 class SignIn(Exception):
     """Nobody is signed in: show the way."""
 
 
-def visitor(request: Request, desk: TheDesk) -> Visit:
+def visitor(request: Request) -> Visit:
     """The visit of the cookie."""
-    found = _visit(request, desk)
+    found = _visit(request)
     if found is None:
         raise SignIn
     pause = request.app.state.rate.wait_s(str(found.person.number))
@@ -57,9 +36,10 @@ def visitor(request: Request, desk: TheDesk) -> Visit:
     return found
 
 
-def _visit(request: Request, desk: Desk) -> Visit | None:
+def _visit(request: Request) -> Visit | None:
     secret = request.cookies.get(COOKIE, "")
-    return desk.state.visit(secret) if secret else None
+    state: State = request.app.state.desk.state
+    return state.visit(secret) if secret else None
 
 
 def same(given: str, held: str) -> bool:
@@ -120,7 +100,8 @@ def page(request: Request, name: str, visit: Visit | None, status: int = 200, **
 
 def part(request: Request, name: str, content: dict[str, Any], status: int = 200) -> HTMLResponse:
     """A rendered part of a page."""
-    rendered: HTMLResponse = _TEMPLATES.TemplateResponse(request, name, content, status_code=status)
+    made = request.app.state.templates  # of the shell and of all capabilities
+    rendered: HTMLResponse = made.TemplateResponse(request, name, content, status_code=status)
     return rendered
 
 
@@ -135,7 +116,7 @@ def told(request: Request, status: int, message: str) -> Response:
     if request.headers.get("hx-request"):
         shown = 200 if status in _EXPECTED else status
         return part(request, "problem_part.html", {"message": message}, shown)
-    return page(request, "problem.html", _visit(request, desk_of(request)), status, message=message)
+    return page(request, "problem.html", _visit(request), status, message=message)
 
 
 async def read_fields(request: Request) -> dict[str, list[str]]:

@@ -12,4 +12,4 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(), demos={})
 
 
-APP = App(name="audit", commands=_commands)
+APP = App(name="audit", commands=_commands, served=None)

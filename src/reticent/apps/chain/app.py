@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import Commands
+
+if TYPE_CHECKING:
+    from reticent.service.served import Served
 
 
 def _commands() -> Commands:
@@ -12,4 +18,10 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(oracle,), demos={"chain": demo})
 
 
-APP = App(name="chain", commands=_commands)
+def _served() -> Served:
+    from reticent.service.served import Served
+
+    return Served(folder=Path(__file__).parent, routers=(), tabs=(), prepare=None, running=None)
+
+
+APP = App(name="chain", commands=_commands, served=_served)

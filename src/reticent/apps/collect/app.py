@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import Commands
+
+if TYPE_CHECKING:
+    from reticent.service.served import Served
 
 
 def _commands() -> Commands:
@@ -16,4 +22,17 @@ def _commands() -> Commands:
     )
 
 
-APP = App(name="collect", commands=_commands)
+def _served() -> Served:
+    from reticent.apps.collect import collecting, pages
+    from reticent.service.served import Served, Tab
+
+    return Served(
+        folder=Path(__file__).parent,
+        routers=(collecting.router, pages.router),
+        tabs=(Tab(2, "surveys", "/surveys", "Surveys"),),
+        prepare=collecting.prepare,
+        running=collecting.running,
+    )
+
+
+APP = App(name="collect", commands=_commands, served=_served)

@@ -12,11 +12,11 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.query.api import PROBLEMS, Anyone, Json, Owner, stranger
@@ -432,3 +432,17 @@ def _estimate(survey: Survey, place: int, found: Estimate) -> Json:
         for share, shift in found.shifts.items()
     }
     return told
+
+
+def prepare(app: FastAPI, settings: Settings) -> None:
+    """Put the collector where the routes find it; it is opened when it is first needed."""
+    app.state.collecting = Collecting(settings, lambda: app.state.desk.book)
+
+
+@contextlib.contextmanager
+def running(app: FastAPI) -> Iterator[None]:
+    """Close it with the application."""
+    try:
+        yield
+    finally:
+        app.state.collecting.close()

@@ -57,7 +57,8 @@ def run(*, devices: int, broker: str | None, port: int | None, once: bool) -> No
         once: report one period without pauses, and end.
     """
     from reticent.apps.collect.collecting import Collecting
-    from reticent.service.serve import address, serving
+    from reticent.apps.service.serving import serving
+    from reticent.service.serve import address
     from reticent.service.settings import Settings
 
     whole("devices", devices, low=10, high=100_000)

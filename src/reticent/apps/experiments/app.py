@@ -12,4 +12,4 @@ def _commands() -> Commands:
     return Commands(groups=(), commands=(reproduce,), demos={})
 
 
-APP = App(name="experiments", commands=_commands)
+APP = App(name="experiments", commands=_commands, served=None)

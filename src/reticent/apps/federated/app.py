@@ -12,4 +12,4 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(), demos={"federated": demo})
 
 
-APP = App(name="federated", commands=_commands)
+APP = App(name="federated", commands=_commands, served=None)

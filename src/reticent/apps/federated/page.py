@@ -17,9 +17,9 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from reticent import service
 from reticent.federated import payload
 from reticent.federated.curves import Curves, Origin, Point
+from reticent.service import layout
 from reticent.service.guard import Guard
 from reticent.service.metrics import Metrics
 from reticent.service.serve import address, running
@@ -59,7 +59,8 @@ def create_app(curves: Curves, explanation: Sequence[str], secret: str) -> FastA
             return Response(status_code=204)
         return part(request, "training_part.html", _shown(curves) | {"path": f"/{secret}"})
 
-    app.mount("/static", StaticFiles(directory=Path(service.__file__).parent / "static"))
+    app.state.templates = layout.templates([Path(__file__).parent])
+    app.mount("/static", StaticFiles(directory=layout.SHELL / "static"))
     app.add_middleware(Guard, settings=Settings(Path()), metrics=Metrics())
     return app
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import Commands
+
+if TYPE_CHECKING:
+    from reticent.service.served import Served
 
 
 def _commands() -> Commands:
@@ -12,4 +18,17 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(), demos={})
 
 
-APP = App(name="ledger", commands=_commands)
+def _served() -> Served:
+    from reticent.apps.ledger import pages
+    from reticent.service.served import Served, Tab
+
+    return Served(
+        folder=Path(__file__).parent,
+        routers=(pages.router,),
+        tabs=(Tab(4, "ledger", "/ledger", "Ledger"),),
+        prepare=None,
+        running=None,
+    )
+
+
+APP = App(name="ledger", commands=_commands, served=_served)

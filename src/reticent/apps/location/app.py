@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import Commands
+
+if TYPE_CHECKING:
+    from reticent.service.served import Served
 
 
 def _commands() -> Commands:
@@ -12,4 +18,17 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(), demos={"location": demo})
 
 
-APP = App(name="location", commands=_commands)
+def _served() -> Served:
+    from reticent.apps.location import pages, places
+    from reticent.service.served import Served, Tab
+
+    return Served(
+        folder=Path(__file__).parent,
+        routers=(places.router, pages.router),
+        tabs=(Tab(3, "places", "/places", "Places"),),
+        prepare=places.prepare,
+        running=places.running,
+    )
+
+
+APP = App(name="location", commands=_commands, served=_served)

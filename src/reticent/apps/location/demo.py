@@ -54,7 +54,8 @@ def run(*, people: int, port: int | None, once: bool) -> None:
     """
     from reticent.apps.collect.collecting import Collecting
     from reticent.apps.location.pages import SIMULATED
-    from reticent.service.serve import address, serving
+    from reticent.apps.service.serving import serving
+    from reticent.service.serve import address
     from reticent.service.settings import Settings as ServiceSettings
 
     whole("people", people, low=DEVICES, high=100_000)

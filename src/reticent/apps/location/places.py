@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
@@ -190,3 +191,17 @@ def summary(name: str, campaign: Campaign) -> Json:
         "rounds": asked.rounds,
         "id": asked.id.hex(),
     }
+
+
+def prepare(app: FastAPI, settings: Settings) -> None:
+    """Put the campaigns where the routes find them."""
+    app.state.places = Places(settings, app.state.collecting)
+
+
+@contextlib.contextmanager
+def running(app: FastAPI) -> Iterator[None]:
+    """Close them with the application."""
+    try:
+        yield
+    finally:
+        app.state.places.close()

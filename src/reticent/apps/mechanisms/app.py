@@ -12,4 +12,4 @@ def _commands() -> Commands:
     return Commands(groups=(), commands=(convert, mechanisms), demos={})
 
 
-APP = App(name="mechanisms", commands=_commands)
+APP = App(name="mechanisms", commands=_commands, served=None)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import ALONE, Commands
+
+if TYPE_CHECKING:
+    from reticent.service.served import Served
 
 
 def _commands() -> Commands:
@@ -13,4 +19,21 @@ def _commands() -> Commands:
     return Commands(groups=(group,), commands=(ask, price), demos={ALONE: demo})
 
 
-APP = App(name="query", commands=_commands)
+def _served() -> Served:
+    from reticent.apps.query import api, asking, jobs, pages
+    from reticent.service.served import Served, Tab
+
+    return Served(
+        folder=Path(__file__).parent,
+        routers=(api.questions, api.router, api.operations, pages.router),
+        tabs=(
+            Tab(1, "overview", "/", "Data sets"),
+            Tab(5, "register", "/owner/register", "Register", is_owners=True),
+            Tab(6, "keys", "/owner/keys", "Keys", is_owners=True),
+        ),
+        prepare=asking.prepare,
+        running=jobs.running,
+    )
+
+
+APP = App(name="query", commands=_commands, served=_served)

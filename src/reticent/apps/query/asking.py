@@ -35,6 +35,7 @@ from reticent.errors import ReticentError
 from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused
 from reticent.service.replies import Reply
+from reticent.service.settings import Settings
 from reticent.service.state import Job
 
 
@@ -127,3 +128,8 @@ def add_to(app: FastAPI) -> None:
         response_model=Json,
         responses=PROBLEMS | {202: {"description": "It takes long and goes on as a job."}},
     )
+
+
+def prepare(app: FastAPI, settings: Settings) -> None:
+    """The route that asks comes before all others."""
+    add_to(app)

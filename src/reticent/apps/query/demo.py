@@ -82,7 +82,8 @@ def run(*, folder: Path | None, port: int | None, once: bool) -> None:
         port: to listen at; by default PORT, or any if that is taken.
         once: end after the script, and ask without pauses.
     """
-    from reticent.service.serve import address, serving
+    from reticent.apps.service.serving import serving
+    from reticent.service.serve import address
     from reticent.service.settings import Settings
 
     views.need_plots()

@@ -7,8 +7,10 @@ processes may work on one job, if the first was only slow: the first result stan
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,11 +19,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.query.apart import Apart, Work
 from reticent.apps.query.desk import Desk, Question, Settled, shaped_free, shaped_paid
-from reticent.apps.query.lanes import Lanes, restful
+from reticent.apps.query.lanes import SWITCH_S, Lanes, restful
 from reticent.apps.query.schemas import Priced
 from reticent.apps.query.weights import MANY, letters_asked
 from reticent.errors import BudgetExceeded, NotMeasured, ReticentError
@@ -412,3 +415,19 @@ def _offered(
 def _fault(error: BaseException) -> None:
     """Only the type is logged: the text could hold data."""
     log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
+
+
+@contextlib.contextmanager
+def running(app: FastAPI) -> Iterator[None]:
+    """The threads that answer, while the application runs."""
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
+    desk: Desk = app.state.desk
+    is_apart = getattr(app.state, "is_apart", False) and not desk.ledger.measured_by_oracle
+    other = Apart(desk.settings) if is_apart else None
+    app.state.jobs = Jobs(desk, other)
+    if other is not None:
+        other.start()
+    try:
+        yield
+    finally:
+        app.state.jobs.close()

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from reticent.apps.query import builder
+from reticent.apps.query.api import TheDesk
 from reticent.apps.query.desk import LONGEST_DECLARATION, Desk
 from reticent.errors import ParameterError, ReticentError
 from reticent.query.declarations import dataset_file
@@ -15,7 +16,7 @@ from reticent.query.declarations.explanation import explain
 from reticent.service.keys import Role
 from reticent.service.refusals import not_found
 from reticent.service.state import Visit
-from reticent.service.visits import Given, OwnerSeen, OwnerSent, TheDesk, page
+from reticent.service.visits import Given, OwnerSeen, OwnerSent, page
 
 router = APIRouter(include_in_schema=False)
 _MOST_COLUMNS = 100  # that a form asks about; more are declared as text

@@ -12,4 +12,4 @@ def _commands() -> Commands:
     return Commands(groups=(key, source), commands=(serve,), demos={})
 
 
-APP = App(name="service", commands=_commands)
+APP = App(name="service", commands=_commands, served=None)

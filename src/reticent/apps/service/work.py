@@ -20,7 +20,7 @@ from reticent.service.state import State
 
 def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) -> None:
     """Serve until interrupted."""
-    from reticent.service.serve import serve as run
+    from reticent.apps.service.serving import serve as run
 
     def say(address: str) -> None:
         screen = Console(highlight=False, markup=False)

@@ -1,0 +1,94 @@
+"""The page of the ledger: its signed head, its newest entries, and what the page needs to check them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from reticent.apps.chain import shown as chain_views
+from reticent.apps.query.api import TheDesk
+from reticent.apps.query.desk import Desk
+from reticent.ledger import SqlLedger
+from reticent.ledger.checkpoint import parse as parse_checkpoint
+from reticent.service import showing
+from reticent.service.refusals import not_found
+from reticent.service.visits import Seen, page
+
+router = APIRouter(include_in_schema=False)
+
+_PER_PAGE = 50
+
+
+@router.get("/ledger")
+def ledger(
+    request: Request, desk: TheDesk, visit: Seen, last: Annotated[int | None, Query(ge=0, le=1 << 53)] = None
+) -> HTMLResponse:
+    """The signed head and the newest entries; the page itself checks proofs."""
+    if desk.chain is not None:
+        found = chain_views.overview(desk.chain, _PER_PAGE)
+        return page(request, "chain.html", visit, here="ledger", **found)
+    log = _log(desk)
+    checkpoint = log.checkpoint()
+    head, _ = parse_checkpoint(checkpoint)
+    end = head.size if last is None else min(head.size, last)
+    start = max(0, end - _PER_PAGE)
+    entries = [
+        {"number": number, "leaf": leaf, "words": showing.entry(leaf)}
+        for number, leaf in enumerate(log.leaves(start, end), start)
+    ]
+    return page(
+        request,
+        "ledger.html",
+        visit,
+        here="ledger",
+        checkpoint=checkpoint,
+        size=head.size,
+        entries=entries[::-1],
+        first=start,
+        last=end,
+        newer=min(head.size, end + _PER_PAGE) if end < head.size else None,
+        older=start,
+        accounts=log.accounts(),
+    )
+
+
+@router.get("/ledger/proofs")
+def proofs(
+    desk: TheDesk,
+    visit: Seen,
+    first: Annotated[int, Query(ge=0, le=1 << 53)],
+    last: Annotated[int, Query(ge=0, le=1 << 53)],
+    size: Annotated[int, Query(ge=0, le=1 << 53)],
+) -> dict[str, Any]:
+    """What the page needs to check that its entries are in the log of `size` entries."""
+    log = _log(desk)
+    if not first <= last <= size <= log.head().size or last - first > _PER_PAGE:
+        raise not_found("entry")
+    return {
+        "proofs": {
+            number: [node.hex() for node in log.inclusion_proof(number, size)]
+            for number in range(first, last)
+        }
+    }
+
+
+@router.get("/ledger/consistency")
+def consistency(
+    desk: TheDesk,
+    visit: Seen,
+    old: Annotated[int, Query(ge=0, le=1 << 53)],
+    new: Annotated[int, Query(ge=0, le=1 << 53)],
+) -> dict[str, Any]:
+    """What the page needs to check that the log only grew since the head that the browser kept."""
+    log = _log(desk)
+    if not old <= new <= log.head().size:
+        raise not_found("entry")
+    return {"proof": [node.hex() for node in log.consistency_proof(old, new)]}
+
+
+def _log(desk: Desk) -> SqlLedger:
+    if not isinstance(desk.ledger, SqlLedger):
+        raise not_found("entry")
+    return desk.ledger
