@@ -1,4 +1,4 @@
-"""Mutation score of one room (THREATS.md, T20): `make mutation ROOM=privacy`, on a copy in out/mutation.
+"""Mutation score of one room: `make mutation ROOM=privacy`, on a copy in out/mutation.
 
 mutmut changes one operator, number, text or argument at a time and runs those quick tests of the room that
 reach the change. The score is the share of changes that some test notices; a test that hangs notices.

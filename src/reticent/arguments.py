@@ -1,7 +1,7 @@
 """Checks of public parameters: one line that names the field, the rule and the value.
 
 For parameters only (epsilon, bounds, sizes). Private values are never checked, they are clamped:
-a device is a total function of its data (MATH.md 7.1).
+a device is a total function of its data (mathematics 4.1).
 """
 
 from __future__ import annotations

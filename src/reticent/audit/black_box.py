@@ -10,8 +10,8 @@ a mechanism that keeps its claim is accused with probability at most `false_alar
 over all pairs and both bounds. This needs outputs that are drawn independently: see `total.check_streams`.
 
 What it cannot see: losses on events too rare for the samples, inputs not given, and small excesses. In the
-notion (epsilon, delta), Gaussian noise with sigma / 1.41 was not found with 3 million samples
-(THREATS.md, T3); in the notion mu it is. A bound below the claim proves nothing: `exact` and `fit` are
+notion (epsilon, delta), Gaussian noise with sigma / 1.41 was not found with 3 million samples;
+in the notion mu it is. A bound below the claim proves nothing: `exact` and `fit` are
 needed too.
 """
 

@@ -5,7 +5,7 @@ multiplied by the number of tests (Bonferroni), and the check passes while that 
 false-alarm rate of one fit, up to the chi-square approximation with at least 50 expected per cell.
 
 What it shows: deviations larger than the draws resolve are absent. With 10^6 draws a scale that is 1 %
-off is found; 0.5 % is out of reach (THREATS.md, T2). It is no proof of privacy by itself.
+off is found; 0.5 % is out of reach. It is no proof of privacy by itself.
 """
 
 from __future__ import annotations

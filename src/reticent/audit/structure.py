@@ -194,7 +194,7 @@ def check_grid_noise(mechanism: Any) -> ExactFinding:
 
 
 def check_gaussian(mechanism: Any, *, epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0, 4.0)) -> ExactFinding:
-    """Discrete Gaussian: sigma by MATH.md 7.4 in rationals, and delta over sets of its law, in doubles.
+    """Discrete Gaussian: sigma by mathematics 4.4 in rationals, and delta over sets of its law, in doubles.
 
     The sums run over +-12 sigma (what is outside is below 1e-30) and are compared with the Gaussian curve of
     the claimed mu at several epsilons; doubles settle them to 1e-12. Laws with more than 2^21 points

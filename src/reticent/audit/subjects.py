@@ -236,7 +236,7 @@ def _gaussian(mechanism: DiscreteGaussian) -> Subject:
 
 
 def _discrete_gaussian(level: float) -> DiscreteGaussian:
-    """A discrete Gaussian with mu = level and the coarsest grid that MATH.md 7.4 allows."""
+    """A discrete Gaussian with mu = level and the coarsest grid that mathematics 4.4 allows."""
     level = checked_epsilon(level)
     return DiscreteGaussian(math.ceil(_LEAST_SIGMA * level) + 1, level**2)
 

@@ -1,10 +1,10 @@
 """Totality, streams and memory: the faults that no table of probabilities shows.
 
-* `check_total`: whether and how a report arrives must not depend on the data (MATH.md 7.1).
+* `check_total`: whether and how a report arrives must not depend on the data (mathematics 4.1).
 * `check_streams`: two calls, two instances, two forked processes and consecutive reports draw
   independent noise.
 * `check_memory`: answers memoised by value make (0, 1) possible for inputs (a, b) and impossible
-  for (a, a) (MATH.md 7.2).
+  for (a, a) (mathematics 4.2).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Signed transactions, durable before they are broadcast: whoever starts again sends the same bytes.
 
 A label names what a transaction is for, and its data is fixed for ever when it is first put there: nothing
-else can be sent under the label (MATH.md 7.10: at most one draw per request ever leaves the machine). It may
-be signed again with another nonce or fee; all versions are kept, since each may be the one that gets in.
+else can be sent under the label (mathematics 4.10: at most one draw per request ever leaves the machine). It
+may be signed again with another nonce or fee; all versions are kept, since each may be the one that gets in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What runs where the data are: one private report in each period, or none on public grounds alone.
 
-A device is a total function of its data (MATH.md 7.1): missing, odd and endless values are reported like any
-other. It refuses only for what everybody may know: a survey that is not signed, does not keep its guarantee
-or asks for more than the owner allows; a period outside of the survey; a spent ledger.
+A device is a total function of its data (mathematics 4.1): missing, odd and endless values are reported like
+any other. It refuses only for what everybody may know: a survey that is not signed, does not keep its
+guarantee or asks for more than the owner allows; a period outside of the survey; a spent ledger.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ smooths: the maximum fits the noise).
 
 References: ElSalamouny and Palamidessi 2020 (GIBU); Biswas 2023, Algorithm 3. Departure: Algorithm 1 averages
 the
-    estimates of the rounds, which is not the maximum; GIBU over all rounds is (MATH.md section 4).
+    estimates of the rounds, which is not the maximum; GIBU over all rounds is (mathematics 3.1).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What n clients make of a coordinate x in [-1, 1] has the variance ((d/k) E[Y^2 | x] - x^2) / n. The worst x
 is what counts when nothing is known. But clipped gradients are mostly small against their bounds, and other
-mechanisms are best there (MATH.md 1.4): with `typical`, the mean over x uniform in [-typical, typical]
+mechanisms are best there (mathematics 1.2): with `typical`, the mean over x uniform in [-typical, typical]
 counts. At d 100, epsilon 4 and typical 0.1 that is a tenth of what the worst-case choice has there.
 
 Privacy: nothing here matters to it. Every choice keeps epsilon/k for each of k coordinates, whatever
@@ -68,7 +68,7 @@ def typical_variance(channel: NumericChannel, rate: float, typical: float) -> fl
 def _of_worst_case(kind: str | None, epsilon: float, rate: float) -> NumericChannel:
     if kind is None and rate > 0.5:
         return Optimal(epsilon=epsilon)
-    if kind in (None, "OneBit"):  # nothing reported rarely has less worst-case variance (MATH.md 1.4)
+    if kind in (None, "OneBit"):  # nothing reported rarely has less worst-case variance (mathematics 1.2)
         return OneBit(epsilon=epsilon, rho=rate)
     return KINDS[str(kind)](epsilon=epsilon)
 

@@ -1,8 +1,8 @@
 """What runs where the data are: a gradient, clipped, sampled, made private, paid for; then sent, always.
 
-A client is a total function of its data (MATH.md 7.1): odd and endless gradients are reported like any other.
-It refuses only for what everybody may know: a task that is not signed, does not keep its guarantee or asks
-for more than the owner allows; a round too many; a spent ledger.
+A client is a total function of its data (mathematics 4.1): odd and endless gradients are reported like any
+other. It refuses only for what everybody may know: a task that is not signed, does not keep its guarantee or
+asks for more than the owner allows; a round too many; a spent ledger.
 """
 
 from __future__ import annotations

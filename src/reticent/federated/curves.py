@@ -2,7 +2,7 @@
 
 Loss and error come from a public hold-out. Where there is none, a simulation may take its own records, and
 then they carry the mark "simulation only, not for release": no server of real clients could draw them
-(MATH.md 7.12), and a record can be worked out from a few of them. Files of such curves lie apart from the
+(mathematics 4.12), and a record can be worked out from a few of them. Files of such curves lie apart from the
 model, for their owner alone.
 """
 

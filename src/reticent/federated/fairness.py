@@ -5,9 +5,9 @@
     equalised odds      the same, and P(prediction = 1 | label = 0): the larger of the two gaps
     demographic parity  P(prediction = 1)
 
-Nothing here is free to look at (MATH.md 7.12). The numbers come from records that are public (`from_public`),
-or from a survey: each client answers `QUESTION` about one record of its own, through a mechanism, and pays
-its own ledger for it (`collect.device`); `from_survey` reads the counts.
+Nothing here is free to look at (mathematics 4.12). The numbers come from records that are public
+(`from_public`), or from a survey: each client answers `QUESTION` about one record of its own, through a
+mechanism, and pays its own ledger for it (`collect.device`); `from_survey` reads the counts.
 
 Reference: Biswas 2023, Definitions 5.2.1 to 5.2.3. A gap is a difference of two probabilities, unsigned.
 Intervals: each gap holds with at least the stated confidence, for every number of records or reports

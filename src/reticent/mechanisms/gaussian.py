@@ -45,7 +45,7 @@ class DiscreteGaussian:
 
     Reference: Canonne, Kamath and Steinke 2020, Definition 1 and Algorithm 3 (as run by OpenDP).
     Privacy: sqrt(information)-GDP. The effective mu is (D/sigma)(1 + 1/(24 sigma^2)), so
-        sigma^2 >= D^2/information + 1/6 and sigma >= 2^10 make `information` a true bound (MATH.md 7.4).
+        sigma^2 >= D^2/information + 1/6 and sigma >= 2^10 make `information` a true bound (mathematics 4.4).
         OpenDP takes sigma as the exact rational of this double; the variance is never rounded down.
     """
 

@@ -137,7 +137,7 @@ class Record:
                 self.epsilon_each, attribute.values, fallback=attribute.fallback, bits=MOST_BITS
             )
         one_bit = OneBit(epsilon=self.epsilon_each, rho=self.rate, bounds=attribute.bounds)
-        # At x = 1 no unbiased mechanism has E[Y^2] below C^2 (MATH.md 1.4): nothing to gain near that.
+        # At x = 1 no unbiased mechanism has E[Y^2] below C^2 (mathematics 1.2): nothing to gain near that.
         least = formulas.duchi_worst(self.epsilon_each) / self.rate - 1.0
         nearly_least = formulas.one_bit_worst(self.epsilon_each, self.rate) <= 1.01 * least
         if nearly_least or self.epsilon_each <= formulas.EPSILON_ONEBIT_OPTIMAL:

@@ -72,7 +72,7 @@ def worst_sampled_variance(
         dimensions: d.
         sample_size: k.
         mechanism: a numeric mechanism, or its name. `OneBit` is taken with rho = k/d, for which the
-            variance is C_k coth(rho/C_k) - 1 for every x (MATH.md 1.4).
+            variance is C_k coth(rho/C_k) - 1 for every x (mathematics 1.2).
     """
     d = whole("dimensions", dimensions, low=1, high=MAX_DIMENSIONS)
     k = whole("sample_size", sample_size, low=1, high=d)

@@ -77,7 +77,7 @@ class VectorDuchi(Randomiser):
 
     Reference: Duchi et al. 2018, the sampler for the unit cube; printed as Algorithm 3 of Wang et al. 2019.
     Departure: for even d the printed recipe puts ties into both half spaces, which loses ln(1 + e^epsilon)
-        instead of epsilon (MATH.md 1.1). Leaving ties alone is exactly epsilon-LDP and has a smaller B.
+        instead of epsilon (mathematics 1.1). Leaving ties alone is exactly epsilon-LDP and has a smaller B.
     Privacy: epsilon-LDP for the whole vector. Given v, the weight of t is 2 k, 2^52 or 2 (2^52 - k) out of
         2^(52+d); k is rounded down so that k / (2^52 - k) <= e^epsilon as integers. v is post-processed
         away: a mixture keeps the ratio.
@@ -213,7 +213,7 @@ class VectorLaplace:
     Reference: Biswas 2023, Proposition 5.1 and Eq. D.6: radius Gamma(n) / epsilon, direction uniform.
     Departure: the same law is drawn as sqrt(2 T) g / epsilon, T of law Gamma((n+1)/2), g standard normal:
         then each coordinate needs T and one pair of uniforms only, and can be refined alone. Points
-        and noise live on a grid, because a vector Laplace on doubles leaks (MATH.md 7.11).
+        and noise live on a grid, because a vector Laplace on doubles leaks (mathematics 4.11).
     Privacy: exact between grid points: the noise is an ideal real-valued draw, correctly rounded, and
         rounding is post-processing. Doubles with an error bound (2^-46 relative for `log`, `sqrt` and
         the sums, plus the unknown bits of each uniform) settle nearly all coordinates. The rest, about

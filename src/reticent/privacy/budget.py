@@ -53,7 +53,7 @@ def mu2_cost(guarantee: Guarantee) -> int:
     """What a release costs an account in mu^2: mu^2 of a GDP release, or of a pure one through its mu.
 
     Raises:
-        MixedGuarantees: The kind has no sound place in a mu^2 account. rho-zCDP is not GDP (MATH.md 7.4),
+        MixedGuarantees: The kind has no sound place in a mu^2 account. rho-zCDP is not GDP (mathematics 4.4),
             and local and metric guarantees have accounts of their own.
     """
     from reticent.privacy.conversions import pure_to_mu  # devices need none of it
@@ -96,7 +96,7 @@ class Budget:
     def mu2_cap(self) -> int:
         """floor(mu^2 * 1e12), mu the largest that keeps (epsilon, delta): rounded down twice.
 
-        Reference: Balle and Wang 2018, Theorem 8, inverted; DESIGN.md, "The one idea".
+        Reference: Balle and Wang 2018, Theorem 8, inverted.
         """
         from reticent.privacy.gaussian_curve import mu_of
 

@@ -2,7 +2,7 @@
 
 There is no `mu_to_pure`: a Gaussian has no pure epsilon at any mu > 0 (its delta is positive for
 every epsilon). Nor is there a conversion of zCDP to GDP: rho-zCDP bounds mu^2 by 2 rho for Gaussian
-noise only (MATH.md 7.4).
+noise only (mathematics 4.4).
 
 The classical formula of the documents is here as a labelled comparison, never as a calibration.
 """
@@ -30,7 +30,7 @@ from reticent.privacy.normal import (
 )
 from reticent.privacy.rounding import divide_up, sqrt_up
 
-# Noise finer than this many grid units is not close enough to Gaussian for MATH.md 7.4.
+# Noise finer than this many grid units is not close enough to Gaussian for mathematics 4.4.
 LEAST_GRID_SIGMA = 1024.0
 
 
@@ -38,7 +38,7 @@ def pure_to_mu(epsilon: float) -> float:
     """The mu of the GDP guarantee that a pure epsilon implies, rounded up.
 
     mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)): the Gaussian trade-off curve through the corner of the
-    pure one, hence below it everywhere by convexity (MATH.md 3). Relative excess below 1e-13.
+    pure one, hence below it everywhere by convexity (mathematics 2). Relative excess below 1e-13.
 
     Reference: Dong, Roth and Su 2022, Section 2 (trade-off functions of pure and Gaussian privacy).
     """
@@ -182,7 +182,7 @@ def discrete_gaussian_sigma(sensitivity: int, information: float | Fraction) -> 
     A discrete Gaussian is not exactly (D/sigma)-GDP: its effective mu is (D/sigma)(1 + 1/(24 sigma^2)).
     sigma^2 >= D^2 / information + 1/6 and sigma >= 2^10 make the ledger's figure a true bound.
 
-    Reference: MATH.md 7.4. Units: sensitivity and sigma in grid units, rounded up.
+    Reference: mathematics 4.4. Units: sensitivity and sigma in grid units, rounded up.
     """
     d = whole("sensitivity", sensitivity, low=1)
     if not isinstance(information, Fraction):
@@ -218,7 +218,7 @@ def classical_sigma(sensitivity: float, epsilon: float, delta: float) -> Classic
     """The textbook sigma, as a labelled comparison with the exact one. Not for calibration.
 
     The formula is proved for epsilon < 1 and wasteful there. It first fails at epsilon 7.995 for
-    delta = 1e-4 (MATH.md 3; THREATS.md 2.1).
+    delta = 1e-4 (mathematics 2).
 
     Reference: Dwork and Roth 2014, Theorem A.1.
 

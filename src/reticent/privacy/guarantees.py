@@ -1,6 +1,6 @@
 """What is promised: frozen values that say what is protected, between which neighbours, how strongly.
 
-A guarantee is computed before any data is touched (DESIGN.md, "The one idea"). Guarantees of one
+A guarantee is computed before any data is touched. Guarantees of one
 kind compose exactly, rounded up. Two that differ in kind, unit of protection, neighbours or unit of
 distance do not add up to anything, and `compose` says so with `MixedGuarantees`; the conversions
 that are sound are explicit (`MetricDP.within`, `reticent.privacy.conversions`), and mixtures of
@@ -216,7 +216,7 @@ class GaussianDP(Guarantee):
 class ZeroConcentratedDP(Guarantee):
     """rho-zero-concentrated differential privacy: Renyi divergence of order a at most a * rho.
 
-    Not interchangeable with GDP: mu^2 = 2 rho holds for Gaussian noise only (MATH.md 7.4).
+    Not interchangeable with GDP: mu^2 = 2 rho holds for Gaussian noise only (mathematics 4.4).
 
     Reference: Bun and Steinke 2016, Definition 1.1 and Lemma 1.7.
     """

@@ -3,7 +3,7 @@
 Whoever asks for less than is bought gets the recorded answer plus noise, so that it is worth what was asked.
 The draws are nested: an answer at information t is any finer one plus independent noise, a Brownian
 motion in 1/t. So however many coarser answers somebody collects, together they tell nothing that the
-finest of them does not, and the finest paid one bounds them all (MATH.md 7.9). A draw is kept before
+finest of them does not, and the finest paid one bounds them all (mathematics 4.9). A draw is kept before
 it is shown, and shown again when the same is asked again.
 
 The privacy of everything here is that of the recorded answer: this is post-processing.

@@ -2,7 +2,7 @@
 
 A question becomes exact sums of codes for each cell, the sums become one vector of whole numbers on a
 fixed grid, and one discrete Gaussian covers the vector as a whole. Sensitivities come from the question that
-is executed, never from a stored key (MATH.md 7.5).
+is executed, never from a stored key (mathematics 4.5).
 
 Per row in a cell, with x the code in [L, U], z = 2x - (L + U), h = U - L and w a weight chosen below:
 
@@ -40,7 +40,7 @@ from reticent.query.language.questions import Question
 from reticent.query.rows import bins
 from reticent.randomness import Stream
 
-GRID_BITS = 24  # the sensitivity is at least 2^24 grid units (MATH.md 7.4)
+GRID_BITS = 24  # the sensitivity is at least 2^24 grid units (mathematics 4.4)
 LARGEST = (1 << 62) - 1  # of one recorded value
 
 
@@ -132,7 +132,7 @@ class Plan:
 def plan(question: Question) -> Plan:
     """How to measure a question: grid, weight and sensitivity, all from public numbers.
 
-    Reference: MATH.md 7.4 and 7.5.
+    Reference: mathematics 4.4 and 4.5.
     """
     whole, _ = _distance2(question, 0)
     shift = GRID_BITS + 1 - max(1, math.isqrt(whole)).bit_length()

@@ -63,7 +63,7 @@ def is_deeper(body: bytes, levels: int = DEEPEST_BODY) -> bool:
 
 
 def leaves_after_s(passed_s: float, deadline_s: float, grid_s: float) -> float:
-    """How long after a request its reply leaves, if it is ready after `passed_s` (MATH.md 7.8).
+    """How long after a request its reply leaves, if it is ready after `passed_s` (mathematics 4.8).
 
     At the deadline, which is made of public numbers, or at the first later multiple of the grid.
     """

@@ -1,4 +1,4 @@
-"""Refusals of the service itself, each with its HTTP status. One shape for every error (THREATS.md 12).
+"""Refusals of the service itself, each with its HTTP status. One shape for every error.
 
 {"error": {"type": "budget_exceeded", "message": "..."}}
 """

@@ -104,5 +104,5 @@ class Settings:
         return 1 + (rows or 0) // self.rows_per_step
 
     def deadline_s(self, rows: int | None) -> float:
-        """When a reply to a question leaves at the earliest: from public numbers only (MATH.md 7.8)."""
+        """When a reply to a question leaves at the earliest: from public numbers only (mathematics 4.8)."""
         return self.grid_s * self.steps(rows)

@@ -2,7 +2,7 @@
 
 On a grid K is a convolution, which two Fourier transforms do in O(n log n) and without an n x n matrix; below
 about a thousand places the matrix is faster. The Fourier form is right to 1e-15 of the largest sum, not of
-each sum (MATH.md section 4). It is guarded: rounding makes tiny sums negative or zero, and they are lifted
+each sum (mathematics 3.1). It is guarded: rounding makes tiny sums negative or zero, and they are lifted
 to 2^-53 of the largest, so that one may divide by them.
 """
 

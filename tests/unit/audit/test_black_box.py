@@ -53,7 +53,7 @@ def test_delta_is_taken_off(rng):
 
 
 def test_gaussian_noise_in_the_notion_mu(rng):
-    """sigma / 1.41, which an (epsilon, delta) audit does not find (THREATS.md, T3), is found as mu."""
+    """sigma / 1.41, which an (epsilon, delta) audit does not find, is found as mu."""
 
     def gaussian(sigma):
         return lambda value, size: value + simulated(sigma, size, rng)

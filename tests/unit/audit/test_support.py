@@ -23,7 +23,7 @@ def test_alphabets_of_different_size_are_found():
 
 
 def test_piecewise_on_doubles_as_in_the_documents(rng):
-    """THREATS.md 2.7: at epsilon 1 one report excludes a wrong x for certain in 30-41 % of cases."""
+    """At epsilon 1 one report excludes a wrong x for certain in 30-41 % of cases."""
     piecewise = PiecewiseOnDoubles(1.0, rng)
     found = check_support(piecewise, [0.1, 0.1001], epsilon=1.0, possible=piecewise.possible, outputs=20_000)
     assert not found.passed

@@ -31,7 +31,7 @@ def test_table_lists_all_best_first(command):
     variances = [float(row[3]) for row in table]
     assert variances == sorted(variances)
     assert float(table[0][5]) == 1.0
-    assert {row[0]: row[4] for row in table}["HMTP"] == "4.41763"  # MATH.md 1.3
+    assert {row[0]: row[4] for row in table}["HMTP"] == "4.41763"
     assert {row[0]: row[4] for row in table}["Duchi"] == "4.68269"
 
 

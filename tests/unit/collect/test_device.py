@@ -157,7 +157,7 @@ def test_a_report_is_what_the_fleet_writes(device):
     assert report == again
 
 
-# Memoisation, MATH.md 7.2
+# Memoisation, mathematics 4.2
 
 
 def answers(report_twice):

@@ -1,4 +1,4 @@
-"""The bounds, the attacks that reach them, and the figures of THREATS.md row 21."""
+"""The bounds, the attacks that reach them, and the figures known of them."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from reticent.mechanisms.numeric.hybrid import PM, Duchi, ThreeOutputs
 
 
 def test_figures_of_the_threat_model():
-    # Algorithm 6, epsilon 1, d = 90, k = 1: each report counts 90-fold. C = 2.41847846225 (MATH.md 1.2).
+    # Algorithm 6, epsilon 1, d = 90, k = 1: each report counts 90-fold. C = 2.41847846225.
     channel = ThreeOutputs(epsilon=1.0)
     assert round(mean_shift(channel, 0.001, scale=90, honest=0.0).by_outputs, 3) == 0.218
     assert round(mean_shift(channel, 0.01, scale=90, honest=0.0).by_outputs, 2) == 2.18

@@ -1,4 +1,4 @@
-"""Crossings against the print (Table 3.1, MATH.md 1.1), the limit, and the errata of Fig. 3.2."""
+"""Crossings against the print (Table 3.1, mathematics 1.1), the limit, and the errata of Fig. 3.2."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Chapter 4 of the thesis, redone: against the golden numbers of MATH.md section 3."""
+"""Chapter 4 of the thesis, redone: against the golden numbers."""
 
 import gzip
 import math
@@ -11,7 +11,7 @@ from reticent.experiments.ours import reuse_rules
 from reticent.experiments.zhao_2022.chapter_4 import fig_4_6, reuse, table_4_2
 from reticent.randomness import SimulationStream
 
-# MATH.md section 3, 3,000 runs: mean and standard deviation over runs of what 150 queries save.
+# 3,000 runs: mean and standard deviation over runs of what 150 queries save.
 GOLDEN = {
     "paper": {
         "total epsilon (Remark 4.1)": (0.7046, 0.0089),

@@ -53,7 +53,7 @@ def symbols_of(report):
     return report[payload.HEAD_BYTES : -payload.TAG_BYTES]
 
 
-# Totality, MATH.md 7.1
+# Totality, mathematics 4.1
 
 
 class Raises:
@@ -208,7 +208,7 @@ def test_records_become_their_mean_gradient(client, monkeypatch):
     assert sent == pytest.approx(model.gradients(theta, features, targets).mean(axis=0), rel=1e-12)
 
 
-# Which coordinates: never by the data, MATH.md 7.12
+# Which coordinates: never by the data, mathematics 4.12
 
 
 class ByMagnitude(Client):
@@ -244,7 +244,7 @@ def test_coordinates_are_never_chosen_by_the_data(client, k):
     assert not is_blind(one, taken(one, task))
 
 
-# Memory, MATH.md 7.2
+# Memory, mathematics 4.2
 
 
 def pairs(client, kind):

@@ -312,7 +312,7 @@ def test_a_design_is_a_task_that_travels():
 
 
 def test_a_design_without_knowledge_is_of_least_worst_case_variance():
-    """MATH.md 1.4."""
+    """mathematics 1.2."""
     task = design(10, epsilon=4.0)
     assert (task.sample_size, type(task.mechanism), task.mechanism.rho) == (2, OneBit, 0.2)
     assert task.noise(1)[0] == pytest.approx(7.6869, rel=1e-4)

@@ -56,7 +56,7 @@ def cell_of(asked, report):
     return cell
 
 
-# Totality, MATH.md 7.1
+# Totality, mathematics 4.1
 
 
 class Raises:
@@ -174,7 +174,7 @@ def test_the_law_of_reports_is_the_channels(phone):
     assert (np.abs(counts - 1000 * law) <= 6.0 * np.sqrt(1000 * law) + 6.0).all()
 
 
-# Memory, MATH.md 7.2
+# Memory, mathematics 4.2
 
 
 def pairs(phone, kind):

@@ -62,7 +62,7 @@ def test_window_where_most_attributes_are_sampled():
 
 def test_sample_size():
     numbers = [Number(f"x{i}") for i in range(10)]
-    assert Record(numbers, 4.0).sample_size == 2  # MATH.md 1.4
+    assert Record(numbers, 4.0).sample_size == 2  # mathematics 1.2
     assert Record(numbers, 4.0, "documents").sample_size == 1
     assert Record(numbers, 4.0, 3).sample_size == 3
     assert Record(numbers, 4.0).variances["x0"] == pytest.approx(7.686872083144838, rel=1e-5)

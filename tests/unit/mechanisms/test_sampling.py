@@ -22,7 +22,7 @@ from reticent.randomness import SimulationStream
 DIMENSIONS = (2, 3, 4, 5, 6, 8, 10, 16, 20, 32, 50, 100)
 EPSILONS = (0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 20)
 
-# MATH.md 1.4: (d, epsilon, k) -> one-bit with rho = k/d (12 digits, golden.json "multi_d") and HM-TP.
+# mathematics 1.2: (d, epsilon, k) -> one-bit with rho = k/d (12 digits, golden.json "multi_d") and HM-TP.
 GOLDEN = {
     (4, 1, 1): (17.814036784695137, 20.483),
     (10, 1, 1): (45.860272357004064, 52.707),
@@ -59,7 +59,7 @@ def rho_one(epsilon, d, k):
     ],
 )
 def test_worst_loss_of_the_documents_rule(name, worst_loss):
-    """MATH.md 1.4, last column, to its printed digits; always at epsilon 4."""
+    """mathematics 1.2, last column, to its printed digits; always at epsilon 4."""
     losses = {}
     for d in DIMENSIONS:
         for epsilon in EPSILONS:
@@ -94,7 +94,7 @@ def test_all_attributes_sampled_is_the_plain_worst_case():
 
 
 def test_one_bit_beats_the_documents_mechanisms_once_d_is_two_k():
-    """MATH.md 1.4: what counts is then the largest E[Y^2], which nobody has below C^2; OneBit is near it."""
+    """maths 1.2: what counts is then the largest E[Y^2], which nobody has below C^2; OneBit is near it."""
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         one_bit = worst_sampled_variance(epsilon, 10, 1)
         assert all(worst_sampled_variance(epsilon, 10, 1, name) > one_bit for name in VARIANCES)

@@ -19,7 +19,7 @@ from reticent.randomness import LATTICE, SimulationStream
 
 ALARM = 1e-6  # false-alarm rate of each fit
 
-# MATH.md 1.1: B at epsilon 1.
+# mathematics 1.1: B at epsilon 1.
 GOLDEN_SCALE = {
     1: 2.163953413738653,
     2: 4.327906827477306,

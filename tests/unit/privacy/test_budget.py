@@ -188,7 +188,7 @@ def test_a_cap_rounded_up_is_caught():
 
 def test_spent_epsilon_is_what_the_curve_says():
     assert spent_epsilon(0, 1e-5) == 0.0
-    assert spent_epsilon(UNITS_PER_ONE, 1e-5) == pytest.approx(4.377178095681224, rel=1e-12)  # MATH.md 3
+    assert spent_epsilon(UNITS_PER_ONE, 1e-5) == pytest.approx(4.377178095681224, rel=1e-12)  # mathematics 2
     for units in (1, 12_345, 10**11, 5 * 10**12):
         epsilon = spent_epsilon(units, 1e-6)
         assert delta_of(math.sqrt(units / UNITS_PER_ONE), epsilon) <= 1e-6 * (1 + 1e-12)

@@ -25,7 +25,7 @@ from reticent.privacy.gaussian_curve import delta_of, epsilon_of, mu_of
 
 BAD = [0, -1, math.nan, math.inf, 1e309, True, "1", None]
 
-# MATH.md section 3 (golden.json, "pure_eps_to_gdp_mu").
+# Golden values, from an independent computation.
 GOLDEN_PURE = {
     0.1: 0.12530901221160773,
     0.5: 0.6238925920985083,
@@ -34,7 +34,7 @@ GOLDEN_PURE = {
     4.0: 4.194478085560341,
 }
 
-# MATH.md section 3 (golden.json, "paper_formula_first_unsound_eps"), beside the exact crossings found here.
+# Golden values, from an independent computation, beside the exact crossings found here.
 UNSOUND = {
     1e-3: (7.465, 7.463474370),
     1e-4: (7.995, 7.990992606),
@@ -73,7 +73,7 @@ def test_pure_to_mu_rounded_to_nearest_would_be_caught():
 
 
 def test_a_pure_mechanism_is_below_its_gaussian_curve_everywhere():
-    """Randomised response against its mu-GDP, whole curve; charged epsilon^2 it fails (MATH.md 7.4)."""
+    """Randomised response against its mu-GDP, whole curve; charged epsilon^2 it fails (mathematics 4.4)."""
 
     def worst_excess(epsilon: float, mu: float) -> float:
         grid = [epsilon * k / 200 for k in range(200)]
@@ -223,7 +223,7 @@ def needed_mu(variance: int, d: int) -> mpmath.mpf:
 
 
 def test_discrete_gaussian_rule_is_a_true_bound():
-    """MATH.md 7.4 at sigma of 1 to 3 grid units, harsher than the 2^10 we run; without the 1/6 it fails."""
+    """maths 4.4 at sigma of 1 to 3 grid units, harsher than the 2^10 we run; without the 1/6 it fails."""
     with mpmath.workdps(100):
         for variance, d in ((1, 1), (4, 3), (9, 2)):
             mu = needed_mu(variance, d)
@@ -242,7 +242,7 @@ def test_classical_formula_is_refused_where_it_is_unsound(delta, edges):
 
 
 def test_classical_formula_of_the_documents_budget():
-    """(8, 1e-4), their own budget, is just past the edge; at (20, 1e-4) delta is 1.3e-2 (MATH.md 3)."""
+    """(8, 1e-4), their own budget, is just past the edge; at (20, 1e-4) delta is 1.3e-2 (mathematics 2)."""
     with pytest.raises(ParameterError, match=r"claims delta 0.0001 and keeps 0.0001005"):
         classical_sigma(1.0, 8.0, 1e-4)
     with pytest.raises(ParameterError, match=r"keeps 0.01329"):
@@ -250,7 +250,7 @@ def test_classical_formula_of_the_documents_budget():
 
 
 def test_classical_comparison_reports_the_waste():
-    """V exact / V paper = 1.86 at (1, 1e-4) (MATH.md 3); epsilon is really 0.705 (THREATS.md 2.1)."""
+    """V exact / V paper = 1.86 at (1, 1e-4) (mathematics 2); epsilon is really 0.705."""
     with pytest.warns(
         WastefulFormula,
         match=r"adds 36\.3 % more noise than \(1, 0\.0001\) needs: sigma 43\.4361 instead of 31\.857$",
@@ -260,7 +260,7 @@ def test_classical_comparison_reports_the_waste():
     assert found.exact_sigma == pytest.approx(10 / mu_of(1.0, 1e-4), rel=1e-12)
     assert found.classical_sigma == pytest.approx(10 * math.sqrt(2 * math.log(12500)), rel=1e-12)
     assert epsilon_of(10 / found.classical_sigma, 1e-4) == pytest.approx(0.705, abs=5e-4)
-    # MATH.md 3: V_paper at (1, 1e-4).
+    # mathematics 2: V_paper at (1, 1e-4).
     assert 100 / found.classical_sigma**2 == pytest.approx(0.05300268745521966, rel=1e-12)
 
 

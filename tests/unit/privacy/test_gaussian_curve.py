@@ -9,7 +9,7 @@ import pytest
 from reticent.privacy import gaussian_curve
 from reticent.privacy.gaussian_curve import delta_of, epsilon_of, mu_of
 
-# MATH.md section 3 (golden.json, "gdp").
+# Golden values, from an independent computation.
 GOLDEN_MU = {
     (0.5, 1e-5): 0.14221055866926086,
     (1.0, 1e-5): 0.26805112321129426,

@@ -411,7 +411,7 @@ def wide_range_of_plans():
 
 
 def test_the_grid_is_fine_and_every_noise_can_be_drawn():
-    """At least 2^24 units of sensitivity, and sigma as MATH.md 7.4 from the least purchase to the largest."""
+    """At least 2^24 units of sensitivity, and sigma as maths 4.4 from the least purchase to the largest."""
     for measured in wide_range_of_plans():
         assert measured.sensitivity >= 1 << GRID_BITS
         for units in (1, 10**6, UNITS_PER_ONE, MAX_UNITS):

@@ -257,7 +257,7 @@ def test_accuracy_of_a_wrong_type_is_refused(asked):
 
 
 def test_the_least_purchase_is_charged_for_less():
-    """MATH.md 7.8: one millionth of the cap."""
+    """mathematics 4.8: one millionth of the cap."""
     data = declared()
     minimum = data.terms.minimum
     assert minimum == data.terms.cap // 10**6

@@ -1,8 +1,8 @@
 """What runs where the data are: choose a hypothesis, improve it, clip, pay, add noise; then send, always.
 
-A client is a total function of its data (MATH.md 7.1). It refuses only for what everybody may know: a task
-that is not signed or costs more than the owner allows, hypotheses beyond the task's reach, a round too many,
-a spent ledger.
+A client is a total function of its data (mathematics 4.1). It refuses only for what everybody may know: a
+task that is not signed or costs more than the owner allows, hypotheses beyond the task's reach, a round too
+many, a spent ledger.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The server knows the hypotheses and the task; of a report it does not know which hypothesis was chosen, nor
 the update. All that matters is how far apart the vectors of two clients may be before noise: the distance. It
-is worked out from public numbers, rounded up, and includes which hypothesis was chosen (MATH.md 7.11).
+is worked out from public numbers, rounded up, and includes which hypothesis was chosen (mathematics 4.11).
 
 Gaussian: whole numbers of steps, a power of two near sigma / 2^16 (four bytes a number), with the discrete
     Gaussian on them.
@@ -91,7 +91,7 @@ class Sanitiser:
         """Of the task's sigma, at the least information that it keeps."""
         apart = math.ceil(self.distance / self.step + math.sqrt(self.task.numbers)) + 1
         variance = (Fraction(self.task.level) / Fraction(self.step)) ** 2
-        information = apart * apart / (variance - Fraction(1, 6))  # MATH.md 7.4
+        information = apart * apart / (variance - Fraction(1, 6))  # mathematics 4.4
         units = Fraction(cost_units(information), UNITS_PER_ONE)
         return DiscreteGaussian(apart, units, unit=PROTECTED)
 

@@ -141,7 +141,7 @@ def documents_noise_without_guarantee(multiplier: float) -> Randomiser:
 
     Reference: Biswas 2023, Algorithm 7.
     Privacy: none. The scale is computed from the secret: it tells the update's length, and an update of
-        length 0 gets no noise (MATH.md section 4, ch. 5). For comparisons in simulations only.
+        length 0 gets no noise (mathematics 3.2). For comparisons in simulations only.
     """
     nu = real("multiplier", multiplier, low=0.0, open_low=True)
 

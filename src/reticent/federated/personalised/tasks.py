@@ -6,7 +6,7 @@ public, and each client works out itself, from those that it was given, what a r
 What a client sends, the field `about`:
 
     "hypothesis"  hypothesis + update, as in the documents. The hypothesis is chosen from private data, so two
-                  clients may be 2 S + max |theta_i - theta_j| apart (MATH.md 7.11).
+                  clients may be 2 S + max |theta_i - theta_j| apart (mathematics 4.11).
     "centre"      hypothesis + update, clipped to radius S about one public centre, the mean of the
                   hypotheses: 2 S apart.
     "slots"       the update and the number S, in the place of the chosen hypothesis among k places; zeros in

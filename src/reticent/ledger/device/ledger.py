@@ -556,7 +556,7 @@ class DeviceLedger(Ledger):
     def recorded(self, account: str, key: str) -> tuple[int, ...] | None:
         """The values recorded last under a key, to be sent again as they are; None if there are none.
 
-        Reference: MATH.md 7.2, memoisation per (survey, attribute, period).
+        Reference: mathematics 4.2, memoisation per (survey, attribute, period).
         """
         with self._held():
             under = self._find(account).keys.get(key, Key())

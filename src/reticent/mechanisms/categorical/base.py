@@ -9,7 +9,7 @@ is an unbiased estimate of the category's share (Wang et al. 2017, Section 3, "p
 are the exact rationals of what is really drawn, not their real-number ideals.
 
 An unknown or missing value becomes the declared fallback category: whether and how a report
-arrives never depends on the data (MATH.md 7.1).
+arrives never depends on the data (mathematics 4.1).
 
 How the family may evolve: a new mechanism is a new module. A category keeps its index for ever.
 """

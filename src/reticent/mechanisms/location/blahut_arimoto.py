@@ -8,7 +8,7 @@ Both are sums that fall with distance, so a turn is two of them: c <- c K(prior 
 Departures: Algorithm 2 of Biswas 2023 prints the normaliser over the wrong argument (its rows would not sum
 to
     one); Eq. 3.2 is right and is used. In the limit c may lose its support, and with it any use for
-    estimation; so turns are few, and c is kept above a floor (MATH.md section 4).
+    estimation; so turns are few, and c is kept above a floor (mathematics 3.1).
 """
 
 from __future__ import annotations

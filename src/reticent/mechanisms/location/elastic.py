@@ -1,8 +1,8 @@
 """Channels P(y|x) = c(y) exp(-beta d(x, y)) / Z(x): near places, and crowded ones, are reported more.
 
 c is any distribution over the places, without zeros where people may be. Whatever it is, the channel is
-private by distance at the level 2 beta: numerator and normaliser each change by at most exp(beta d) (MATH.md
-section 4). So c may be learnt, published, even poisoned: only accuracy and elasticity depend on it.
+private by distance at the level 2 beta: numerator and normaliser each change by at most exp(beta d)
+(mathematics 3.1). So c may be learnt, published, even poisoned: only accuracy and elasticity depend on it.
 
 Privacy: loss <= 2 beta d(x, x') between any two places x, x' (centres of cells), for one report.
 """

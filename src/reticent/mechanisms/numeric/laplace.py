@@ -29,12 +29,12 @@ _BLOCK = 1 << 14
 class Laplace(NumericRandomiser):
     """x plus Laplace noise of scale 2/epsilon, discretised: a 32-bit integer number of steps.
 
-    Unbounded, hence not a channel: there is no `size` and no `alphabet` (MATH.md 7.14).
+    Unbounded, hence not a channel: there is no `size` and no `alphabet` (mathematics 4.14).
 
     Reference: Dwork et al. 2006, Section 3; Wang et al. 2019, Section III-A.
     Departure: noise and report live on the grid of `step`, a power of two between 2^-13 and 2^-12 of the
         scale and at most 1; that adds less than 1e-8 of the variance. Where
-        MATH.md 7.14 escapes to big integers, the published integer is clamped to 32 bits: that is
+        mathematics 4.14 escapes to big integers, the published integer is clamped to 32 bits: that is
         post-processing, happens with probability below e^-100000 and biases the mean by less than e^-99000.
     Privacy: epsilon-LDP exactly, see `mechanisms.geometric`: the integers of any two inputs, however they
         were rounded, are at most 2/step apart. The rounding happens before the noise and costs nothing.

@@ -1,7 +1,7 @@
 """The oracle: measures beside the data what was paid for on a chain, and records it there.
 
 What leaves this machine is public at once and for ever, also in blocks that a chain drops later. So at most
-one draw per request ever leaves it (MATH.md 7.10). For each measurement that waits there, in this order:
+one draw per request ever leaves it (mathematics 4.10). For each measurement that waits there, in this order:
 
 1. its public text is read against the declaration; what is not one of our questions is refused;
 2. the oracle's own ledger, an ordinary one beside the data, is charged. It never forgets: a request that a

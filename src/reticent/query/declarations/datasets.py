@@ -22,7 +22,7 @@ from reticent.query.rows.columns import Column
 MOST_COLUMNS = 1000
 MOST_ROWS = 1 << 36  # sums stay below 2^62 on the grid of the noise
 LARGEST_CONTRIBUTION = 1000
-_PURCHASES = 10**6  # a fresh measurement costs at least this part of the cap (MATH.md 7.8)
+_PURCHASES = 10**6  # a fresh measurement costs at least this part of the cap (mathematics 4.8)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
@@ -30,7 +30,7 @@ class Policy(Enum):
     """What somebody gets who asks for less than is already bought."""
 
     SHARE = "share"  # the best recorded answer
-    DEGRADE = "degrade"  # an answer made coarser: a price tier, no privacy feature (MATH.md 7.9)
+    DEGRADE = "degrade"  # an answer made coarser: a price tier, no privacy feature (mathematics 4.9)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 `resolve` checks a query against the declared columns and says what must be measured to answer it. Several
 queries may need the same measurement: a mean over a public number of rows and a sum, a histogram and a
 quantile. Equal text means that the measured vector is the same function of the data, so the key, a hash of
-the text, is what the ledger buys information about (THREATS.md 10). In doubt, the texts differ. `parse` reads
+the text, is what the ledger buys information about. In doubt, the texts differ. `parse` reads
 a text that a stranger wrote, and takes only what `resolve` writes.
 
 Not here: sensitivities and sums (`measure`), and what an answer says (`estimates`).

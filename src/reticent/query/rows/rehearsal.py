@@ -1,7 +1,7 @@
 """Made-up rows that fit a declaration, to try questions on before paying.
 
 They stand for the public number of rows where there is one, and for a fixed one otherwise; their values are
-uniform over the declared ranges. Nothing comes from the data (MATH.md 7.8).
+uniform over the declared ranges. Nothing comes from the data (mathematics 4.8).
 """
 
 from __future__ import annotations

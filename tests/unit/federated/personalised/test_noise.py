@@ -61,7 +61,7 @@ def test_charged_distances(task):
 
 
 def test_the_documents_example_costs_5_02_and_not_0_8(task):
-    """MATH.md 7.11: nu = 5, n = 2, S = 1, the hypotheses at the optima."""
+    """mathematics 4.11: nu = 5, n = 2, S = 1, the hypotheses at the optima."""
     sanitiser = Sanitiser(task(about="hypothesis", **LAPLACE), HYPOTHESES)
     assert isinstance(sanitiser.guarantee, LocalDP)
     assert sanitiser.guarantee.epsilon == pytest.approx(0.4 * (2.0 + APART), rel=1e-3)

@@ -49,7 +49,7 @@ def test_any_c_keeps_its_level_exactly(space, beta, seed, alpha):
 
 @pytest.mark.parametrize("beta", [0.3, 1.0])
 def test_the_level_is_tight(beta):
-    """Near 2 beta where one far place has nearly all of the mass (MATH.md section 4: 1.996 to 2.000)."""
+    """Near 2 beta where one far place has nearly all of the mass (mathematics 3.1: 1.996 to 2.000)."""
     c = np.full(64, 1e-9)
     c[0] = 1.0
     channel = ElasticChannel(Grid(8, 8, 1.0, 1.0), c, beta)
@@ -65,7 +65,7 @@ def test_planted_twice_the_beta_is_found(monkeypatch):
 
 
 def test_planted_64_bit_thresholds_are_found(monkeypatch):
-    """A cell of probability e^-55 < 2^-64 becomes impossible from afar: 38 km at beta 1 (MATH.md 7.13)."""
+    """A cell of probability e^-55 < 2^-64 becomes impossible from afar: 38 km at beta 1 (maths 4.13)."""
     channel = ElasticChannel(Grid(1, 12, 1.0, 5.0), np.ones(12), 1.0)
     assert losses(channel) == 0
     true = channel.weights
@@ -79,7 +79,7 @@ def test_planted_64_bit_thresholds_are_found(monkeypatch):
 
 
 def test_planted_algorithm_2_as_printed_is_no_channel():
-    """It sums over d(z, y) in the denominator; its rows do not sum to one (MATH.md section 4)."""
+    """It sums over d(z, y) in the denominator; its rows do not sum to one (mathematics 3.1)."""
     channel = ElasticChannel(SQUARE, skewed(20), 0.5)
     kernel = channel.marginal * np.exp(-0.5 * SQUARE.matrix)
     np.testing.assert_allclose(channel.matrix.sum(axis=1), 1.0, rtol=1e-14)

@@ -1,6 +1,6 @@
 """Fig. 5.4 of the thesis: the largest leakage of a client, round by round: claimed, and what it is.
 
-Reference: Biswas 2023, Fig. 5.4; MATH.md 7.11.
+Reference: Biswas 2023, Fig. 5.4; mathematics 4.11.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _caption(rows: list[Row]) -> str:
         "otherwise.",
         "Found: the steps are as printed, their height is not. The claim compares updates about one known "
         "hypothesis, with a scale taken from the update itself. With a public clip, and the choice of the "
-        "hypothesis hidden too, one report costs epsilon (2 S + |theta_i - theta_j|) (MATH.md 7.11):",
+        "hypothesis hidden too, one report costs epsilon (2 S + |theta_i - theta_j|) (mathematics 4.11):",
         f"- S = 1 at the optima: {runs.charge_at_the_optima(1.0):.2f}, where 0.4 or 0.8 was claimed.",
         f"- S = {runs.SMALL_CLIP:g}: up to {fixed['charge of a report']:.1f} a report; the client that took "
         f"part most often has spent {fixed['epsilon']:.0f} at the end, where {fixed['claimed']:.1f} was "

@@ -74,7 +74,7 @@ def _caption(rows: list[Row], times: int) -> str:
         f"Found: the noiseless rows hold. Both optima within {NEAR:.0%}, of {times} runs:",
         *(f"  {within(rows, way):>4}  {way.name}" for way in WAYS if way.hypotheses == 2),
         "What these guarantee:",
-        "- documents' noise: nothing. Its scale is the length of the client's own update (MATH.md, ch. 5).",
+        "- documents' noise: nothing. Its scale is the length of the client's own update (mathematics 3.2).",
         "- a public clip S, epsilon = n / (nu S): a report is charged epsilon (2 S + |theta_i - "
         "theta_j|), for "
         f"S = {runs.SMALL_CLIP:g} up to {fixed:.1f}, and a client spent up to {fixed_all:.0f}: no "

@@ -137,7 +137,7 @@ def _one(way: Way, seed: int, place: int, held_out: Records) -> Run:
 def charge_at_the_optima(clip: float, nu: float = NU) -> float:
     """The epsilon that a report of the documents' noise spends, the hypotheses being the optima.
 
-    Reference: MATH.md 7.11: epsilon (2 S + |theta_1 - theta_2|), 5.02 for S = 1 where 0.8 was claimed.
+    Reference: mathematics 4.11: epsilon (2 S + |theta_1 - theta_2|), 5.02 for S = 1 where 0.8 was claimed.
     """
     people = data.two_laws(2, data.stream(0))
     way = Way("", 2, 2, 1, 1, DOCUMENTS | {"clip": clip, "level": 2.0 / (nu * clip)})
