@@ -59,6 +59,7 @@ def use(folder, elsewhere, keys, monkeypatch):
             text = declaration("second")
             found = service.call("olga", "POST", "/api/v1/datasets", json={"declaration": text})
             assert found.status_code == 201, found.text
+        service.desk.session("second")  # not only when the thread that warms everything gets there
     with Operator.at(elsewhere / "enrolment.key"):
         pass
     SqlLedger(elsewhere / "chosen.sqlite").close()
