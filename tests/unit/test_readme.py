@@ -34,12 +34,15 @@ def steps(text):
 
 
 def wait_for_page(url):
+    end = time.monotonic() + 240
     while True:
         try:
-            return urllib.request.urlopen(url).close()
+            return urllib.request.urlopen(url, timeout=60).close()
         except urllib.error.HTTPError:
             raise
         except OSError:
+            if time.monotonic() > end:
+                raise
             time.sleep(0.05)
 
 
@@ -51,7 +54,10 @@ class Reader:
         programs = folder.with_name("bin")
         programs.mkdir()
         command = programs / "reticent"
-        command.write_text(f"#!{sys.executable}\nfrom reticent.apps import main\nmain()\n")
+        # as pip writes it: a process that is spawned reads it again
+        command.write_text(
+            f'#!{sys.executable}\nfrom reticent.apps import main\n\nif __name__ == "__main__":\n    main()\n'
+        )
         command.chmod(0o755)
         path = os.pathsep.join([str(programs), os.environ["PATH"]])
         source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
