@@ -35,10 +35,9 @@ class Measures:
         return self._named[name]
 
     def __getattr__(self, name: str) -> Measure:
-        try:
-            return self._named[name.lower()]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name.startswith("_") or name.lower() not in self._named:
+            raise AttributeError(name)
+        return self._named[name.lower()]
 
     def __iter__(self) -> Iterator[Measure]:
         return iter(self._named.values())
