@@ -8,6 +8,7 @@ and `reporter` go by that alone, so that no kind can be signed or answered under
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +47,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Published(Kind):
+class Published(Kind, ABC):
     """A text of any kind: JSON with sorted fields and no spaces.
 
     Args:
@@ -64,14 +65,14 @@ class Published(Kind):
 
     # What each kind says of itself
 
+    @abstractmethod
     def _fields(self) -> Mapping[str, Any]:
         """Of the text, by name."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def _of(cls, given: dict[str, Any]) -> Self:
         """The one of these fields, if they keep their rules."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Look closer, before a device answers it: at what is too dear for whoever only reads it.
