@@ -27,7 +27,7 @@ help: ## this list
 demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
 	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
 
-demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -chain; ONCE=1 ends then
+demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -audit; ONCE=1 ends then
 	@ONCE=$(ONCE) $(BIN)/reticent demo $* $(ARGS)
 
 demo-collect: $(VENV)/.broker
@@ -48,7 +48,7 @@ soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `m
 mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that its quick tests notice
 	$(BIN)/python tests/mutation.py $(ROOM) $(ARGS)
 
-bench: $(VENV)/.dev ## speed and accuracy against other libraries
+bench: $(VENV)/.dev $(VENV)/.breaching $(VENV)/.shapiq ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(VENV)/.dev ## style, format, types, layers
@@ -108,4 +108,12 @@ $(VENV)/.broker: requirements/broker.txt $(VENV)/.uv
 $(VENV)/.torch: pyproject.toml $(VENV)/.uv
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check torch==2.13.0 || \
 	  echo "torch 2.13.0 cannot be installed here: what needs it is skipped"
+	@touch $@
+
+# Libraries that we are measured against (reconstructions, Shapley values), each in an environment that sees ours.
+$(VENV)/.breaching $(VENV)/.shapiq: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$*
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  >$$($(VENV)/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth
+	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --no-deps --require-hashes -r $<
 	@touch $@

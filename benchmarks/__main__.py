@@ -26,10 +26,17 @@ MODULES = [
     "benchmarks.stalls",
     "benchmarks.collect",
     "benchmarks.location",
+    "benchmarks.roads",
+    "benchmarks.stations",
     "benchmarks.federated",
     "benchmarks.flower",
     "benchmarks.leakage",
     "benchmarks.reconstruction",
+    "benchmarks.market",
+    "benchmarks.market_service",
+    "benchmarks.robust",
+    "benchmarks.store",
+    "benchmarks.crowd",
 ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -83,7 +84,16 @@ def memory_of_a_step() -> float:
     return float(json.loads(done.stdout))
 
 
+def steps_beside_breaching() -> float:
+    """Our steps of cosine matching a second / those of `breaching`, in the environment that holds it."""
+    python = Path(sys.prefix) / "breaching/bin/python"
+    command = [str(python), "-m", "benchmarks.beside_breaching"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
 FIGURES = [
+    Figure("matching steps a second", "breaching 0.1.2", 1.0, steps_beside_breaching),
     Figure("matching step, time", "bare double backward", 1.15, matching_step, at_most=True),
     Figure("matching step, memory", "one gradient", 4.0, memory_of_a_step, at_most=True),
 ]

@@ -7,8 +7,8 @@ for work on the tests; ARGS="--workers 1" leaves the machine to others. Where al
 ARGS="--sample 300" tries so many, chosen by chance, and tells within which bounds the score of all lies. On a
 busy machine a change may seem to hang: ARGS="--again --patience 4" tries those too, and waits longer.
 
-The ledger's files about chains are tried by the tests that run a chain, and by no others: ROOM=ledger
-ARGS="chain_*.py ethereum.py anchor.py". Each try has a chain of its own, which ends with it.
+ROOM=chain means every file about chains, those of the ledger and of the oracle too. They are tried by tests
+that run a chain, and by no others. Each try has a chain of its own, which ends with it.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,46 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LEAST = 0.9
 SEED = 20  # of the sample
-ON_A_CHAIN = ("chain_", "ethereum", "anchor")  # files of the ledger, and their tests
+FOLDERS = {"chain": ("chain", "ledger/ethereum", "query/chain")}  # of a room that is not one folder
+TESTS = {  # of a room, beside the folders that have its name
+    "chain": (
+        "tests/contracts/test_artifacts.py",
+        "tests/unit/ledger/test_anchor.py",
+        "tests/unit/ledger/test_chain_file.py",
+        "tests/unit/ledger/test_chain_log.py",
+        "tests/unit/ledger/test_conformance.py",
+        "tests/unit/ledger/test_ethereum.py",
+        "tests/unit/ledger/test_ethereum_races.py",
+        "tests/unit/ledger/test_ethereum_reading.py",
+        "tests/unit/ledger/test_ethereum_trouble.py",
+        "tests/unit/query/test_chain_finding.py",
+        "tests/unit/query/test_oracle.py",
+        "tests/unit/query/test_oracle_chain.py",
+        "tests/unit/query/test_oracle_crashes.py",
+        "tests/unit/query/test_oracle_lies.py",
+        "tests/unit/query/test_oracle_reorganisations.py",
+    )
+}
 KILLED, OUT_OF_TIME = {1, 3}, {24, 36, 152, 255, -24}  # exit codes, as mutmut records them
+
+
+def sources(room: str, names: Sequence[str] = ()) -> list[str]:
+    """The room's files of these names, or all of them; what belongs to another room is left to it."""
+    code, found = ROOT / "src" / "reticent", set[Path]()
+    elsewhere = [code / part for other, parts in FOLDERS.items() if other != room for part in parts]
+    for name in names or ["*.py"]:
+        paths = {path for part in FOLDERS.get(room, (room,)) for path in (code / part).rglob(name)}
+        paths = {path for path in paths if not any(path.is_relative_to(other) for other in elsewhere)}
+        if not paths:
+            raise SystemExit(f"there is no {name} in the room {room}")
+        found |= paths
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def tests_of(room: str) -> list[str]:
+    """The folders and files with the room's tests."""
+    folders = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob(room) if path.is_dir()]
+    return sorted([*folders, *TESTS.get(room, ())])
 
 
 def prepare(copy: Path, room: str, files: list[str], patience: float) -> None:
@@ -37,29 +76,23 @@ def prepare(copy: Path, room: str, files: list[str], patience: float) -> None:
     for name in ("src", "tests", "docs"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, copy / name, dirs_exist_ok=True, ignore=ignore)
-    tests = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob(room) if path.is_dir()]
     text = (ROOT / "pyproject.toml").read_text()
-    if room == "ledger" and files and all(name.startswith(ON_A_CHAIN) for name in files):
-        found = [ROOT.glob(f"tests/unit/ledger/test_{name}*.py") for name in ON_A_CHAIN]
-        tests = [str(path.relative_to(ROOT)) for paths in found for path in paths]
+    if room == "chain":
         text = text.replace(" and not ethereum", "")
-    settings = {
-        "only_mutate": [f"src/reticent/{room}/{name}" for name in files or ["*.py"]],
-        "pytest_add_cli_args_test_selection": sorted(tests),
-    }
+    settings = {"only_mutate": files, "pytest_add_cli_args_test_selection": tests_of(room)}
     lines = "".join(f"{key} = {json.dumps(setting)}\n" for key, setting in settings.items())
     text = re.sub("(?<=timeout_multiplier = )(.*)", lambda found: str(patience * float(found[0])), text)
     (copy / "pyproject.toml").write_text(text.replace("[tool.mutmut]\n", "[tool.mutmut]\n" + lines))
 
 
-def every_change(copy: Path, room: str, files: list[str]) -> list[str]:
+def every_change(copy: Path, files: list[str]) -> list[str]:
     """The names of all changes to these files, as mutmut gives them."""
     from mutmut.mutation.file_mutation import mutate_file_contents
     from mutmut.utils.format_utils import get_mutant_name
 
-    folder, names = Path("src") / "reticent" / room, []
+    names = []
     with contextlib.chdir(copy):
-        for path in sorted({path for name in files or ["*.py"] for path in folder.glob(name)}):
+        for path in map(Path, files):
             made = mutate_file_contents(str(path), path.read_text()).mutant_names
             names += [get_mutant_name(path, name) for name in made]
     return names
@@ -67,8 +100,9 @@ def every_change(copy: Path, room: str, files: list[str]) -> list[str]:
 
 def outcomes(copy: Path) -> dict[str, dict[str, int | None]]:
     """The exit code of the tests on every change, by file; None where it was not tried."""
-    records = sorted(copy.glob("mutants/src/**/*.py.meta"))
-    found = {path.name.removesuffix(".meta"): json.loads(path.read_text()) for path in records}
+    folder = copy / "mutants" / "src" / "reticent"
+    records = sorted(folder.rglob("*.py.meta"))
+    found = {str(path.relative_to(folder))[:-5]: json.loads(path.read_text()) for path in records}
     return {name: record["exit_code_by_key"] for name, record in found.items() if record["exit_code_by_key"]}
 
 
@@ -96,13 +130,13 @@ def report(by_file: dict[str, dict[str, int | None]]) -> float:
     """Print what survived or hung, and a table; return the score."""
     everything = {name: code for codes in by_file.values() for name, code in codes.items()}
     print("", *survivors(everything), *(f"{name} (hung)" for name in hung(everything)), sep="\n")
-    print(f"\n{'':24}{'changes':>9}{'tried':>9}{'killed':>9}{'hung':>9}{'survived':>10}{'score':>9}")
+    print(f"\n{'':34}{'changes':>9}{'tried':>9}{'killed':>9}{'hung':>9}{'survived':>10}{'score':>9}")
     for name, codes in [*by_file.items(), ("all", everything)]:
         killed = sum(code in KILLED for code in codes.values())
         slow, left = len(hung(codes)), len(survivors(codes))
         tried = killed + slow + left
         score = (killed + slow) / tried if tried else 1.0
-        print(f"{name:24}{len(codes):9}{tried:9}{killed:9}{slow:9}{left:10}{100 * score:7.1f} %")
+        print(f"{name:34}{len(codes):9}{tried:9}{killed:9}{slow:9}{left:10}{100 * score:7.1f} %")
     if tried < len(everything):
         low, high = bounds(tried - left, tried, len(everything))
         print(f"\nscore of all changes, at 95 %: {100 * low:.1f} % to {100 * high:.1f} %")
@@ -131,7 +165,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("room", help="a folder of src/reticent")
+    parser.add_argument("room", help="a folder of src/reticent, or 'chain' for all that is about chains")
     parser.add_argument("files", nargs="*", help="files of it; all without")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
     parser.add_argument("--patience", type=float, default=1.0, help="wait so many times longer")
@@ -148,9 +182,10 @@ def main() -> int:
             return int(report(outcomes(copy)) < LEAST)
     else:
         shutil.rmtree(copy, ignore_errors=True)
-    prepare(copy, asked.room, asked.files, asked.patience)
+    files = sources(asked.room, asked.files)
+    prepare(copy, asked.room, files, asked.patience)
     if asked.sample and not asked.again:
-        every = every_change(copy, asked.room, asked.files)
+        every = every_change(copy, files)
         names = random.Random(asked.seed).sample(every, min(asked.sample, len(every)))
     mutmut = Path(sys.executable).with_name("mutmut")
     command = [mutmut, "run", "--max-children", str(asked.workers), *names]

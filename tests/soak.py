@@ -27,7 +27,10 @@ DEMOS = {  # the arguments that end it by itself, and those with which it stays
     "collect": (["collect", "--once", *PORT], ["collect", *PORT]),
     "federated": (["federated", "--once", *PORT], ["federated", *PORT]),
     "location": (["location", "--once", *PORT], ["location", *PORT]),
+    "stations": (["stations", "--once", *PORT], ["stations", *PORT]),
     "chain": (["chain"], ["chain"]),
+    "market": (["market", "--once", "--devices", "100", *PORT], ["market", *PORT]),
+    "audit": (["audit"], ["audit"]),
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LONGEST_S = 900.0

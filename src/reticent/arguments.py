@@ -7,6 +7,7 @@ a device is a total function of its data (mathematics 4.1).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,14 @@ def whole(name: str, given: Any, *, low: int | None = None, high: int | None = N
     if high is not None and number > high:
         raise ParameterError(f"{name} must be <= {high}, got {_shown(number)}")
     return number
+
+
+def meant(given: Any, known: Iterable[str]) -> str:
+    """What somebody may have meant who mistyped a public name: the end of an error, or nothing."""
+    import difflib  # late: devices never mistype
+
+    near = difflib.get_close_matches(given[:100], list(known)[:1000], n=1) if isinstance(given, str) else []
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def _shown(given: Any) -> str:

@@ -29,6 +29,12 @@
     |   |-- FeeTooHigh                          a unit of gas costs more than the ceiling; nothing was signed
     |   |-- NotConfirmed                        sent, and not deep enough in the chain in time
     |   `-- KeyLocked                           the file of a key is encrypted, and there is no password
+    |-- StoreError                              content by its hash cannot be had or kept; nothing was used
+    |   |-- ContentMissing                      a store does not have it
+    |   |-- ContentForged                       what came is not what its identifier says
+    |   |-- ContentTooLarge                     more bytes than whoever asks allows
+    |   |-- StoreUnavailable                    a store cannot be reached, or does not answer as one
+    |   `-- StoreFull                           a store takes no more
     |-- SourceError                             the rows of a data set cannot be read
     `-- MissingExtra (also an ImportError)     an optional part is not installed
 
@@ -109,8 +115,36 @@ class KeyLocked(ChainError):
     """The file of a key is encrypted, and no password was given."""
 
 
+class StoreError(ReticentError):
+    """Content by its hash cannot be had or kept. Nothing of it was used."""
+
+
+class ContentMissing(StoreError):
+    """A store does not have what was asked for."""
+
+
+class ContentForged(StoreError):
+    """What came is not what its identifier says: forged, damaged, or laid out in another way than ours."""
+
+
+class ContentTooLarge(StoreError):
+    """The content has more bytes than whoever asks allows. What is beyond was not read."""
+
+
+class StoreUnavailable(StoreError):
+    """A store cannot be reached, or does not answer as one."""
+
+
+class StoreFull(StoreError):
+    """A store takes no more. Nothing was kept."""
+
+
 class LedgerError(ReticentError):
     """A ledger refused a call: nothing was written."""
+
+
+class StorageUnavailable(LedgerError):
+    """A disk is full, read-only, held by another process, or fails. Nothing was written; try again later."""
 
 
 class BudgetExceeded(LedgerError):

@@ -51,15 +51,18 @@ def identity(path: Path) -> str:
         OSError: it cannot be looked at.
     """
     told = path.stat()
-    born = _born_ns(path)
+    born = born_ns(path)
     return (
         f"device {told.st_dev}, inode {told.st_ino}" if born is None else f"inode {told.st_ino}, born {born}"
     )
 
 
-def _born_ns(path: Path) -> int | None:
-    """When a file was made, in nanoseconds, if the system tells. Python does not ask Linux for it."""
-    told = getattr(path.stat(), "st_birthtime_ns", None)
+def born_ns(file: Path | int) -> int | None:
+    """When a file, by its path or open, was made, in nanoseconds, if the system tells.
+
+    Python does not ask Linux for it.
+    """
+    told = getattr(os.stat(file), "st_birthtime_ns", None)  # noqa: PTH116
     if told is not None:
         return int(told)
     import ctypes
@@ -69,10 +72,23 @@ def _born_ns(path: Path) -> int | None:
     except (AttributeError, OSError, TypeError):  # another system
         return None
     held = ctypes.create_string_buffer(256)  # struct statx: its mask first, the birth at byte 80
-    if ask(-100, os.fsencode(path), 0, 0x800, held) or not struct.unpack_from("=I", held)[0] & 0x800:
+    place = (file, b"", 0x1000) if isinstance(file, int) else (-100, os.fsencode(file), 0)
+    if ask(*place, 0x800, held) or not struct.unpack_from("=I", held)[0] & 0x800:
         return None
     seconds, parts = struct.unpack_from("=qI", held, 80)
     return int(seconds) * 10**9 + int(parts)
+
+
+def stamp(path: Path) -> tuple[int, ...]:
+    """What changes with every change of a file: nobody sets when its system last changed it.
+
+    The time of its content alone anybody may set, and images do, all of them alike.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    told = path.stat()
+    return told.st_mtime_ns, told.st_ctime_ns, told.st_size, told.st_ino
 
 
 NOT_FOR_RELEASE = "simulation only, not for release"

@@ -134,6 +134,7 @@ def exchange(
         while len(body) <= most and (piece := reply.read(_PIECE)):  # many small chunks take little room so
             body += piece
     if len(body) > most:
+        reply.close()  # what is left of it holds the socket
         raise http.client.HTTPException(f"a reply of more than {most} bytes")
     return reply, bytes(body)
 

@@ -9,9 +9,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reticent.errors import StorageUnavailable
 from reticent.files import private
 
 PATIENCE_S = 60.0  # how long to wait for others who write
+UNAVAILABLE = {  # what SQLite says of disks and other processes, not of what a file holds
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_LOCKED: "another process holds it",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_PERM: "it is not permitted",
+    sqlite3.SQLITE_AUTH: "it is not permitted",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+    sqlite3.SQLITE_PROTOCOL: "another process holds it",
+}
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Say in our words what a disk or another process keeps SQLite from; all else is left as it is.
+
+    Args:
+        what: cannot be used.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code not in UNAVAILABLE:
+            raise
+        raise StorageUnavailable(f"{what} cannot be used: {UNAVAILABLE[code]}") from error
 
 
 @contextmanager

@@ -19,10 +19,12 @@ from eth_utils import keccak
 from eth_utils.abi import collapse_if_tuple
 from pyrevm import EVM, AccountInfo, BlockEnv
 
+import reticent.federated.crowd.contracts
 import reticent.ledger.ethereum.contracts
 from reticent.chain.compile import compiled
 
 FOLDER = Path(reticent.ledger.ethereum.contracts.__file__).parent
+CROWD = Path(reticent.federated.crowd.contracts.__file__).parent
 OWNER, ORACLE, ANNA, BRUNO, STRANGER, NEXT = (f"0x{number:02x}" + "00" * 18 + "01" for number in range(1, 7))
 PEOPLE = (OWNER, ORACLE, ANNA, BRUNO, STRANGER, NEXT)
 NOBODY = "0x" + "00" * 20
@@ -34,8 +36,8 @@ class Refused(Exception):
 
     @property
     def reason(self):
-        """The cause alone: the contract's reasons read `ledger: cause`."""
-        return self.args[0].removeprefix("ledger: ")
+        """The cause alone: the contracts' reasons read `ledger: cause`."""
+        return self.args[0].partition(": ")[2] or self.args[0]
 
 
 class Halted(Exception):
@@ -111,11 +113,15 @@ def _types(parts):
 @cache
 def artifact(name="PrivacyLedger"):
     """As it is committed."""
-    return Artifact(json.loads((FOLDER / f"{name}.json").read_text()))
+    return Artifact(json.loads(_file(f"{name}.json").read_text()))
 
 
 def source(name="PrivacyLedger"):
-    return (FOLDER / f"{name}.vy").read_text()
+    return _file(f"{name}.vy").read_text()
+
+
+def _file(name):
+    return next(folder / name for folder in (FOLDER, CROWD) if (folder / name).is_file())
 
 
 @cache
@@ -144,10 +150,11 @@ class Contract:
         call = self.artifact.calls[function]
         return call.selector + encode(call.inputs, arguments)
 
-    def call(self, sender, function, *arguments):
-        """Send a transaction. Raises Refused."""
+    def call(self, sender, function, *arguments, worth=0):
+        """Send a transaction, with so many wei. Raises Refused."""
         self.block += 1
-        return self.raw(sender, self.data(function, *arguments), self.artifact.calls[function].outputs)
+        data, outputs = self.data(function, *arguments), self.artifact.calls[function].outputs
+        return self.raw(sender, data, outputs, worth)
 
     def raw(self, sender, data, outputs=(), worth=0):
         """As `call`, with data that may be anything."""

@@ -45,7 +45,9 @@ def test_a_file_that_is_out_of_date_is_noticed_and_written_anew(copy, capsys):
 def test_a_folder_without_contracts_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         compiling.main([str(tmp_path), "--check"])
-    assert "folder must hold contracts (*.vy)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("usage: python -m reticent.chain.compile [-h] [--check] folder\n")
+    assert f"error: folder must hold contracts (*.vy), got {tmp_path}\n" in said
 
 
 def test_another_compiler_is_refused(monkeypatch):

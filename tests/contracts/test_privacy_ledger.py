@@ -1,11 +1,25 @@
-"""Every function of PrivacyLedger.vy, every reason, every role, every event, every branch."""
-
-import re
-from itertools import product
+"""Every function of PrivacyLedger.vy, and every event."""
 
 import pytest
-from vyper.compiler import compile_code
 
+from .privacy_ledger import (
+    DATASET,
+    FULFIL,
+    KEY,
+    LEAVE,
+    MAX_UNITS,
+    OPEN,
+    OPEN_KEY,
+    OTHER,
+    PARTS,
+    TERMS,
+    asked,
+    ledger,
+    ready,
+    reason,
+    scenario,
+    state,
+)
 from .revm import (
     ANNA,
     BRUNO,
@@ -15,9 +29,7 @@ from .revm import (
     ORACLE,
     OWNER,
     STRANGER,
-    Artifact,
     Contract,
-    Halted,
     Refused,
     artifact,
     dataset_of,
@@ -27,197 +39,19 @@ from .revm import (
     payment_of,
     planted,
     register,
-    source,
 )
 
-MAX_UNITS = 2**62 - 1
-TERMS = ("census", "mu2", "replace_one", b"one person", 1000, 5, ORACLE, b"\x5a" * 32)
-DATASET = dataset_of(OWNER, "census")
-OTHER = dataset_of(OWNER, "another")
-PARTS = (b"ages", b"how many?", -3, 2)  # of a declared key
-KEY = key_of(*PARTS)
-OPEN = (b"open", b"", 0, 0)  # a key whose number of values is left to the first record
-OPEN_KEY = key_of(*OPEN)
-SCENARIOS = []
+__all__ = ["ledger"]  # fixtures
 
 
-def scenario(test):
-    """A test that also counts towards the branches."""
-    SCENARIOS.append(test)
-    return test
-
-
-def ready(ledger, **terms):
-    """A data set with two keys and an analyst."""
-    register(ledger, **terms)
-    ledger.call(OWNER, "allow", DATASET, ANNA, 500)
-    ledger.call(ANNA, "declare", DATASET, *PARTS)
-    ledger.call(OWNER, "declare", DATASET, *OPEN)
-    return ledger
-
-
-def reason(ledger, sender, function, *arguments):
-    """Why a call is refused."""
-    with pytest.raises(Refused) as refusal:
-        ledger.call(sender, function, *arguments)
-    return refusal.value.reason
-
-
-def state(ledger):
-    """All that can be read of the data set and its keys."""
-    people, numbers = (OWNER, ANNA, BRUNO, ORACLE), range(ledger.read("measurements") + 1)
-    return (
-        ledger.read("datasets", DATASET),
-        [ledger.read("analysts", DATASET, person) for person in people],
-        [ledger.read("keys", DATASET, key) for key in (KEY, OPEN_KEY)],
-        [ledger.read("recorded", DATASET, key) for key in (KEY, OPEN_KEY)],
-        [ledger.read("waiting", number) for number in numbers],
-        [ledger.read("look", DATASET, KEY, person, once("i")) for person in people],
-    )
-
-
-@pytest.fixture
-def ledger():
-    return Contract()
-
-
-# What makes each refusal, on `ready` after Anna requested 20 under KEY (measurement 0, waiting). More than
-# one per reason where the source has it more than once, or where a range has two ends.
-FULFIL = (0, DATASET, KEY, 0, 20)
-REFUSALS = [
-    ("registered already", OWNER, "register", *TERMS),
-    ("name is empty", OWNER, "register", "", *TERMS[1:]),
-    ("cap out of range", NEXT, "register", *TERMS[:4], 0, *TERMS[5:]),
-    ("cap out of range", NEXT, "register", *TERMS[:4], MAX_UNITS + 1, *TERMS[5:]),
-    ("minimum out of range", NEXT, "register", *TERMS[:5], 0, *TERMS[6:]),
-    ("minimum out of range", NEXT, "register", *TERMS[:5], 1001, *TERMS[6:]),
-    ("oracle is empty", NEXT, "register", *TERMS[:6], NOBODY, TERMS[7]),
-    ("not allowed", STRANGER, "declare", DATASET, *PARTS),
-    ("not allowed", ANNA, "declare", OTHER, *PARTS),
-    ("name is empty", ANNA, "declare", DATASET, b"", *PARTS[1:]),
-    ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 513),
-    ("too many values", ANNA, "declare", DATASET, *PARTS[:3], 65535),
-    ("declared already", OWNER, "declare", DATASET, *PARTS),
-    ("past the cap", ANNA, "declare", DATASET, *PARTS[:3], 201),  # 5 each
-    ("not allowed", STRANGER, "request", DATASET, KEY, 20, NO_KEY),
-    ("not allowed", ANNA, "request", OTHER, KEY, 20, NO_KEY),
-    ("unknown key", ANNA, "request", DATASET, key_of(b"never declared"), 20, NO_KEY),
-    ("information out of range", ANNA, "request", DATASET, KEY, 0, NO_KEY),
-    ("information out of range", ANNA, "request", DATASET, KEY, MAX_UNITS + 1, NO_KEY),
-    ("past the quota", ANNA, "request", DATASET, KEY, 501, NO_KEY),
-    ("past the cap", OWNER, "request", DATASET, KEY, 1001, NO_KEY),
-    ("idempotency key used", ANNA, "request", DATASET, KEY, 21, once("i")),
-    ("idempotency key used", ANNA, "request", DATASET, OPEN_KEY, 20, once("i")),
-    ("idempotency key used", ANNA, "pay", DATASET, PARTS[0], 20, once("i")),
-    ("not the oracle", OWNER, "fulfil", *FULFIL, [1, 2]),
-    ("not the oracle", ORACLE, "fulfil", 0, OTHER, KEY, 0, 20, [1, 2]),
-    ("unknown measurement", ORACLE, "fulfil", 1, *FULFIL[1:], [1, 2]),
-    ("another measurement", ORACLE, "fulfil", 0, DATASET, OPEN_KEY, 0, 20, [1, 2]),
-    ("another measurement", ORACLE, "fulfil", 0, DATASET, KEY, 1, 20, [1, 2]),
-    ("another measurement", ORACLE, "fulfil", 0, DATASET, KEY, 0, 21, [1, 2]),
-    ("wrong number of values", ORACLE, "fulfil", *FULFIL, [1]),
-    ("wrong number of values", ORACLE, "fulfil", *FULFIL, [1, 2, 3]),
-    ("wrong number of values", ORACLE, "fulfil", *FULFIL, []),
-    ("not allowed", ANNA, "pay", DATASET, b"fresh", 20, NO_KEY),
-    ("information out of range", OWNER, "pay", DATASET, b"fresh", 0, NO_KEY),
-    ("information out of range", OWNER, "pay", DATASET, b"fresh", MAX_UNITS + 1, NO_KEY),
-    ("name is empty", OWNER, "pay", DATASET, b"", 20, NO_KEY),
-    ("past the cap", OWNER, "pay", DATASET, b"fresh", 981, NO_KEY),
-    ("not the owner", ANNA, "allow", DATASET, ANNA, 600),
-    ("quota out of range", OWNER, "allow", DATASET, ANNA, MAX_UNITS + 1),
-    ("not the owner", ORACLE, "pause", DATASET, True),
-    ("nothing to change", OWNER, "pause", DATASET, False),
-    ("not the owner", ORACLE, "appoint", DATASET, ORACLE),
-    ("oracle is empty", OWNER, "appoint", DATASET, NOBODY),
-    ("not the owner", NEXT, "offer", DATASET, NEXT),
-    ("not offered", OWNER, "take", DATASET),
-    # compilers' checks of what a call may hold
-    ("", OWNER, "register", "x" * 121, *TERMS[1:]),
-    ("", OWNER, "register", "x", "u" * 17, *TERMS[2:]),
-    ("", OWNER, "register", "x", "u", "n" * 17, *TERMS[3:]),
-    ("", OWNER, "register", *TERMS[:3], b"s" * 801, *TERMS[4:]),
-    ("", ANNA, "declare", DATASET, b"n" * 4001, *PARTS[1:]),
-    ("", ANNA, "declare", DATASET, b"n", b"q" * 8193, 0, 1),
-    ("", OWNER, "pay", DATASET, b"n" * 4001, 20, NO_KEY),
-    ("", ORACLE, "fulfil", *FULFIL, [0] * 513),
-]
-
-
-def asked(ledger, **terms):
-    ready(ledger, **terms).call(ANNA, "request", DATASET, KEY, 20, once("i"))
-    return ledger
-
-
-@scenario
-def test_every_refusal_names_its_reason(ledger):
-    asked(ledger)
-    for expected, *call in REFUSALS:
-        assert reason(ledger, *call) == expected, call[1:]
-    ledger.call(ORACLE, "fulfil", *FULFIL, [1, 2])
-    assert reason(ledger, ORACLE, "fulfil", *FULFIL, [1, 2]) == "fulfilled already"
-    assert reason(ledger, ORACLE, "fulfil", *FULFIL, [3, 4]) == "fulfilled already"
-    ledger.call(OWNER, "pause", DATASET, True)
-    assert reason(ledger, OWNER, "pause", DATASET, True) == "nothing to change"
-    assert reason(ledger, ANNA, "request", DATASET, KEY, 30, NO_KEY) == "paused"
-    assert reason(ledger, OWNER, "pay", DATASET, b"fresh", 30, NO_KEY) == "paused"
-    ledger.call(OWNER, "pause", DATASET, False)
-    ledger.call(OWNER, "pay", DATASET, b"paid", 10, NO_KEY)
-    assert reason(ledger, OWNER, "pay", DATASET, b"paid", 10, NO_KEY) == "key used"
-    assert reason(ledger, ORACLE, "fulfil", 1, DATASET, payment_of(b"paid"), 0, 10, []) == "fulfilled already"
-
-
-def test_a_refused_call_changes_nothing(ledger):
-    before = state(asked(ledger))
-    for _, *call in REFUSALS:
-        reason(ledger, *call)
-        assert state(ledger) == before
-
-
-def test_no_reason_is_left_out():
-    tried = {expected for expected, *_ in REFUSALS} - {""}
-    assert set(re.findall(r'assert .*"ledger: (.+)"', source())) == tried | {
-        "fulfilled already",
-        "paused",
-        "key used",
-    }
-    assert source().count("assert ") == len(
-        re.findall(r'assert .*, "ledger: (.+)"', source())
-    )  # each has a reason
-
-
-ROLES = {"owner": OWNER, "oracle": ORACLE, "analyst": ANNA, "candidate": NEXT, "stranger": STRANGER}
-LEAVE = {  # arguments, who may, why others may not
-    "register": (("mine", *TERMS[1:]), set(ROLES), None),
-    "declare": ((DATASET, b"new", b"q", 0, 1), {"owner", "oracle", "analyst"}, "not allowed"),
-    "request": ((DATASET, KEY, 60, NO_KEY), {"owner", "analyst"}, "not allowed"),
-    "fulfil": ((*FULFIL, [1, 2]), {"oracle"}, "not the oracle"),
-    "pay": ((DATASET, b"paid", 60, NO_KEY), {"owner", "oracle"}, "not allowed"),
-    "allow": ((DATASET, BRUNO, 1), {"owner"}, "not the owner"),
-    "pause": ((DATASET, True), {"owner"}, "not the owner"),
-    "appoint": ((DATASET, NEXT), {"owner"}, "not the owner"),
-    "offer": ((DATASET, BRUNO), {"owner"}, "not the owner"),
-    "take": ((DATASET,), {"candidate"}, "not offered"),
-}
-
-
-@pytest.mark.parametrize(("function", "role"), product(LEAVE, ROLES))
-def test_roles(ledger, function, role):
-    asked(ledger).call(OWNER, "offer", DATASET, NEXT)
-    arguments, may, otherwise = LEAVE[function]
-    if role in may:
-        assert ledger.call(ROLES[role], function, *arguments).events
-    else:
-        assert reason(ledger, ROLES[role], function, *arguments) == otherwise
-
-
-def test_every_function_is_in_the_table_of_roles():
-    changing = {
-        part["name"]
-        for part in artifact().abi
-        if part["type"] == "function" and part["stateMutability"] != "view"
-    }
-    assert changing == set(LEAVE)
-    assert all(part.get("stateMutability") != "payable" for part in artifact().abi)
+def test_what_stands_behind_a_name_in_the_call_does_not_matter(ledger):
+    """Padding is not checked by the compiler; were it hashed, one name would have many identifiers."""
+    data = ledger.data("register", *TERMS)
+    place = data.rindex(b"census") + len(b"census")
+    assert ledger.raw(OWNER, data[:place] + b"\xff" * 26 + data[place + 26 :], ["bytes32"]).value == DATASET
+    data = ledger.data("declare", DATASET, b"ages", b"how many?", -3, 2)
+    place = data.rindex(b"ages") + len(b"ages")
+    assert ledger.raw(OWNER, data[:place] + b"\xff" * 28 + data[place + 28 :], ["bytes32"]).value == KEY
 
 
 @scenario
@@ -239,16 +73,6 @@ def test_register(ledger):
         tuple(answer.events[0][1][field] for field in ("name", "unit", "neighbours", "subject"))
         == longest[:4]
     )
-
-
-def test_what_stands_behind_a_name_in_the_call_does_not_matter(ledger):
-    """Padding is not checked by the compiler; were it hashed, one name would have many identifiers."""
-    data = ledger.data("register", *TERMS)
-    place = data.rindex(b"census") + len(b"census")
-    assert ledger.raw(OWNER, data[:place] + b"\xff" * 26 + data[place + 26 :], ["bytes32"]).value == DATASET
-    data = ledger.data("declare", DATASET, b"ages", b"how many?", -3, 2)
-    place = data.rindex(b"ages") + len(b"ages")
-    assert ledger.raw(OWNER, data[:place] + b"\xff" * 28 + data[place + 28 :], ["bytes32"]).value == KEY
 
 
 @scenario
@@ -606,82 +430,3 @@ PLAIN = {function: arguments for function, (arguments, *_) in LEAVE.items()} | {
     "look": (DATASET, KEY, ANNA, NO_KEY),
     "analysts": (DATASET, ANNA),
 }
-
-
-class Branches:
-    """Traps in the code: a branch is reached if some scenario falls into the trap at its end.
-
-    The compiler writes each branch as PUSH2 target, JUMPI. That it is taken shows when the target is replaced
-    with a trap; that it is not, when the instruction behind is.
-    """
-
-    def __init__(self, what):
-        self.what, self.code = what, what.runtime
-        self.places = []
-        place, pushed = 0, None
-        end = len(self.code)
-        while place < end:
-            operation = self.code[place]
-            width = operation - 0x5F if 0x60 <= operation <= 0x7F else 0
-            if operation == 0x57:
-                assert pushed == 0x61, "a branch whose target is not pushed beside it"
-                self.places.append(place)
-            pushed, place = operation, place + 1 + width
-
-    def trapped(self, place, taken):
-        code = bytearray(self.code)
-        if taken:
-            code[place - 2 : place] = len(code).to_bytes(2)
-            code += b"\x5b\xfe"
-        else:
-            code[place + 1] = 0xFE
-        setup = b"\x61" + len(code).to_bytes(2) + b"\x80\x60\x0a\x5f\x39\x5f\xf3"
-        found = Artifact.__new__(Artifact)
-        found.__dict__ |= self.what.__dict__ | {"runtime": bytes(code), "creation": setup + bytes(code)}
-        return found
-
-    def unreached(self, scenarios):
-        left, order = [], list(scenarios)
-        for place, taken in product(self.places, (True, False)):
-            trapped = self.trapped(place, taken)
-            for one in order:
-                try:
-                    one(Contract(trapped))
-                except Halted:
-                    order.remove(one)
-                    order.insert(0, one)  # its neighbours are likely reached by the same
-                    break
-            else:
-                left.append((place, taken))
-        return left
-
-
-# What the compiler adds and no call can fail: amounts are below 2**62 and values fit int64, so sums stay
-# below 2**125; loops and lists end at the 512 that calls are cut to; copying memory needs a few gas.
-CANNOT_FAIL = {
-    "DynArray[int256, 512] bounds check",
-    "DynArray[int64, 512] bounds check",
-    "range() bounds check",
-    "safeadd",
-    "safemul",
-    "uint255 bounds check",
-    "uint64 bounds check",
-}
-COPY_FAILED = b"\xfa\x15\x61"  # STATICCALL, ISZERO, PUSH2: copies go through the identity precompile
-TOO_LONG = b"\x61\x02\x00\x81\x11\x61"  # of a list that was found to have at most 512 values before
-
-
-def test_every_branch_is_reached():
-    branches = Branches(artifact())
-    labels = compile_code(source(), output_formats=["source_map_runtime"])["source_map_runtime"]["error_map"]
-    left = branches.unreached(SCENARIOS)
-    assert [(place, taken) for place, taken in left if not taken] == []
-    other = [place for place, _ in left if not branches.code[: place - 2].endswith((COPY_FAILED, TOO_LONG))]
-    assert {labels.get(place) for place in other} <= CANNOT_FAIL
-    assert len(branches.places) > 120
-    assert len(left) < 40
-
-
-def test_the_search_for_branches_finds_one_that_is_not_reached():
-    left = Branches(artifact()).unreached([test_register])
-    assert len(left) > 150

@@ -83,10 +83,9 @@ class World:
         self.desk = self.app.state.desk
         state = self.desk.state
         made = {name: state.make_key(_CALLERS + name, role) for name, role in ROLES.items()}
-        self.people = {name: person for name, (person, _) in made.items()}
         self.keys = {name: secret for name, (_, secret) in made.items()}
         sources.assign(state, self.app.state.desk.settings.folder, "fresh.csv", f"{_CALLERS}owner")
-        self.visits = {name: state.enter(person) for name, person in self.people.items()}
+        self.visits = {name: state.enter(key) for name, key in self.keys.items()}
         for name in ("bob", "gone"):
             state.make_key(name, Role.ANALYST)
         for thread in threading.enumerate():
@@ -185,7 +184,7 @@ class World:
         after = self._spent = self.spent()
         self.counts[answered.status] += 1
         if call.path == "/signout" and call.who is not None:
-            self.visits[call.who] = self.desk.state.enter(self.people[call.who])
+            self.visits[call.who] = self.desk.state.enter(self.keys[call.who])
         found = [*wrong_reply(call, answered), *wrong_budget(call, answered, before, after), *also(answered)]
         if self._hangs(call, answered):
             found.append(f"took {answered.wall_s:.2f} s")

@@ -33,6 +33,8 @@ PEOPLE = {
     "olga": Role.OWNER,
     "otto": Role.OWNER,
     "vera": Role.AUDITOR,
+    "bert": Role.BUYER,
+    "berta": Role.BUYER,
     "rita": Role.OWNER,  # her key is taken back
 }
 MEAN = {"query": "SELECT AVG(income) FROM census", "error": 4000.0}

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from reticent.apps.query import apart, lanes
+from reticent.apps.query import apart, jobs, lanes
 from reticent.errors import SourceError
-from reticent.ledger import SqlLedger
+from reticent.ledger import Amount, Grant, SqlLedger, Unit
+from reticent.query import Session
 from reticent.query.measure import Plan
+from reticent.service.state import State
 
 from .running import BASE, MEAN, Service, make_keys, refused, until
 
@@ -52,10 +54,6 @@ def split(place, **settings):
 
 def _pid(desk):
     return os.getpid()
-
-
-def _niceness(desk):
-    return os.getpriority(os.PRIO_PROCESS, 0)
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +140,15 @@ async def _limiter():
 
 
 def without_hands(monkeypatch):
-    """A desk here that can neither estimate nor write an answer."""
-    for place in ("reticent.query.session.estimates", "reticent.apps.query.desk.written"):
-        monkeypatch.setattr(place, None)
+    """A desk here that can neither plan, draw or estimate an answer, nor write it."""
+    for place in (
+        "query.plans.plan",
+        "query.session.record",
+        "query.session.estimates",
+        "apps.query.desk.written",
+        "apps.query.attempts.written",
+    ):
+        monkeypatch.setattr(f"reticent.{place}", None)
 
 
 @pytest.mark.parametrize("what", sorted(LARGE))
@@ -160,28 +164,116 @@ def test_planted_making_them_here_is_caught(serving, monkeypatch):
         refused(LARGE[what](service), 500, "fault")
 
 
-def test_the_other_process_has_a_lower_priority(pair):
-    assert pair[1].call(_niceness) > os.getpriority(os.PRIO_PROCESS, 0)
+def _levels(desk):
+    tasks = [one.name for one in Path("/proc/self/task").iterdir()]
+    return {int(one): os.getpriority(os.PRIO_PROCESS, int(one)) for one in tasks}
 
 
-def test_charge_and_draw_stay_here(pair, monkeypatch):
+def _level_when_recording(desk):
+    """From now on, `_levels_seen` tells the priority of whoever records there."""
+    true = SqlLedger._fulfil
+
+    def seeing(*given):
+        _seen.append(os.getpriority(os.PRIO_PROCESS, 0))
+        return true(*given)
+
+    SqlLedger._fulfil = seeing
+
+
+def _levels_seen(desk):
+    return _seen
+
+
+def _patient(desk):
+    """Planted: what is recorded waits for whoever is first."""
+    apart._promptly = lambda call: call()
+
+
+_seen: list[int] = []
+
+
+def test_the_other_process_has_a_lower_priority_but_where_others_wait_for_it(made_census, tmp_path):
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    shutil.copytree(made_census, tmp_path / "desk")
+    with split(tmp_path / "desk") as (service, other):
+        (number,) = other.process_ids()
+        assert os.getsid(number) == number != os.getsid(0)
+        levels = other.call(_levels)
+        assert levels[number] > ours
+        assert sorted(set(levels.values())) == [ours, levels[number]]
+        assert list(levels.values()).count(ours) == 1  # the thread that writes
+        other.call(_level_when_recording)
+        assert service.ask("bob", many(1400)).status_code == 200
+        other.call(_patient)
+        assert service.ask("bob", many(1401)).status_code == 200
+        assert other.call(_levels_seen) == [ours, levels[number]]
+
+
+# Who does what, and in which order
+
+
+def followed(service, monkeypatch, body):
+    """What is done in this process for a question, in order; and the reply."""
+    done = []
+    for place, verb in (
+        (apart.OtherHand, "due"),
+        (State, "reserve"),
+        (SqlLedger, "_request"),
+        (apart.OtherHand, "record"),
+        (Plan, "vector"),
+        (Plan, "measure"),
+        (SqlLedger, "_fulfil"),
+    ):
+        monkeypatch.setattr(place, verb, _following(getattr(place, verb), done, verb))
+    return done, service.ask("bob", body)
+
+
+def _following(true, done, verb):
+    def following(*given, **named):
+        done.append(verb)
+        return true(*given, **named)
+
+    return following
+
+
+PROPER = ["due", "reserve", "_request", "record"]  # the other process reads, draws and records
+
+
+def test_it_is_paid_here_before_it_is_drawn_there(pair, monkeypatch):
     service, _ = pair
-    counted = {}
-    for place, verb in ((SqlLedger, "_request"), (SqlLedger, "_fulfil"), (Plan, "measure")):
-        monkeypatch.setattr(place, verb, _counting(getattr(place, verb), counted, verb))
     before = service.spent()
-    reply = service.ask("bob", many(1500))
-    assert counted == {"_request": 1, "_fulfil": 1, "measure": 1}
+    done, reply = followed(service, monkeypatch, many(1500))
+    assert done == PROPER
     assert service.spent() - before == int(reply.json()["cost"]) > 0
     assert len(reply.json()["receipt"]["measurements"]) == 1
 
 
-def _counting(true, counted, verb):
-    def counting(*given, **named):
-        counted[verb] = counted.get(verb, 0) + 1
-        return true(*given, **named)
+def test_nothing_is_drawn_for_what_is_not_paid(pair, monkeypatch):
+    service, _ = pair
+    before = service.spent(), service.used("bob")
+    done, reply = followed(service, monkeypatch, many(1501, 100.0))
+    refused(reply, 409, "budget_exceeded")
+    assert done == PROPER[:-1]
+    assert (service.spent(), service.used("bob")) == before
 
-    return counting
+
+def test_planted_drawing_here_or_before_paying_is_caught(pair, monkeypatch):
+    service, _ = pair
+
+    class Hasty(apart.OtherHand):
+        def due(self, query, accuracy):
+            found = super().due(query, accuracy)
+            self.record(query, Grant("census", found.key, found.wanted, 0, 0, ()))
+            return found
+
+    monkeypatch.setattr(jobs, "OtherHand", lambda other, name: service.desk.session(name))
+    with monkeypatch.context() as patch:
+        done, _ = followed(service, patch, many(1502))
+        assert done == ["reserve", "_request", "vector", "measure", "_fulfil"] != PROPER
+    monkeypatch.setattr(jobs, "OtherHand", Hasty)
+    with monkeypatch.context() as patch:
+        done, _ = followed(service, patch, many(1503))
+        assert done == ["due", "record", "reserve", "_request", "record"] != PROPER
 
 
 def test_replies_are_those_of_one_process(pair):
@@ -240,29 +332,69 @@ def test_what_is_degraded_is_drawn_here(made_census, tmp_path):
 # Who dies
 
 
-@pytest.mark.parametrize(("after", "bins"), [("_fulfil", 1301), ("_request", 1302)])
-def test_a_killed_process_loses_nothing(pair, monkeypatch, after, bins):
-    """It is killed when somebody here has just charged, or recorded, before it is told of it."""
+def _dying(place, verb, desk):
+    """From now on, the other process is killed when it has just done this."""
+    true = getattr(place, verb)
+
+    def dying(*given, **named):
+        true(*given, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(place, verb, dying)
+
+
+def asked_and_checked(service, other, bins):
+    """A question that another process must have answered than the one that ran before it."""
+    (number,) = other.process_ids()
+    spent, used = service.spent(), service.used("bob")
+    reply = service.ask("bob", many(bins))
+    assert reply.status_code == 200, reply.text
+    assert other.process_ids() != [number]
+    cost = int(reply.json()["cost"])
+    assert service.spent() - spent == service.used("bob") - used == cost > 0
+    assert len(reply.json()["receipt"]["measurements"]) == 1
+    assert service.ask("alice", many(bins)).json()["cells"] == reply.json()["cells"]
+
+
+@pytest.mark.parametrize(
+    ("place", "verb", "bins"), [(Session, "due", 1301), (Plan, "measure", 1302), (SqlLedger, "_fulfil", 1303)]
+)
+def test_a_process_that_dies_at_work_loses_nothing(pair, place, verb, bins):
+    """When it knows what is due, when it has drawn, or has recorded: before anybody is told of it."""
+    service, other = pair
+    other.call(partial(_dying, place, verb))
+    asked_and_checked(service, other, bins)
+
+
+def test_a_process_that_dies_when_it_is_paid_loses_nothing(pair, monkeypatch):
     service, other = pair
     other.call(_pid)
-    kills, true, spent, used = [], getattr(SqlLedger, after), service.spent(), service.used("bob")
+    true = SqlLedger._request
 
     def killing(*given, **named):
         found = true(*given, **named)
         (number,) = other.process_ids()
         os.kill(number, signal.SIGKILL)
-        kills.append(number)
         return found
 
-    monkeypatch.setattr(SqlLedger, after, killing)
-    reply = service.ask("bob", many(bins))
-    assert reply.status_code == 200, reply.text
-    assert len(kills) == 1
-    assert other.process_ids() != kills
-    cost = int(reply.json()["cost"])
-    assert service.spent() - spent == service.used("bob") - used == cost > 0
-    assert len(reply.json()["receipt"]["measurements"]) == 1
-    assert service.ask("alice", many(bins)).json()["cells"] == reply.json()["cells"]
+    monkeypatch.setattr(SqlLedger, "_request", killing)
+    asked_and_checked(service, other, 1304)
+
+
+def test_planted_paying_again_for_a_death_is_caught(pair, monkeypatch):
+    """Were a question asked anew from its beginning, whoever died at work would have been paid in vain."""
+    service, other = pair
+
+    class Anew(apart.OtherHand):
+        def record(self, query, grant):
+            later = service.desk.session("census")
+            amount = Amount(2 * grant.information, Unit.MU2, later.data.relation)
+            super().record(query, service.desk.ledger.request(grant.account, grant.key, amount))
+
+    monkeypatch.setattr(jobs, "OtherHand", Anew)
+    other.call(partial(_dying, Plan, "measure"))
+    with pytest.raises(AssertionError):
+        asked_and_checked(service, other, 1305)
 
 
 def killed_at_work(service, other, crew):

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from fastapi.routing import APIRoute
 
-from reticent.apps.query import asking
+from reticent.apps.query import ask_route as asking
 from reticent.apps.query import desk as desk_module
 from reticent.apps.query.desk import Desk
 from reticent.ledger import SqlLedger, merkle

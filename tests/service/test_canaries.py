@@ -167,7 +167,7 @@ def looking(crowd, names):
     for who in ("vera", None, "rk_unknown"):
         for path in ("/health", "/metrics", "/openapi.json", "/nowhere"):
             crowd.call(who, "GET", path)
-    pages = ["/", "/overview", "/ledger", "/ledger?last=2", "/ledger/proofs?first=0&last=2&size=3",
+    pages = ["/", "/overview", "/audits", "/ledger", "/ledger?last=2", "/ledger/proofs?first=0&last=2&size=3",
              "/ledger/consistency?old=1&new=2", "/ledger/consistency?old=5&new=2", "/owner/keys",
              "/owner/register", "/static/ledger.js", "/signin",
              *(f"/owner/register?file={file}" for file in (*SOURCES, "x.yaml", "../x.csv"))]  # fmt: skip

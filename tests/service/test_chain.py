@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from reticent.apps import main
+from reticent.apps.chain import service_ledger as on_chain
 from reticent.apps.chain import work as commands
 from reticent.apps.chain.oracle import opened as opened_oracle
 from reticent.apps.query import jobs
@@ -33,7 +34,6 @@ from reticent.query.chain.commitment import place as commitment_place
 from reticent.query.chain.finding import opened_ledger, registrant
 from reticent.query.declarations import dataset_file
 from reticent.query.opening import folder as folder_of
-from reticent.service import on_chain
 from reticent.service.settings import Settings
 
 from .running import BASE, Process, Service, TestClient, free_port, make_keys, refused, until

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.apps.collect.collecting import MOST_REPORTS
+from reticent.apps.collect.api import MOST_REPORTS
 from reticent.collect.collector import Collector
 from reticent.collect.device import Device
 from reticent.collect.signing import signed
@@ -365,5 +365,5 @@ def test_what_devices_told_is_entered_in_one_ledger(operator, tmp_path, monkeypa
     assert "is entered in the ledger ledger.sqlite, not in" in told["message"]
     assert looked(operator, folder, str(folder / ".service" / "ledger.sqlite")).status_code == 200
     assert stat.S_IMODE((folder / ".service" / "book").stat().st_mode) == 0o600
-    monkeypatch.setattr("reticent.apps.query.desk._check_note", lambda *_: None)
+    monkeypatch.setattr("reticent.apps.query.service_ledger.check_note", lambda *_: None)
     assert looked(operator, folder, other).status_code == 200

@@ -63,7 +63,7 @@ def operations(app):
 def from_schema(world, count, seed=0):
     """What is wrong after so many cases, as owner, analyst, auditor and nobody."""
     found, rng, sent, rounds = [], random.Random(seed), 0, 0
-    callers, known = [*world.people, None], list(operations(world.app))
+    callers, known = [*world.keys, None], list(operations(world.app))
     while sent < count:
         rounds += 1
         for share, strategy in known:
@@ -286,11 +286,11 @@ MAGIC = asked({"query": {"kind": "magic"}, "information": 1e-6})
 def test_planted_a_charge_before_the_check_is_caught(world, monkeypatch):
     plain = Desk.reused
 
-    def hasty(self, person, name, query, **accuracy):
+    def hasty(self, person, name, query, *given):
         key = next(iter(self.session(name).questions()))
         bought = self.ledger.reading(name, key).information
         self.ledger.request(name, key, Amount(bought + 10**6, Unit.MU2, self.data(name).relation))
-        return plain(self, person, name, query, **accuracy)
+        return plain(self, person, name, query, *given)
 
     assert world.faults(asked({"query": QUESTIONS[9], **ACCURACY[0]})) == []
     assert world.faults(MAGIC) == []
@@ -302,9 +302,9 @@ def test_planted_a_charge_before_the_check_is_caught(world, monkeypatch):
 def test_planted_a_quota_that_a_refusal_uses_up_is_caught(world, monkeypatch):
     plain = Desk.reused
 
-    def counted(self, person, name, query, **accuracy):
+    def counted(self, person, name, query, *given):
         self.state.reserve("planted", person, name, 10**6)
-        return plain(self, person, name, query, **accuracy)
+        return plain(self, person, name, query, *given)
 
     monkeypatch.setattr(Desk, "reused", counted)
     (found,) = world.faults(MAGIC)
@@ -318,7 +318,7 @@ def test_planted_a_spending_over_the_cap_is_caught(world):
 
 
 def test_planted_a_handler_that_fails_on_some_input_is_caught(world, monkeypatch):
-    monkeypatch.setattr(Desk, "price", lambda self, name, query, **accuracy: len(query["kind"]) / 0)
+    monkeypatch.setattr(Desk, "price", lambda self, name, query, accuracy: len(query["kind"]) / 0)
     call = priced({"kind": "magic"}, information=1e-6)
     (found,) = world.faults(call)
     assert "status 500" in found
@@ -327,10 +327,10 @@ def test_planted_a_handler_that_fails_on_some_input_is_caught(world, monkeypatch
 def test_planted_a_hang_is_caught(world, monkeypatch):
     plain = Desk.price
 
-    def sleepy(self, name, query, **accuracy):
+    def sleepy(self, name, query, accuracy):
         if "magic" in str(query):
             time.sleep(LONGEST_S + 0.2)
-        return plain(self, name, query, **accuracy)
+        return plain(self, name, query, accuracy)
 
     monkeypatch.setattr(Desk, "price", sleepy)
     assert world.faults(priced({"kind": "count"}, information=1e-6)) == []

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from reticent.apps.collect import collecting
-from reticent.apps.collect.collecting import Intake
+from reticent.apps.collect.collecting import Batching as Intake
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerError
 

@@ -167,7 +167,7 @@ def test_a_job_of_a_dead_process_is_taken_up(desk):
 def test_planted_looking_for_new_jobs_only_is_caught(desk, monkeypatch):
     monkeypatch.setattr(
         "reticent.service.state.jobs._NEXT_JOB",
-        "SELECT number FROM job WHERE state = 'queued' AND ? > 0 ORDER BY number LIMIT 1",
+        "SELECT number FROM job WHERE state = 'queued' AND ? > ? ORDER BY number LIMIT 1",
     )
     with pytest.raises(AssertionError, match="nothing after"):
         is_taken_up(desk, 1.5)

@@ -28,7 +28,8 @@ STRIKE = """
 import contextlib, os, pathlib, signal
 from reticent.ledger import SqlLedger
 from reticent.query import Session
-from reticent.apps.query import api, asking
+from reticent.apps.query import api
+from reticent.apps.query import ask_route as asking
 from reticent.service.state import State
 
 PAPER = pathlib.Path(__file__).with_name("strike")
@@ -290,11 +291,11 @@ from reticent.apps.query.desk import Desk
 
 true = Desk.ask
 
-def early(self, person, name, query, **options):
+def early(self, person, name, query, accuracy, **options):
     session = self.session(name)
     elsewhere = Session(session.data, session._opened(), MemoryLedger())
-    threading.Timer(60, true, (self, person, name, query), options).start()
-    return elsewhere.ask(query, information=options["information"])
+    threading.Timer(60, true, (self, person, name, query, accuracy), options).start()
+    return elsewhere.ask(query, accuracy)
 
 Desk.ask = early
 """

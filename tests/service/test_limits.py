@@ -12,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from reticent.apps.query import asking
+from reticent.apps.query import ask_route as asking
 from reticent.apps.query.desk import Desk
 from reticent.service import guard, limits, protocol
 from reticent.service.limits import Rate, is_deeper, leaves_after_s

@@ -25,7 +25,7 @@ from reticent.errors import BudgetExceeded, LedgerError, ReticentError
 from reticent.ledger import SqlLedger
 from reticent.query import Session, census
 from reticent.query import count as how_many
-from reticent.query.declarations import dataset_file, home
+from reticent.query.declarations import account_moving, dataset_file, home, ledger_places
 from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.notebook import Notebook
 from reticent.query.rows import source
@@ -195,13 +195,13 @@ def _each_its_own(path, data, ledger=None):
     """Planted: every opener finds a ledger of its own, as in the first releases."""
     place = kept_folder(path)
     place.mkdir(exist_ok=True)
-    where = home.OWN if ledger is None else home._kept(ledger, place)
+    where = home.OWN if ledger is None else ledger_places.kept(ledger, place)
     return contextlib.nullcontext(home.Home(place, "0" * 32, data.name, where))
 
 
 def test_the_check_finds_a_ledger_for_each_opener(declaration, monkeypatch):
     monkeypatch.setattr(home, "settled", _each_its_own)
-    monkeypatch.setattr(home, "left_behind", lambda *_, **__: home.Taken(0, 0))
+    monkeypatch.setattr(account_moving, "left_behind", lambda *_, **__: account_moving.Taken(0, 0))
     ages = iter(range(1, 1000))
     sold = [
         age

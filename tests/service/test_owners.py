@@ -7,9 +7,7 @@ has its planted hole beside it.
 import contextlib
 import json
 import os
-import re
 import shutil
-import sys
 import threading
 from pathlib import Path
 
@@ -19,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import files
-from reticent.apps import main
 from reticent.apps.query import sources
 from reticent.apps.query.desk import Desk
 from reticent.errors import AccountConflict, ParameterError, ReticentError, SourceError
@@ -30,29 +27,13 @@ from reticent.service.state import State
 
 from ..unit.query import hostile
 from ..unit.query.watching import Watch
-from .running import TestClient, assign, refused
+from .owners_at_work import olga, otto, text
+from .running import assign, refused
+
+__all__ = ["olga", "otto"]  # fixtures
+
 
 COUNTS = [pytest.param(300, id="quick"), pytest.param(10_000, id="full", marks=pytest.mark.slow)]
-
-
-def text(name="town", source="town.csv", epsilon=1, delta=1e-6, **changes):
-    """A declaration over the network, in JSON, which is YAML too."""
-    fields = {
-        "name": name, "version": "1", "source": source, "unit": "row", "relation": "replace one",
-        "rows": 2000, "budget": {"epsilon": epsilon, "delta": delta},
-        "columns": {"age": {"type": "integer", "low": 0, "high": 120}},
-    }  # fmt: skip
-    return json.dumps(fields | changes)
-
-
-@pytest.fixture
-def olga(desk):
-    return desk.state.named("olga")
-
-
-@pytest.fixture
-def otto(desk):
-    return desk.state.named("otto")
 
 
 # The attack
@@ -463,81 +444,6 @@ def test_planted_any_file_of_the_folder(hostile_desk, monkeypatch):
 
     monkeypatch.setattr(sources, "registrable", anything)
     assert any("was registered" in one for one in breaches(world, desk, olga, 200))
-
-
-# The commands
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Run `reticent source ARGS` in this process; return exit code and what was said."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["reticent", "source", *map(str, args)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code, "".join(capsys.readouterr())
-
-    return run
-
-
-def test_the_operator_assigns_lists_and_releases(folder, desk, olga, command):
-    shutil.copy(folder / "town.csv", folder / "other.csv")
-    code, told = command("assign", folder, "other.csv", "otto")
-    assert (code, told) == (0, "other.csv is otto's\n")
-    desk.register(olga, text())
-    code, told = command("assign", folder, "town.csv", "olga")
-    assert (code, told) == (0, "town.csv is olga's, with town\n")
-    (folder / "other.csv").unlink()
-    code, told = command("list", folder)
-    assert code == 0
-    lines = [line for line in told.splitlines() if ".csv" in line]
-    assert [line.split()[1] for line in lines] == ["fresh.csv", "other.csv", "town.csv"]
-    assert "gone or replaced" in lines[1]
-    assert command("release", folder, "other.csv") == (0, "other.csv is nobody's\n")
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        (("assign", "town.csv", "alice"), "owner must be somebody who has the key of an owner, got 'alice'"),
-        (
-            ("assign", "town.csv", "nobody"),
-            "owner must be somebody who has the key of an owner, got 'nobody'",
-        ),
-        (("assign", "town.csv", "otto"), "file must be nobody else's, town.csv is olga's (key"),
-        (("assign", "gone.csv", "otto"), "file must be a file, there is none at"),
-        (("assign", "census.yaml", "otto"), "file must be a file with rows: no declaration, key or ledger"),
-        (("assign", ".service/ledger.key", "otto"), "file must be a file"),
-        (
-            ("assign", "../beside.csv", "otto"),
-            "file must be a file in the service's folder, got '../beside.csv'",
-        ),
-        (("release", "gone.csv"), "file must be assigned to somebody, got 'gone.csv'"),
-    ],
-)
-def test_what_the_operator_mistypes_is_said_in_one_line(folder, keys, command, given, line):
-    (folder.parent / "beside.csv").write_text("age\n1\n")
-    code, told = command(given[0], folder, *given[1:])
-    assert code == 2
-    assert told.startswith(f"error: {line}")
-    assert told.count("\n") == 1
-
-
-def test_pages_show_what_is_assigned(service, folder, keys):
-    def visit(who):
-        fresh = TestClient(service.app, follow_redirects=False)
-        token = re.search('name="csrf" value="([^"]+)"', fresh.get("/signin").text)[1]
-        fresh.post("/signin", data={"key": keys[who], "csrf": token})
-        return fresh
-
-    olga, otto = visit("olga"), visit("otto")
-    assert "town.csv" in olga.get("/owner/register").text
-    assert olga.get("/owner/register?file=town.csv").status_code == 200
-    assert ".csv" not in otto.get("/owner/register").text
-    for name in ("town.csv", "census.csv"):
-        assert otto.get(f"/owner/register?file={name}").status_code == 404
-    assert "(at most 8)" in olga.get("/owner/register?file=town.csv").text
 
 
 # Files that change while a data set is open

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from reticent.apps.ledger import words as ledger_words
 from reticent.apps.query import builder
 from reticent.apps.service.serving import create_app
 from reticent.errors import ParameterError
@@ -57,6 +58,7 @@ FORMS = {
     "/owner/register/blanks": {"file": "survey.csv"},
     "/owner/register/review": {"declaration": "x"},
     "/owner/register": {"declaration": "x"},
+    "/market/0000000000000000/fund": {},
     "/signout": {},
 }
 
@@ -71,7 +73,7 @@ def posts(app):
         )
         path = getattr(route, "path", "")
         if "POST" in (getattr(route, "methods", None) or ()) and not path.startswith("/api/"):
-            found.add(path.replace("{name}", "census"))
+            found.add(path.replace("{name}", "census").replace("{bill}", "0" * 16))
     return found
 
 
@@ -305,8 +307,8 @@ def test_questions_in_words():
 
 
 def test_entries_in_words():
-    assert showing.entry('{"origin":"x","type":"ledger","version":"1"}') == "The log begins"
-    assert showing.entry("<script>") == "Not an entry that this version knows"
+    assert ledger_words.entry('{"origin":"x","type":"ledger","version":"1"}') == "The log begins"
+    assert ledger_words.entry("<script>") == "Not an entry that this version knows"
 
 
 def test_data_attributes_hold_no_infinity():
@@ -423,4 +425,4 @@ def test_no_unit_is_taken_for_granted(unit):
 
 
 def test_roles_are_those_of_the_service():
-    assert {role.value for role in Role} == {"owner", "analyst", "auditor"}
+    assert {role.value for role in Role} == {"owner", "analyst", "auditor", "buyer"}

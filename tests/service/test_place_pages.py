@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from reticent.apps.location import pages as place_pages
+from reticent.apps.location import streets
 from reticent.location import payload
+from reticent.spaces.roads import RoadMap, Street
 
-from . import test_pages
-from .browsing import AXE, IMAGE
+from .browsing import AXE, IMAGE, served
+from .person_at_pages import Person
 from .running import make_keys, until
-from .test_pages import Person, found, too_wide
+from .test_every_page import found, too_wide
 from .test_places import Crowd
 from .test_survey_pages import signed_in  # noqa: F401
 
@@ -86,11 +88,26 @@ def test_the_truth_is_shown_in_simulations_only(crowd, signed_in):  # noqa: F811
 
 
 def test_strangers_and_what_is_not_there(crowd, signed_in):  # noqa: F811
-    for path in ("/places", "/places/paris", "/places/paris/maps", "/places/paris/law?number=0&cell=0"):
-        assert crowd.service.client.get(path, follow_redirects=False).status_code == 303
+    for path in ("", "/paris", "/paris/maps", "/paris/streets", "/paris/law?number=0&cell=0"):
+        assert crowd.service.client.get(f"/places{path}", follow_redirects=False).status_code == 303
     look = signed_in("bob")
-    for path in ("", "/live", "/maps", "/law?number=0&cell=0"):
+    for path in ("", "/live", "/maps", "/streets", "/law?number=0&cell=0"):
         assert look(f"/places/nothing{path}").status_code == 404
+
+
+def test_streets_are_drawn_where_an_owner_put_them(crowd, signed_in):  # noqa: F811
+    look = signed_in("alice")
+    assert look("/places/paris/streets").status_code == 404
+    assert "data-streets" not in look("/places/paris").text
+    paved(crowd.service)
+    assert 'data-streets="yes"' in look("/places/paris").text
+    assert look("/places/paris/streets").json()["lines"] == [[0, 4000, 4000, 0], [2000, 0, 0, 8000]]
+
+
+def paved(service):
+    """Two streets that cross, in the folder of the campaign."""
+    nodes = {1: (48.83, 2.34), 2: (48.87, 2.34), 3: (48.85, 2.30), 4: (48.85, 2.38)}
+    streets.write(service.folder / "places" / "paris", RoadMap.of(nodes, [Street(1, 2), Street(3, 4)]))
 
 
 def test_maps_are_worked_out_once(crowd, signed_in, monkeypatch):  # noqa: F811
@@ -118,8 +135,9 @@ def test_a_large_grid_has_no_map(crowd, signed_in, monkeypatch):  # noqa: F811
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("places")
-    with test_pages.served(folder, make_keys(folder)) as service:
+    with served(folder, make_keys(folder)) as service:
         filled(service, purpose=IMAGE)
+        paved(service)
         (folder / "places" / "paris" / place_pages.SIMULATED).write_text(json.dumps([0.05] * 20))
         yield service
 

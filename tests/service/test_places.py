@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reticent.apps.collect.collecting import MOST_REPORTS
+from reticent.apps.collect.api import MOST_REPORTS
 from reticent.apps.location.work import _operator
 from reticent.collect.wire import batch
 from reticent.errors import LedgerError

@@ -4,39 +4,43 @@ import json
 
 import pytest
 
-from reticent.apps.query import api
 from reticent.collect.signing import signed
 from reticent.collect.wire import batch
 from reticent.fleet.counted import question
 from reticent.fleet.enrolment import enrolled
 from reticent.query.declarations import dataset_file
+from reticent.service import callers as api
 from reticent.service.keys import Role
 from reticent.service.state import State
 
 from ..unit.collect.many_devices import make_survey
+from ..unit.location.stations.asking_town import library, provider
 from .running import BASE, MEAN, ROWS, until
 from .test_collecting import Operator
+from .test_market import offer
 from .test_places import Crowd
 
-# olga registered `town`, alice has the job; otto and bob are the others in their roles.
-CALLERS = ("none", "revoked", "olga", "otto", "alice", "bob", "vera")
+# olga registered `town`, alice has the job, bert the bill; otto, bob and berta are the others in their roles.
+CALLERS = ("none", "revoked", "olga", "otto", "alice", "bob", "vera", "bert", "berta")
 TOWN = "/api/v1/datasets/town"
 
 
 def table(**statuses):
     """What each caller gets: none and revoked are always strangers."""
-    return {"none": 401, "revoked": 401, **statuses}
+    return {"none": 401, "revoked": 401, "bert": 403, "berta": 403, **statuses}
 
 
-def by_role(owner, analyst, auditor):
-    return table(olga=owner, otto=owner, alice=analyst, bob=analyst, vera=auditor)
+def by_role(owner, analyst, auditor, buyer=403):
+    return table(olga=owner, otto=owner, alice=analyst, bob=analyst, vera=auditor, bert=buyer, berta=buyer)
 
 
 ALL, ASKERS = by_role(200, 200, 200), by_role(200, 200, 403)
+ANY_KEY = by_role(200, 200, 200, 200)
+BERTS = by_role(200, 403, 403, 404) | {"bert": 200}
 EXPECTED = {
     ("GET", "/health"): dict.fromkeys(CALLERS, 200),
     ("GET", "/metrics"): by_role(200, 403, 200),
-    ("GET", "/api/v1/me"): ALL,
+    ("GET", "/api/v1/me"): ANY_KEY,
     ("GET", "/api/v1/datasets"): ALL,
     ("POST", "/api/v1/datasets"): table(olga=201, otto=400, alice=403, bob=403, vera=403),  # her file
     ("GET", "/api/v1/sources"): by_role(200, 403, 403),
@@ -49,10 +53,10 @@ EXPECTED = {
     ("POST", "/api/v1/datasets/{name}/ask"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/jobs"): by_role(202, 202, 403),
     ("GET", "/api/v1/jobs/{job}"): table(olga=404, otto=404, alice=200, bob=404, vera=403),
-    ("GET", "/api/v1/ledger"): ALL,
-    ("GET", "/api/v1/ledger/entries"): ALL,
-    ("GET", "/api/v1/ledger/entries/{number}/proof"): ALL,
-    ("GET", "/api/v1/ledger/consistency"): ALL,
+    ("GET", "/api/v1/ledger"): ANY_KEY,
+    ("GET", "/api/v1/ledger/entries"): ANY_KEY,
+    ("GET", "/api/v1/ledger/entries/{number}/proof"): ANY_KEY,
+    ("GET", "/api/v1/ledger/consistency"): ANY_KEY,
     ("GET", "/api/v1/keys"): by_role(200, 403, 403),
     ("POST", "/api/v1/keys"): by_role(201, 403, 403),
     ("DELETE", "/api/v1/keys/{name}"): by_role(204, 403, 403),
@@ -74,6 +78,25 @@ EXPECTED = {
     ("POST", "/api/v1/surveys/{name}/counted"): dict.fromkeys(CALLERS, 200),  # by a tag of its key
     ("POST", "/api/v1/places/{name}/counted"): dict.fromkeys(CALLERS, 200),
     ("POST", "/api/v1/places/{name}/end"): by_role(200, 403, 403),
+    ("GET", "/api/v1/stations"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/stations/{name}/service"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/stations/{name}/map"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/stations/{name}/list"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/stations/{name}/library"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/stations/{name}/free"): dict.fromkeys(CALLERS, 200),
+    ("PUT", "/api/v1/stations/{name}/free"): by_role(200, 403, 403),
+    ("POST", "/api/v1/stations/{name}/points"): dict.fromkeys(CALLERS, 200),  # from an edge, which has no key
+    ("GET", "/api/v1/market/bills"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/api/v1/market/bills/{bill}"): dict.fromkeys(CALLERS, 200),
+    ("POST", "/api/v1/market/holds"): dict.fromkeys(CALLERS, 200),  # devices have no key
+    ("POST", "/api/v1/market/sales"): dict.fromkeys(CALLERS, 200),
+    ("POST", "/api/v1/market/earned"): dict.fromkeys(CALLERS, 200),  # by a tag of its key
+    ("POST", "/api/v1/market/bills"): by_role(201, 403, 403, 201),
+    ("GET", "/api/v1/market/bills/{bill}/account"): BERTS | {"vera": 200},
+    ("POST", "/api/v1/market/bills/{bill}/fund"): by_role(200, 403, 403),
+    ("POST", "/api/v1/market/bills/{bill}/close"): BERTS,
+    ("GET", "/api/v1/market/bills/{bill}/results"): BERTS,
+    ("GET", "/api/v1/market/bills/{bill}/reports/{level}"): BERTS,
 }
 
 
@@ -115,6 +138,8 @@ def town(service):
     service.report = service.operator.fleet.reports()[0]
     service.survey = service.get(None, "/api/v1/surveys").json()["surveys"][0]["id"]
     Crowd(service, name="town")
+    provider(service.folder / "stations" / "town", journeys=library()).close()
+    service.bill = service.call("bert", "POST", "/api/v1/market/bills", json=offer()).json()["id"]
     return service
 
 
@@ -124,6 +149,7 @@ def request(service, method, path, who):
     if path.startswith("/api/v1/keys/{name}"):
         path = path.format(name=state.make_key(f"gone-{method}-{who}", Role.ANALYST)[0].name)
     named = {"name": "town", "job": service.job, "number": 0, "analyst": "bob", "enrolment": "0" * 16}
+    named |= {"bill": service.bill, "level": 0}
     body = None
     if method in ("POST", "PUT"):
         body = {
@@ -132,12 +158,21 @@ def request(service, method, path, who):
             "keys": {"name": f"new-{who}", "role": "auditor"},
             "{analyst}": {"share": 0.5},
             "end": {"number": 0},
+            "free": {"free": {"S1": 1}},
+            "bills": offer(name=f"new-{who}"),
             "surveys": json.loads(signed(make_survey(name=f"new-{who}"), service.operator.key)),
         }.get(path.rsplit("/", 1)[1], service.question)
     options = {"json": body} if body is not None else {}
+    if path in ("/api/v1/market/holds", "/api/v1/market/sales"):
+        options = {"content": batch([b"nothing"]), "headers": {"Content-Type": "application/octet-stream"}}
+    if path.endswith("/earned"):
+        content = question(enrolled(service.operator.master), "market")
+        options = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
     if "/reports" in path:
         content = service.report if path == "/api/v1/reports" else batch([service.report])
         options = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
+    if path.endswith("/points"):
+        options = {"content": bytes(85), "headers": {"Content-Type": "application/octet-stream"}}
     if path.endswith("/counted"):
         study = f"survey:{service.survey}" if "surveys" in path else "campaign:town"
         content = question(enrolled(service.operator.master), study)

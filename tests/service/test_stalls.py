@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ import pytest
 
 from reticent.apps.query import lanes, weights
 from reticent.apps.query.desk import Desk
+from reticent.apps.query.jobs import Jobs
 from reticent.apps.query.weights import MANY, cells_asked
 from reticent.query import By
 from reticent.query.language import tree
@@ -222,6 +224,102 @@ def test_work_has_a_rate_whatever_is_asked(serving, first):
     assert service.spent() == spent, "what is refused is not charged"
     assert sent(service, "price", body=MEAN).status_code == 200, "ordinary questions have room"
     assert sent(service, "price", who="bob").status_code == 200, "others have their own"
+
+
+@pytest.fixture
+def crowded(serving, monkeypatch, crew):
+    """Alice has used up her rate, and others hold the only thread of what is quick."""
+    service = serving(threads=1, work_rate=0.01, work_burst=5000)
+    bought(service)
+    assert sent(service, "price").status_code == 200
+    door = Holding(monkeypatch, Desk, "price")
+    asking = crew.submit(FREE["price"], service)
+    door.until(1)
+    yield service
+    door.release()
+    assert asking.result(PATIENCE_S).status_code == 200
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_refusal_takes_no_thread(crowded, crew, verb):
+    refused(prompt(crew, lambda: sent(crowded, verb)), 429, "too_much_work")
+
+
+def test_planted_weighing_in_a_thread_makes_refusals_wait(crowded, monkeypatch, crew):
+    """As it was."""
+    monkeypatch.setattr(Jobs, "hopeless", lambda *_: None)
+    limiter = crowded.client.portal.call(lanes_limiter)
+    waiting = crew.submit(sent, crowded, "price")
+    until(lambda: limiter.statistics().tasks_waiting == 1)
+    assert not waiting.done()
+
+
+def usual(service, patch, call):
+    """What would be replied if nothing were spared."""
+    with patch.context() as here:
+        here.setattr(Jobs, "hopeless", lambda *_: None)
+        return call(service)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_refusals_are_those_of_the_usual_way(serving, monkeypatch, verb):
+    service = serving(work_rate=0.01, work_burst=5000)
+    assert sent(service, "price").status_code == 200
+    before = service.get("vera", "/metrics").text
+    short, long = sent(service, verb), usual(service, monkeypatch, lambda one: sent(one, verb))
+    after = service.get("vera", "/metrics").text
+    refused(long, 429, "too_much_work")
+    assert short.status_code == 429
+    assert without_clock(short.text) == without_clock(long.text)
+    assert sorted(short.headers) == sorted(long.headers)
+    route = f'/api/v1/datasets/{{name}}/{verb}",status="429"'
+    assert counted(after, route) - counted(before, route) == 2
+
+
+def without_clock(text):
+    found, count = re.subn(r"[0-9.]+ s\"", 'some s"', text)
+    assert count == 1
+    return found
+
+
+def counted(metrics, route):
+    return sum(float(line.rpartition(" ")[2]) for line in metrics.splitlines() if route in line)
+
+
+OTHERS = {
+    "nobody": lambda service: service.call(None, "POST", f"{BASE}/price", json=HEAVY),
+    "a role that may not ask": lambda service: service.ask("vera", HEAVY, path=f"{BASE}/price"),
+    "no JSON": lambda service: service.call("alice", "POST", f"{BASE}/price", content=b"{"),
+    "no question": lambda service: service.call("alice", "POST", f"{BASE}/price", json=[HEAVY]),
+    "no such data set": lambda service: service.ask("alice", HEAVY, path="/api/v1/datasets/no/price"),
+    "SQL": lambda service: service.ask("alice", MEAN, path=f"{BASE}/price"),
+    "few cells": lambda service: service.ask("alice", BINS, path=f"{BASE}/price"),
+    "another method": lambda service: service.get("alice", f"{BASE}/price"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(OTHERS))
+def test_whatever_is_not_hopeless_goes_its_usual_way(serving, monkeypatch, what):
+    service = serving(work_rate=0.01, work_burst=5000)
+    bought(service)
+    assert sent(service, "price").status_code == 200
+    here, there = OTHERS[what](service), usual(service, monkeypatch, OTHERS[what])
+    assert (here.status_code, here.content) == (there.status_code, there.content)
+    assert here.status_code != 429
+
+
+def test_refusals_count_as_requests(serving):
+    service = serving(work_rate=0.01, work_burst=5000, rate=0.01, burst=10)
+    assert sent(service, "price").status_code == 200
+    kinds = [sent(service, "price").json()["error"]["type"] for _ in range(12)]
+    assert kinds == ["too_much_work"] * 9 + ["too_many_requests"] * 3
+
+
+def test_planted_refusals_for_nothing_are_caught(serving, monkeypatch):
+    service = serving(work_rate=0.01, work_burst=5000, rate=0.01, burst=10)
+    assert sent(service, "price").status_code == 200
+    monkeypatch.setattr(service.app.state.rate, "wait_s", lambda *_: 0.0)
+    assert [sent(service, "price").json()["error"]["type"] for _ in range(12)] == ["too_much_work"] * 12
 
 
 def test_planted_rates_by_requests_alone_let_the_largest_through(serving, monkeypatch):

@@ -153,7 +153,7 @@ def told(folder, count, *, grid_s, at_once=1, ledger=None):
 
     async def ask(name):
         left, reply = await asked(app, key, name, question(next(thresholds)))
-        return left, name == "twin", reply["cells"][0]["value"] - (name == "twin")
+        return left, name == "twin", reply["cells"][0]["unbiased"] - (name == "twin")
 
     async def work():
         while len(found) < count:
@@ -279,7 +279,7 @@ def shapes(folder, last):
 
 def blank(pairs):
     """An object, in its order, with the types of what noise and salts are in."""
-    noisy = ("value", "low", "high", "log_root")
+    noisy = ("value", "low", "high", "unbiased", "log_root")
     return [(name, type(told) if name in noisy else told) for name, told in pairs]
 
 

@@ -17,7 +17,7 @@ from reticent.service.serve import listen
 
 from .browsing import AXE, IMAGE
 from .running import until
-from .test_pages import found, too_wide
+from .test_every_page import found, too_wide
 
 FEATURES = np.linspace(-1.0, 1.0, 600).reshape(300, 2)
 TARGETS = np.where(FEATURES[:, 0] > 0.0, 1.0, -1.0)

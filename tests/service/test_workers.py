@@ -104,7 +104,7 @@ def noise_of_workers(service, workers, keys, folder, asks):
                 reply = client.post(f"{BASE}/ask", json={"query": query, "information": 1e-4})
                 assert reply.status_code == 200, reply.text
                 scale = 1 << plan(resolve(from_json(query), data)).shift
-                found[worker].append([round(cell["value"] * scale) for cell in reply.json()["cells"]])
+                found[worker].append([round(cell["unbiased"] * scale) for cell in reply.json()["cells"]])
 
     def look():
         with ThreadPoolExecutor(4) as pool:  # so that no one worker is quick enough for all

@@ -18,6 +18,8 @@ CORE = [
     "reticent.estimation",
     "reticent.collect.device",
     "reticent.federated.client",
+    "reticent.location.stations.vehicle",
+    "reticent.spaces.roads",
 ]
 
 

@@ -4,10 +4,12 @@ import ast
 import importlib
 import pkgutil
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
 import types
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,36 @@ def test_all_is_what_can_be_imported(name):
         if not key.startswith("_") and not isinstance(found, types.ModuleType) and key != "annotations"
     }
     assert public <= set(package.__all__)
+
+
+def unwieldy(lines, folders):
+    """What is too large for a reader, of the lines of each module and the modules of each folder."""
+    sizes = sorted(lines.values())
+    found = [f"{name} has {size} lines" for name, size in lines.items() if size > 600]
+    found += [f"{name} has {size} modules" for name, size in folders.items() if size > 25]
+    found += ["the median module has 160 lines or more"] * (statistics.median(sizes) >= 160)
+    return found + ["one module in twenty has 450 lines or more"] * (
+        statistics.quantiles(sizes, n=20)[-1] >= 450
+    )
+
+
+def test_modules_and_folders_are_small():
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
+    parents = [str(path.parent.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py"]
+    assert unwieldy(lines, Counter(parents)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "folders", "found"),
+    [
+        ([100] * 99 + [601], {}, ["99 has 601 lines"]),
+        ([100] * 9, {"room": 26}, ["room has 26 modules"]),
+        ([160] * 9, {}, ["the median module has 160 lines or more"]),
+        ([100] * 90 + [450] * 10, {}, ["one module in twenty has 450 lines or more"]),
+    ],
+)
+def test_planted_what_is_too_large_is_found(lines, folders, found):
+    assert unwieldy({str(i): size for i, size in enumerate(lines)}, folders) == found
 
 
 def test_all_extra_holds_every_extra():
@@ -173,3 +205,18 @@ def test_what_is_left_to_more_is_there():
             if not path.exists() or (name and f"def {name}(" not in path.read_text()):
                 gone.append(line)
     assert gone == []
+
+
+def impatient(sources):
+    """Where SQLite is told to use its log by somebody who does not wait for others who do the same."""
+    allowed = {"src/reticent/sqlite.py", "src/reticent/ledger/sql/sqlite_store.py"}  # the second has a lock
+    return [name for name, text in sources.items() if "journal_mode=WAL" in text and name not in allowed]
+
+
+def test_new_files_of_sqlite_are_opened_in_one_place():
+    """Seen: two processes that opened a new outbox at once, of which one was told that it is locked."""
+    assert impatient({str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}) == []
+
+
+def test_planted_another_place_is_found():
+    assert impatient({"src/reticent/chain/outbox.py": 'execute("PRAGMA journal_mode=WAL")'}) != []

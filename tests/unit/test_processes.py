@@ -34,7 +34,7 @@ from reticent.processes import end_with_parent
 def begin():
     {begin}
 def work(_):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # at once: two prints may mix
     time.sleep(1000)
 if __name__ == "__main__":
     with ProcessPoolExecutor(2, initializer=begin) as pool:
@@ -67,10 +67,13 @@ def left_after(program, how, count=1, seconds=60.0):
         start_new_session=True,
         text=True,
     ) as process:
-        pids = [int(process.stdout.readline()) for _ in range(count)]
-        assert all(map(is_alive, pids))
-        process.send_signal(how)
-        process.wait()
+        try:
+            pids = [int(process.stdout.readline()) for _ in range(count)]
+            assert all(map(is_alive, pids))
+            process.send_signal(how)
+            process.wait()
+        finally:
+            process.kill()
     left = gone(pids, seconds)
     for pid in left:
         os.kill(pid, signal.SIGKILL)

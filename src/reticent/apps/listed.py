@@ -10,13 +10,18 @@ NAMES = (
     "audit",
     "chain",
     "collect",
+    "crowd",
+    "device",
     "experiments",
     "federated",
     "ledger",
     "location",
+    "market",
     "mechanisms",
     "query",
     "service",
+    "stations",
+    "store",
 )
 
 

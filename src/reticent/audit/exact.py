@@ -61,8 +61,10 @@ def check_matrix(
     Args:
         rows: P(symbol | input).
         epsilon: the claim; per unit of distance if `distances` is given.
-        delta: 0 for a pure claim, else the delta of (epsilon, delta) over all sets of symbols.
-        distances: d(input, input') for metric privacy; need not be symmetric (the smaller one counts).
+        delta: 0 for a pure claim, else the delta of (epsilon, delta) over all sets of symbols. With distances
+            it is that of `ApproximateMetricDP`: P(S | x) <= e^(epsilon d) (P(S | x') + delta).
+        distances: d(input, input') for metric privacy; need not be symmetric (the smaller one counts; with a
+            delta, that from the first to the second).
         names: how to call the inputs.
     """
     epsilon = real("epsilon", epsilon, low=0.0)
@@ -70,6 +72,8 @@ def check_matrix(
     wrong = _distribution_fault(rows, names)
     if wrong is not None:
         return ExactFinding("exact", False, wrong, inputs=len(rows))
+    if distances is not None and delta:
+        return _approximate_metric(rows, epsilon, Fraction(delta), distances, names)
     if distances is not None:
         return _metric(rows, epsilon, distances, names)
     if delta:
@@ -144,6 +148,31 @@ def _approximate(rows: Sequence[Row], epsilon: float, delta: Fraction, names: Se
     )
     loss = max(log_ratio(max(column), min(column)) for column in zip(*rows, strict=True))
     return ExactFinding("exact", passed, detail, loss=loss, delta=float(worst), inputs=len(rows))
+
+
+def _approximate_metric(
+    rows: Sequence[Row],
+    epsilon: float,
+    delta: Fraction,
+    distances: Sequence[Sequence[Any]],
+    names: Sequence[str],
+) -> ExactFinding:
+    """Delta over sets: the worst set is where e^(-epsilon d) P(y|x), rounded up, exceeds P(y|x')."""
+    worst, where = Fraction(0), "all rows are equal"
+    for i, here in enumerate(rows):
+        for j, there in enumerate(rows):
+            apart = Fraction(distances[i][j])
+            share = 1 / exp_below_exact(Fraction(epsilon) * apart) if apart else Fraction(1)
+            pairs = zip(here, there, strict=True)
+            excess = sum((max(Fraction(0), share * a - b) for a, b in pairs), Fraction(0))
+            if excess > worst:
+                worst, where = excess, f"{names[i]} against {names[j]}"
+    detail = (
+        f"delta over sets at {epsilon:g} per distance is {float(worst):.6g}, {where}; "
+        f"claim {float(delta):.3g}"
+    )
+    loss = max(log_ratio(max(column), min(column)) for column in zip(*rows, strict=True))
+    return ExactFinding("exact", worst <= delta, detail, loss=loss, delta=float(worst), inputs=len(rows))
 
 
 def telling_inputs(channel: Channel, *, points: int | None = None, most: int = 1024) -> list[Any]:

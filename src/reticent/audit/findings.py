@@ -66,6 +66,7 @@ class BlackBoxFinding(Finding):
         event: the outputs that tell the two inputs apart best, in words.
         pair: numbers of the two inputs, the likelier one first.
         samples: outputs drawn per input.
+        likely: the lower bound that holds with 95 %; it may be above a true claim in 5 % of audits.
         false_alarm: chance that a mechanism which keeps its claim is said to break it.
     """
 
@@ -74,7 +75,27 @@ class BlackBoxFinding(Finding):
     event: str = ""
     pair: tuple[int, int] = field(default=(0, 1))
     samples: int = 0
+    likely: float = 0.0
     false_alarm: float = 1e-6
+
+
+@dataclass(frozen=True)
+class RunFinding(BlackBoxFinding):
+    """Outcome of an audit of one training; `samples` is its number of canaries.
+
+    Attributes:
+        delta: of the claim.
+        least_delta: with the same confidence as `lower`, delta is at least this at the claimed epsilon.
+        likely_delta: the same with 95 %.
+        guesses: how many canaries were guessed, where that proved most.
+        right: how many of the guesses were right.
+    """
+
+    delta: float = 0.0
+    least_delta: float = 0.0
+    likely_delta: float = 0.0
+    guesses: int = 0
+    right: int = 0
 
 
 @dataclass(frozen=True)

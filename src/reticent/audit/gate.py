@@ -1,7 +1,8 @@
 """The gate: every check that applies to a mechanism, and the verdict over all of them.
 
 `audit` takes one mechanism of Reticent, `audit_callable` anybody's function, `audit_all` the whole library on
-all cores. A mechanism is released only if its report passes.
+all cores: every mechanism, and the paths from a value to what leaves. A mechanism is released only if its
+report passes.
 
 False alarms: fit, black box, support and streams have at most 1e-6 each, so a report on a right mechanism
 fails by chance with probability at most 4e-6; exact checks never do.
@@ -14,68 +15,57 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reticent.arguments import whole
 from reticent.audit.black_box import FULL_SAMPLES, QUICK_SAMPLES, black_box
-from reticent.audit.findings import BlackBoxFinding, ExactFinding, Finding, FitFinding
+from reticent.audit.findings import Finding
 from reticent.audit.fit import FULL_DRAWS, QUICK_DRAWS, fit
 from reticent.audit.outputs import Sampler, as_sampler
+from reticent.audit.paths.messages import audit_messages
+from reticent.audit.paths.queries import RELATIONS, audit_queries, name_of
+from reticent.audit.paths.senders import SENDERS, Sender
+from reticent.audit.reporting import Report as Report
+from reticent.audit.runs import CANARIES, audit_training
 from reticent.audit.subjects import CATALOGUE, Subject, made, subject_of
 from reticent.audit.support import check_support
 from reticent.audit.total import check_streams, check_total
+from reticent.federated.models import Logistic
+from reticent.federated.tasks import designed
 from reticent.processes import end_with_parent
+from reticent.query.kinds.listed import KIND
 from reticent.randomness import Stream
 
 EPSILONS = (0.5, 1.0, 4.0)
 STREAM_DRAWS = 20_000
 ONE_LEVEL = frozenset({"DiscreteGaussian"})  # OpenDP draws 30,000 a second, and the level only scales sigma
 
-Progress = Callable[["Report", int, int], None]
+
+def _messages(kind: Callable[[], Sender], quick: bool) -> Report:
+    return audit_messages(kind(), quick=quick)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The outcome of all checks of one mechanism.
+def _queries(kind: str, relation: str, quick: bool) -> Report:
+    return audit_queries(kind, relation, quick=quick)
 
-    Attributes:
-        name: of the mechanism.
-        claimed: the level that is claimed.
-        notion: its unit: "epsilon", "mu", "epsilon per km".
-        exact: the largest loss of the law, without sampling; None for a callable.
-        fit: the sampler against the law; None for a callable.
-        black_box: the lower bound on the loss from outputs alone.
-        others: support, points, total, streams, as far as they apply.
-        seconds: of processor time that it took.
-    """
 
-    name: str
-    claimed: float
-    notion: str
-    exact: ExactFinding | None
-    fit: FitFinding | None
-    black_box: BlackBoxFinding | None
-    others: tuple[Finding, ...]
-    seconds: float
+def _training(quick: bool) -> Report:
+    task = designed(
+        "LDP-FedSGD", Logistic(8), epsilon=1.0, purpose="to be audited", rounds=1, group=1, rate=0.1
+    )
+    return audit_training(task, CANARIES if quick else 10 * CANARIES)
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """All findings in the order of the checks."""
-        return tuple(found for found in (self.exact, self.fit, self.black_box, *self.others) if found)
 
-    @property
-    def passed(self) -> bool:
-        """Whether no check found anything against the claim."""
-        return all(found.passed for found in self.findings)
+PATHS: dict[str, Callable[[bool], Report]] = {
+    "training LDP-FedSGD": _training,
+    **{kind.name: partial(_messages, kind) for kind in SENDERS},
+    **{name_of(kind, relation): partial(_queries, kind, relation) for kind in KIND for relation in RELATIONS},
+}
+"""Whole paths, see `paths`: name -> (whether quickly) -> report."""
 
-    @property
-    def verdict(self) -> str:
-        """One line: kept, or the first finding against it."""
-        against = [found for found in self.findings if not found.passed]
-        if not against:
-            return "nothing found against the claim"
-        return "; ".join(f"{found.check}: {found.detail}" for found in against)
+Progress = Callable[[Report, int, int], None]
 
 
 def audit(mechanism: Any, *, quick: bool = False, rng: Stream | None = None) -> Report:
@@ -102,7 +92,8 @@ def _audited(subject: Subject, quick: bool, rng: Stream | None) -> Report:
         sampler,
         subject.contrasts,
         epsilon=subject.level,
-        gaussian=not subject.pure,
+        delta=subject.delta,
+        gaussian=subject.notion == "mu",
         distances=subject.distances,
         samples=samples,
     )
@@ -169,15 +160,20 @@ def audit_all(
     """Audit the whole library, one process per core; reports come in the order of names, then levels.
 
     Args:
-        epsilons: the levels to make each mechanism at; the middle one alone for `ONE_LEVEL`.
+        epsilons: the levels to make each mechanism at; the middle one alone for `ONE_LEVEL`. Paths have
+            levels of their own.
         quick: as in `audit`.
-        names: of the catalogue; all by default.
+        names: of the catalogue or of `PATHS`; all by default.
         workers: processes; one per core by default, 0 to stay in this one.
         progress: called with each report, how many are done, and how many there are.
     """
-    chosen = sorted(CATALOGUE) if names is None else list(names)
+    chosen = [*sorted(CATALOGUE), *PATHS] if names is None else list(names)
     middle = [sorted(epsilons)[len(epsilons) // 2]]
-    jobs = [(name, float(e)) for name in chosen for e in (middle if name in ONE_LEVEL else epsilons)]
+    jobs = [
+        (name, float(e))
+        for name in chosen
+        for e in (middle if name in ONE_LEVEL or name in PATHS else epsilons)
+    ]
     done: dict[int, Report] = {}
 
     def take(index: int, report: Report) -> None:
@@ -202,7 +198,9 @@ def audit_all(
 
 
 def audit_named(name: str, epsilon: float, *, quick: bool = False) -> Report:
-    """Make a mechanism of the catalogue and audit it, with the randomness of production."""
+    """Audit a mechanism of the catalogue, or a path at its own level, with the randomness of production."""
+    if name in PATHS:
+        return PATHS[name](quick)
     mechanism = made(name, epsilon)
     report = audit(mechanism, quick=quick)
     chosen = name.lower() != type(mechanism).__name__.lower()  # Optimal is one of the others

@@ -25,6 +25,7 @@ Array = NDArray[Any]
 Sampler = Callable[[Any, int], Any]
 
 BINS = 256
+_FEWEST_BINS, _PER_BIN = 8, 32  # of few outputs: the order of bins must not be that of their noise
 MOST_SYMBOLS = 1 << 17
 _COLUMNS = 8
 _ATOM = 8  # a double seen so often in the first half is a value of its own
@@ -151,7 +152,9 @@ def _column_views(first: list[Array], pick: Callable[[Array], Array], name: str)
         if 0 < atoms.size <= MOST_SYMBOLS:
             yield _symbol_view(atoms, pick, name)
         yield View(lambda array: last_digit(pick(array)) + 1100, 2200, _digits_in_words(name))
-    edges = np.unique(np.quantile(np.concatenate(picked), np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
+    pooled = np.concatenate(picked)
+    bins = min(BINS, max(_FEWEST_BINS, pooled.size // _PER_BIN))
+    edges = np.unique(np.quantile(pooled, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
 
     def binned(array: Array) -> Codes:
         return np.searchsorted(edges, pick(array), side="right").astype(np.int64)

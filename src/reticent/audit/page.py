@@ -1,6 +1,6 @@
-"""The audit as a page and as a plot.
+"""The audit as a page and as a plot, and the form that all reports have.
 
-The page is one file without a script and without anything fetched from elsewhere: a table and bars drawn in
+A page is one file without a script and without anything fetched from elsewhere: a table and bars drawn in
 SVG, light or dark as the reader's system is, narrow enough for a phone. The plot needs matplotlib.
 """
 
@@ -11,8 +11,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from reticent.audit.findings import Finding
 from reticent.audit.gate import Report
 from reticent.errors import MissingExtra
+from reticent.ledger.audits import mark
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --dim: #5d6878; --paper: #fbfbfa;
@@ -46,7 +48,8 @@ _WORDS = """
 <p><b>Exact</b> is the largest log-ratio between any two of the inputs compared, in rational arithmetic:
 it must not be above the claim. For vector noise and the discrete Gaussian it comes from a structural check.
 <b>Measured</b> is a lower bound on the true loss from outputs alone, wrong with probability at most 1e-6:
-above the claim it convicts, below it proves nothing. <b>p</b> compares the sampler with its exact law,
+above the claim it convicts, below it proves nothing. The bound <b>at 95 %</b> is above a true claim in up
+to 5 % of audits, and convicts nobody. <b>p</b> compares the sampler with its exact law,
 corrected for all tests made; an audit fails at 1e-6. Support, totality and streams are looked at as well.</p>
 <p>A report on a right mechanism fails by chance with probability at most 4e-6. An audit sees neither inputs
 that were not tried nor deviations smaller than its draws resolve; it does not replace a proof.</p>
@@ -68,20 +71,37 @@ def page(reports: Sequence[Report], *, title: str = "Audit of every mechanism", 
         else f'<p class="verdict">{len(reports)} audits, nothing found against any claim.</p>'
     )
     rows = "\n".join(_row(report) for report in reports)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{html.escape(title)}</h1>
-{verdict}
+    body = f"""{verdict}
 <p class="dim">{html.escape(made)}</p>
 <p class="key dim"><span><i style="background:var(--bar)"></i>claimed</span>
 <span><i style="background:var(--exact);width:3px"></i>exact</span>
 <span><i style="background:var(--lower);border-radius:50%"></i>measured, at least</span></p>
 {rows}
-{_WORDS}
+{_WORDS}"""
+    return document(title, body)
+
+
+def document(title: str, body: str, *, style: str = "") -> str:
+    """A whole page around its content. It carries a fresh nonce, by which a ledger can commit to it."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{mark()}
+<title>{html.escape(title)}</title><style>{_STYLE}{style}</style></head><body>
+<h1>{html.escape(title)}</h1>
+{body}
 </body></html>
 """
+
+
+def findings_list(findings: Sequence[Finding]) -> str:
+    """Findings as a list, those against a claim in the colour of faults."""
+    items = "".join(
+        f"<li{'' if found.passed else ' class=bad'}><b>{html.escape(found.check)}</b>: "
+        f"{html.escape(found.detail)}</li>"
+        for found in findings
+    )
+    return f"<ul>{items}</ul>"
 
 
 def write_page(reports: Sequence[Report], path: Path, *, made: str = "") -> None:
@@ -93,26 +113,23 @@ def write_page(reports: Sequence[Report], path: Path, *, made: str = "") -> None
 def _row(report: Report) -> str:
     figures = "".join(f"<span>{html.escape(part)}</span>" for part in figures_of(report))
     state = "" if report.passed else ' <span class="bad">fails</span>'
-    items = "".join(
-        f"<li{'' if found.passed else ' class=bad'}><b>{html.escape(found.check)}</b>: "
-        f"{html.escape(found.detail)}</li>"
-        for found in report.findings
-    )
+    is_open = "" if report.passed else " open"
     return f"""<div class="row"><div><b>{html.escape(report.name)}</b>{state}<br>
 <span class="dim">{html.escape(report.notion)} {report.claimed:g}</span></div>
 {_bar(report)}
 <div class="figures">{figures}</div>
-<details{"" if report.passed else " open"}><summary>all checks</summary><ul>{items}</ul></details></div>"""
+<details{is_open}><summary>all checks</summary>{findings_list(report.findings)}</details></div>"""
 
 
 def figures_of(report: Report) -> list[str]:
-    """The figures of a report in words: exact, measured, p."""
+    """The figures of a report in words: exact, measured, at 95 %, p."""
     parts = []
     if report.exact is not None:
         lost = "no law" if math.isnan(report.exact.loss) else f"{report.exact.loss:.6g}"
         parts.append(f"exact {lost}")
     if report.black_box is not None:
         parts.append(f"measured {report.black_box.lower:.4g}")
+        parts.append(f"at 95 % {report.black_box.likely:.4g}")
     if report.fit is not None:
         parts.append(f"p {report.fit.p_value:.2g}")
     return parts

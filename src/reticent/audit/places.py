@@ -20,11 +20,11 @@ import numpy as np
 from reticent.audit.exact import Row, check_matrix
 from reticent.audit.findings import ExactFinding, Finding
 from reticent.mechanisms.base import Floats
-from reticent.mechanisms.location import ElasticChannel, TableChannel
+from reticent.mechanisms.location import ElasticChannel, TableChannel, TruncatedLaplace
 from reticent.randomness import SimulationStream
 from reticent.spaces.grid import Cells
 
-PLACE_CHANNELS = (ElasticChannel, TableChannel)
+PLACE_CHANNELS = (ElasticChannel, TableChannel, TruncatedLaplace)
 MOST_PLACES = 30  # of which all pairs are compared
 _SEEN = 0.01  # the chance of a report that a black box can count
 _RADIUS_KM = 6371.0088
@@ -60,11 +60,15 @@ def distances_of(channel: Any, places: list[int]) -> list[list[float]]:
 
 
 def check_places(channel: Any) -> ExactFinding:
-    """Compare the rows of a channel with the level of its guarantee, in rationals."""
+    """Compare the rows of a channel with its guarantee, in rationals: its level, and its delta if it has one.
+
+    On more than `MOST_PLACES` places a delta is found too small, never too large: pairs are left out.
+    """
     places = telling_places(channel)
     return check_matrix(
         rows_of(channel, places),
         channel.guarantee.epsilon_per_unit,
+        delta=getattr(channel.guarantee, "delta", 0),
         distances=distances_of(channel, places),
         names=[f"place {place}" for place in places],
     )

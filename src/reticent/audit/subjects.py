@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from reticent.mechanisms.location import (
     ElasticChannel,
     blahut_arimoto,
     exponential,
+    keeping,
     linear_program,
     planar_laplace,
 )
@@ -50,6 +52,8 @@ from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
 from reticent.privacy import GaussianDP, MetricDP
 from reticent.randomness import Stream
 from reticent.spaces import Box, Grid
+from reticent.spaces.roads import RoadMap, Roads, Street, cut
+from reticent.spaces.roads.maps import Point
 
 CATEGORIES = 16  # of the categorical mechanisms in the catalogue
 DIMENSIONS = 4  # of VectorDuchi: even, where the published recipe fails
@@ -73,6 +77,7 @@ class Subject:
         wrap: one private value -> what `perturb` takes for one person.
         cost: how much slower than most a draw is; draws are divided by it.
         odd: private values that must give a report like any other.
+        delta: of a claim that is not pure.
     """
 
     mechanism: Any
@@ -85,11 +90,12 @@ class Subject:
     wrap: Callable[[Any], Any] = field(default=lambda value: [value])
     cost: int = 1
     odd: Sequence[Any] = ODD_VALUES
+    delta: float = 0.0
 
     @property
     def pure(self) -> bool:
         """Whether the claim is a bound on ratios, so that supports must agree."""
-        return self.notion != "mu"
+        return self.notion != "mu" and self.delta == 0.0
 
     def exact(self) -> ExactFinding:
         """The exact check: the whole matrix for a channel, the structural check for others."""
@@ -103,10 +109,10 @@ class Subject:
         """Whether supports agree: exactly for what has rows, by draws for other pure claims."""
         if isinstance(self.mechanism, Channel):
             return check_support_exact(self.mechanism)
-        if isinstance(self.mechanism, PLACE_CHANNELS):
-            return check_support_rows(rows_of(self.mechanism))
         if not self.pure:
             return None
+        if isinstance(self.mechanism, PLACE_CHANNELS):
+            return check_support_rows(rows_of(self.mechanism))
         level = self.level * (1.0 if self.distances is None else self.distances[0][1])
         return check_support(sampler, self.contrasts, epsilon=level, outputs=outputs)
 
@@ -216,6 +222,7 @@ def _places(channel: Any) -> Subject:
         distances=distances_of(channel, contrasts),
         wrap=(lambda value: space.cells([value], [value])) if on_a_map else (lambda value: [int(value)]),
         odd=ODD_VALUES if on_a_map else (-7, space.size, 1 << 62),
+        delta=getattr(claim, "delta", 0.0),
     )
 
 
@@ -258,6 +265,26 @@ def _published(level: float) -> ElasticChannel:
     return PlaceRound.parse(sent.text).channel
 
 
+def _streets() -> Roads:
+    """A town of 24 streets of half a kilometre, every second one open in one direction only."""
+    nodes: dict[Hashable, Point] = {}
+    for r, c in product(range(4), repeat=2):
+        nodes[r, c] = (48.84 + 0.0045 * r, 2.30 + 0.0068 * c)
+    streets = [
+        Street((r, c), to, backward=(r + c) % 2 == 0)
+        for r, c in product(range(4), repeat=2)
+        for to in ((r + 1, c), (r, c + 1))
+        if to in nodes
+    ]
+    return cut(RoadMap.of(nodes, streets), 500.0)
+
+
+def _roads(level: float) -> ElasticChannel:
+    """The channel of a vehicle: on street kilometres up to a horizon, at its exact level."""
+    roads = _streets().within(2.0)
+    return keeping(roads, np.ones(roads.size), checked_epsilon(level))
+
+
 def _numeric(name: str) -> Callable[[float], Any]:
     return lambda epsilon: getattr(numeric, name)(epsilon=epsilon)
 
@@ -275,6 +302,7 @@ CATALOGUE: dict[str, Callable[[float], Any]] = {
     "LinearProgram": lambda level: linear_program(SMALL_MAP, _crowds(SMALL_MAP), checked_epsilon(level)),
     "PlanarLaplace": lambda level: planar_laplace(MAP, checked_epsilon(level)),
     "Privic": _published,
+    "Roads": _roads,
     "VectorDuchi": lambda epsilon: VectorDuchi(epsilon=epsilon, dimensions=DIMENSIONS),
     "VectorLaplace": lambda epsilon: VectorLaplace(
         epsilon_per_unit=epsilon, dimensions=2, distance_unit="km"

@@ -140,3 +140,9 @@ def gas_and_tip(raw: bytes) -> tuple[int, int]:
     fields = rlp.decode(raw[1:] if raw[0] == 2 else raw)
     gas, tip = (fields[4], fields[2]) if raw[0] == 2 else (fields[2], b"")
     return int.from_bytes(gas, "big"), int.from_bytes(tip, "big")
+
+
+def value_of(raw: bytes) -> int:
+    """The coin that goes with a signed transaction, in wei."""
+    fields = rlp.decode(raw[1:] if raw[0] == 2 else raw)
+    return int.from_bytes(fields[6 if raw[0] == 2 else 4], "big")

@@ -51,6 +51,11 @@ class Key:
         return found
 
 
+def signer_of(raw: bytes) -> str:
+    """The address that signed a transaction."""
+    return str(Account.recover_transaction(raw))
+
+
 def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
     """A new key in a new file, encrypted if there is a password. An existing file is never overwritten.
 

@@ -234,11 +234,21 @@ class Node:
         """The number of the latest block."""
         return as_number(self.rpc("eth_blockNumber"))
 
-    def call(self, to: str, data: bytes, *, sender: str | None = None, block: int | str = "latest") -> bytes:
+    def call(
+        self,
+        to: str,
+        data: bytes,
+        *,
+        sender: str | None = None,
+        block: int | str = "latest",
+        value_wei: int = 0,
+    ) -> bytes:
         """What a contract answers to a call that changes nothing. Raises TransactionRefused if it reverts."""
         asked = {"to": to, "data": "0x" + data.hex()}
         if sender is not None:
             asked["from"] = sender
+        if value_wei:
+            asked["value"] = hex(value_wei)
         return as_bytes(self.rpc("eth_call", asked, block_tag(block)))
 
     def code(self, address: str, block: int | str = "latest") -> bytes:

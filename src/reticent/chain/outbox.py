@@ -13,12 +13,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from eth_utils.crypto import keccak
 
 from reticent.errors import ChainError
-from reticent.files import private
+from reticent.sqlite import opened
 
 _TABLES = (
     """
@@ -66,15 +65,9 @@ class Outbox:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._guard, self._path = threading.Lock(), path
         with self._explained():
-            if os.fspath(path) != ":memory:":
-                private(Path(os.fsdecode(path)))
-            self._connection = sqlite3.connect(
-                path, isolation_level=None, check_same_thread=False, timeout=60
-            )
+            self._connection = opened(path)
         try:
             with self._explained():
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                self._connection.execute("PRAGMA synchronous=FULL")
                 self._connection.execute("PRAGMA fullfsync=ON")
                 for table in _TABLES:
                     self._connection.execute(table)

@@ -23,8 +23,8 @@ from typing import Any
 from eth_utils.address import is_address, to_checksum_address
 
 from reticent.arguments import real, whole
-from reticent.chain.fees import Ceiling, Fees, current_fees, gas_and_tip, price_of, raised_fees
-from reticent.chain.keys import Key
+from reticent.chain.fees import Ceiling, Fees, current_fees, gas_and_tip, price_of, raised_fees, value_of
+from reticent.chain.keys import Key, signer_of
 from reticent.chain.node import Node, Receipt, as_number, as_receipt
 from reticent.chain.outbox import Outbox, Sent
 from reticent.errors import (
@@ -43,6 +43,7 @@ _TRIES = 20  # to get a nonce that a rival with the same key has not taken, or a
 _NONCES = 8  # that one transaction is signed with at once; after that, each takes twice as long as the last
 _NONCE_PAUSE_S = 60.0
 _RIVAL_PAUSE_S = 0.002  # doubled with each nonce that a rival took
+_MOST_WEI = (1 << 128) - 1  # far more than any chain has
 _LARGEST_NUMBER = 1 << 53  # of a nonce or an amount of gas that may be true
 _REMEMBERED = 256  # own transactions, to fill a gap that a reorganisation left before a later one
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 1.0
@@ -102,7 +103,9 @@ class Sender:
 
     # Sending
 
-    def send(self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "") -> Sent:
+    def send(
+        self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "", value_wei: int = 0
+    ) -> Sent:
         """Sign and broadcast; with a label, what was signed before under it is broadcast again instead.
 
         Args:
@@ -110,12 +113,14 @@ class Sender:
             data: of the call.
             gas: the limit; without, the node estimates it, and a call that would revert is refused here.
             label: names the transaction in the outbox.
+            value_wei: the coin that goes with it. What is signed with another nonce may come twice: only for
+                contracts that refuse the second.
 
         Raises:
             TransactionRefused: the contract or the node refused it: nothing was sent.
             FeeTooHigh: the chain asks for more than the ceiling: nothing was signed.
         """
-        return self.send_many([(to, data)], gas=gas, labels=[label])[0]
+        return self.send_many([(to, data)], gas=gas, labels=[label], value_wei=value_wei)[0]
 
     def send_many(
         self,
@@ -123,19 +128,25 @@ class Sender:
         *,
         gas: int | None = None,
         labels: Sequence[str] | None = None,
+        value_wei: int = 0,
     ) -> list[Sent]:
-        """Sign and broadcast several transactions, in this order, in few messages.
+        """Sign and broadcast several transactions, in this order, in few messages; the value goes with each.
 
         Raises:
             TransactionRefused: one was refused. If the node did it, others may have been sent.
+            ParameterError: the value is below 0, or more than a chain can hold.
         """
+        whole("value_wei", value_wei, low=0, high=_MOST_WEI)
         names = list(labels) if labels is not None else [""] * len(calls)
         with self._alone():
             try:
-                kept = [self._kept(to, data, label) for (to, data), label in zip(calls, names, strict=True)]
+                kept = [
+                    self._kept(to, data, label, value_wei)
+                    for (to, data), label in zip(calls, names, strict=True)
+                ]
                 earlier = [self._earlier(versions) if versions else None for versions in kept]
                 signed = [
-                    one or self._signed(to, data, gas, label)
+                    one or self._signed(to, data, gas, label, value_wei)
                     for (to, data), label, one in zip(calls, names, earlier, strict=True)
                 ]
                 self._given.clear()
@@ -156,15 +167,17 @@ class Sender:
                 self._nonce = None  # the node knows what others sent
                 yield
 
-    def _kept(self, to: str | None, data: bytes, label: str) -> list[Sent]:
+    def _kept(self, to: str | None, data: bytes, label: str, value_wei: int) -> list[Sent]:
         """What was signed before under a label."""
         versions = self._outbox.versions(label) if self._outbox is not None and label else []
         if versions:
             newest = versions[-1]
-            if (newest.destination, newest.data) != (_address(to), data):
+            before = newest.destination, newest.data, value_of(newest.raw)
+            if before != (_address(to), data, value_wei):
                 raise ChainError(f"something else was signed before under the label {label}")
             self._link(versions)
-            self._recent.setdefault(newest.nonce, newest)
+            if signer_of(newest.raw) == self.address:
+                self._recent.setdefault(newest.nonce, newest)
         return versions
 
     def _earlier(self, versions: list[Sent]) -> Sent:
@@ -177,7 +190,7 @@ class Sender:
             return newest
         live = [one for one, receipt in zip(versions, receipts, strict=True) if receipt is None]
         if newest.destination and len(live) < len(versions):  # it came too early: its contract reverted
-            self.node.call(newest.destination, newest.data, sender=self.address)  # if it still does, no more
+            self._tried(newest)  # if it still does, no more
         one = self._chosen(newest, live, used, coming)
         self._given.add(one.nonce)
         return one
@@ -188,6 +201,7 @@ class Sender:
         data: bytes,
         gas: int | None,
         label: str,
+        value_wei: int = 0,
         *,
         nonce: int | None = None,
         fees: Fees | None = None,
@@ -195,13 +209,13 @@ class Sender:
         """Sign, with a nonce of our own, and keep the bytes."""
         destination = _address(to)
         fees = fees or self._current_fees()
-        limit = gas if gas is not None else self._estimated(to, data)
+        limit = gas if gas is not None else self._estimated(to, data, value_wei)
         if nonce is None:
             nonce = self._next_nonce()
         transaction: dict[str, Any] = {
             "chainId": self.node.chain_id,
             "nonce": nonce,
-            "value": 0,
+            "value": value_wei,
             "gas": limit,
             "data": data,
             **fees.fields(),
@@ -229,8 +243,15 @@ class Sender:
         used, coming = (_plausible("nonce", as_number(one)) for one in answers)
         return used, max(used, coming)
 
-    def _estimated(self, to: str | None, data: bytes) -> int:
+    def _tried(self, sent: Sent, block: int | str = "latest") -> None:
+        """Run it without sending it. Raises TransactionRefused if it reverts."""
+        value = value_of(sent.raw)
+        self.node.call(sent.destination, sent.data, sender=self.address, block=block, value_wei=value)
+
+    def _estimated(self, to: str | None, data: bytes, value_wei: int) -> int:
         call = {"from": self.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
+        if value_wei:
+            call["value"] = hex(value_wei)
         found = _plausible("amount of gas", as_number(self.node.rpc("eth_estimateGas", call)))
         return int(found * _GAS_MARGIN)
 
@@ -306,6 +327,7 @@ class Sender:
             used: the nonce after those in blocks.
             coming: the nonce after those that the node holds.
         """
+        live = [one for one in live if signer_of(one.raw) == self.address]  # another key's may not count
         near = [
             one
             for one in live
@@ -338,15 +360,16 @@ class Sender:
     def _signed_anew(self, sent: Sent) -> Sent:
         """With another nonce."""
         gas, _ = gas_and_tip(sent.raw)  # an estimate would not see what is still on its way before it
-        return self._replaced(sent, self._signed(sent.destination or None, sent.data, gas, sent.label))
+        value, to = value_of(sent.raw), sent.destination or None
+        return self._replaced(sent, self._signed(to, sent.data, gas, sent.label, value))
 
     def _raised(self, sent: Sent) -> Sent:
         """With a higher fee and the same nonce, so that one of the two counts at most."""
         self._fees = None
         fees = raised_fees(self.node, self._ceiling, sent.raw, sent.fee)
         gas, _ = gas_and_tip(sent.raw)
-        to = sent.destination or None
-        new = self._signed(to, sent.data, gas, sent.label, nonce=sent.nonce, fees=fees)
+        value, to = value_of(sent.raw), sent.destination or None
+        new = self._signed(to, sent.data, gas, sent.label, value, nonce=sent.nonce, fees=fees)
         return self._replaced(sent, new)
 
     def _raised_or_same(self, sent: Sent) -> Sent:
@@ -410,9 +433,11 @@ class Sender:
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, pause * 1.5)
 
-    def transact(self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "") -> Receipt:
+    def transact(
+        self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "", value_wei: int = 0
+    ) -> Receipt:
         """Send, and wait."""
-        return self.wait(self.send(to, data, gas=gas, label=label))
+        return self.wait(self.send(to, data, gas=gas, label=label, value_wei=value_wei))
 
     def _confirmed(self, missing: dict[int, Sent]) -> dict[int, Receipt | TransactionRefused]:
         """What became of those that are deep enough, by place."""
@@ -436,7 +461,21 @@ class Sender:
                 if isinstance(head, dict) and head.get("hash") == found[2].block_hash
             ]
         deep.sort(key=lambda found: found[2].succeeded)  # of several versions one that succeeded counts
-        return {place: self._outcome(receipt, one) for place, one, receipt in deep}
+        last = {place: (receipt, one) for place, one, receipt in deep}
+        return {
+            place: self._outcome(receipt, one)
+            for place, (receipt, one) in last.items()
+            if receipt.succeeded or not self._may_follow(one)
+        }
+
+    def _may_follow(self, reverted: Sent) -> bool:
+        """Whether what was signed anew after a version that reverted may still get into a block, or has."""
+        versions = self._all_of(reverted)
+        later = versions[versions.index(reverted) + 1 :]
+        if not later:
+            return False
+        used, _ = self._counts()  # first, see `_earlier`
+        return any(one.nonce >= used or self.node.receipt(one.hash) is not None for one in later)
 
     def _all_answers(self, asked: list[tuple[str, list[Any]]]) -> list[Any]:
         answers = self.node.rpc_many(asked)
@@ -489,7 +528,7 @@ class Sender:
             return TransactionRefused("it ran out of gas in its block")
         for block in (receipt.block - 1, receipt.block):  # the reason is not in a receipt
             try:
-                self.node.call(sent.destination, sent.data, sender=self.address, block=block)
+                self._tried(sent, block)
             except TransactionRefused as refusal:
                 return refusal
             except ChainError:  # a node that keeps no old states

@@ -68,8 +68,17 @@ def _check_names(names: Iterable[str]) -> None:
         seen.add(name)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Learn from personal data while every release is paid for out of one privacy ledger."""
 

@@ -113,12 +113,18 @@ def _run(capabilities: Callable[[], Sequence[Commands]]) -> int:
         print(error.format_message())
         return 0
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code)
+        return _fail(_once(error.format_message()), error.exit_code)
     except click.Abort as error:
         raise KeyboardInterrupt from error
     if code == _INTERRUPTED:  # typer has already turned Ctrl-C into an exit code
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _once(message: str) -> str:
+    """Typer and click both say what somebody may have meant."""
+    said, hint, rest = message.partition(" Did you mean")
+    return said + hint + rest.split(" Did you mean")[0]
 
 
 def _explain(error: Exception) -> int:

@@ -180,14 +180,7 @@ def _perturbed(text: bytes, block: Any) -> Any:
 
 def _reports(survey: Survey, block: Any) -> Any:
     table = {one.name: _values(block.column(one.name), one) for one in survey.attributes}
-    reports = perturbed(survey, table, block.num_rows)
-    order = np.argsort(secure_or(None).words(block.num_rows))
-    reports = [(order[members], drawn) for members, drawn in reports]
-    columns = [
-        _column(survey.instruments[place], rows, drawn, block.num_rows)
-        for place, (rows, drawn) in enumerate(reports)
-    ]
-    return pa.table(columns, schema=_schema(survey))
+    return reports_table(survey, perturbed(survey, table, block.num_rows), block.num_rows)
 
 
 def perturbed(
@@ -232,6 +225,22 @@ def perturbed(
                 drawn = instrument.sample(values, stream)
         found.append((members, drawn))
     return found
+
+
+def reports_table(survey: Survey, reports: list[tuple[NDArray[np.int64], Any]], rows: int) -> Any:
+    """Reports as a table, in an order that is drawn anew.
+
+    Args:
+        survey: what was asked.
+        reports: for each attribute the rows that report it, and what the mechanism drew.
+        rows: how many there are.
+    """
+    order = np.argsort(secure_or(None).words(rows)) if rows else np.empty(0, dtype=np.int64)
+    columns = [
+        _column(survey.instruments[place], order[members], drawn, rows)
+        for place, (members, drawn) in enumerate(reports)
+    ]
+    return pa.table(columns, schema=_schema(survey))
 
 
 def _counted(text: bytes, block: Any) -> tuple[int, list[Any], list[Any]]:

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +27,25 @@ from numpy.typing import NDArray
 
 from reticent.arguments import real
 from reticent.collect.instruments import columns
+from reticent.collect.judging import judged
 from reticent.collect.signing import verified
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
-from reticent.collect.wire import HEAD_BYTES, LONGEST, SHORTEST, VERSION, Layout, Outcome, heads
-from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError, ParameterTypeError
+from reticent.collect.wire import LONGEST, SHORTEST, VERSION, Layout, Outcome
+from reticent.errors import (
+    GuaranteeError,
+    LedgerDamaged,
+    LedgerError,
+    ParameterError,
+    ParameterTypeError,
+    StorageUnavailable,
+)
 from reticent.files import private
 from reticent.fleet.counted import MOST, Counted
-from reticent.fleet.enrolment import KEY_BYTES, TAG_BYTES
+from reticent.fleet.enrolment import KEY_BYTES, Use
+from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
-from reticent.fleet.tags import are_genuine
 from reticent.mechanisms.categorical import OLH, OUE
-from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.sqlite import PATIENCE_S, write_ahead, writing
 
 _VERSION = 1
@@ -95,6 +102,24 @@ class _Held:
         return self.layout.survey
 
 
+class _Forms:
+    """Of reports to the surveys that are collected: version, survey, period, reporter."""
+
+    use, outcomes, start_bytes, reporter = Use.SURVEY, Outcome, 9, slice(13, 21)
+
+    def __init__(self, held: dict[bytes, _Held]) -> None:
+        self._held = held
+
+    def fault(self, length: int, start: bytes) -> Outcome | None:
+        """What is wrong with all reports of a length and beginning. Strangers do not pass: they are many."""
+        if start[:1] != _FIRST or not SHORTEST <= length <= LONGEST:
+            return Outcome.VERSION if start and start[:1] != _FIRST else Outcome.LENGTH
+        held = self._held.get(start[1:9])
+        if held is None:
+            return Outcome.SURVEY
+        return None if length <= held.layout.longest else Outcome.LENGTH
+
+
 @dataclass
 class _Checked:
     """Reports of one survey and one length whose form is right, to be counted if they are new."""
@@ -119,13 +144,6 @@ class _Batch:
     def refuse(self, places: NDArray[np.int64], reason: Outcome) -> None:
         for place in places.tolist():
             self.outcomes[place] = reason
-
-    def kept(
-        self, is_good: NDArray[np.bool_], places: NDArray[np.int64], reason: Outcome
-    ) -> NDArray[np.int64]:
-        """Refuse all others; the rows that stay."""
-        self.refuse(places[~is_good], reason)
-        return np.flatnonzero(is_good)
 
 
 class Collector:
@@ -157,13 +175,13 @@ class Collector:
         if not isinstance(master, bytes) or len(master) != KEY_BYTES:
             raise ParameterError(f"master must be {KEY_BYTES} bytes")
         self._late_s, self._early_s = real("late_s", late_s, low=0.0), real("early_s", early_s, low=0.0)
-        self._master, self._clock = master, clock
+        self._clock = clock
         self._forget_at = clock() + _FORGET_S
         self._guard, self._looking, self._queue = threading.Lock(), threading.Lock(), threading.Lock()
         self._waiting: list[_Batch] = []
         self._rejected: Counter[str] = Counter()
         self._held: dict[bytes, _Held] = {}
-        self._revoked: Set[bytes] = frozenset()
+        self._forms = _Forms(self._held)
         self._newest = 0  # survey that is known
         with ExitStack() as opened:
             self._connection = _opened(Path(path), opened)
@@ -173,6 +191,8 @@ class Collector:
             if self._is_list_ours:
                 opened.callback(self.revocations.close)
             self._adopt_revoked()
+            self._intake = Intake(master, self.revocations)
+            self._intake.look()
             self._refresh()
             opened.pop_all()
 
@@ -208,8 +228,7 @@ class Collector:
             yield self._reader
 
     def _refresh(self) -> None:
-        """Learn of surveys and revocations that came since the last look, from whichever process."""
-        self._revoked = self.revocations.look()
+        """Learn of surveys that came since the last look, from whichever process."""
         with self._reading() as reader:
             for number, identity, text in reader.execute(
                 "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (self._newest,)
@@ -257,7 +276,7 @@ class Collector:
     def revoke(self, reporter: bytes) -> None:
         """Take an enrolment back: what it sends from now on is not counted."""
         self.revocations.revoke(reporter)
-        self._refresh()
+        self._intake.look()
 
     def is_closed(self, survey: Survey, period: int) -> bool:
         """Whether a period takes no reports any more, and what was on its way has arrived."""
@@ -301,16 +320,14 @@ class Collector:
                 raise batch.error
         if batch.outcomes.count(Outcome.COUNTED) < len(reports):
             self.reject(one for one in batch.outcomes if not one.is_acknowledged)
-        if self._clock() >= self._forget_at:
+        if not 0.0 < self._forget_at - self._clock() <= _FORGET_S:  # it may have been set back since
             self._forget_at = self._clock() + _FORGET_S
             self.forget()
         return batch.outcomes
 
     def knows(self, report: bytes) -> bool:
         """Whether a report is from an enrolled device, for a survey that is collected here."""
-        if isinstance(self._first_look(len(report), report[:9]), Outcome):
-            return False
-        return report[13:21] not in self._revoked and bool(are_genuine(self._master, _table([report]))[0])
+        return self._intake.reporter(report, self._forms) is not None
 
     def reject(self, reasons: Iterable[Outcome]) -> None:
         """Count what was refused."""
@@ -321,72 +338,28 @@ class Collector:
 
     def _examined(self, reports: Sequence[bytes]) -> _Batch:
         """Everything that can be said of reports without knowing which came before."""
-        alike: dict[tuple[int, bytes], list[int]] = {}
-        for place, report in enumerate(reports):
-            alike.setdefault((len(report), report[:9]), []).append(place)
-        batch = _Batch([Outcome.COUNTED] * len(reports), [])
-        for (length, start), members in alike.items():
-            found, places = self._first_look(length, start), np.array(members)
-            if isinstance(found, Outcome):
-                batch.refuse(places, found)
-                continue
-            table = _table([reports[place] for place in members])
-            known = batch.kept(are_genuine(self._master, table), places, Outcome.TAG)
-            if self._revoked:
-                enrolled = [reports[place][13:21] not in self._revoked for place in places[known]]
-                known = known[batch.kept(np.array(enrolled, dtype=np.bool_), places[known], Outcome.REVOKED)]
-            if known.size:
-                self._examine(batch, found, table[known], places[known])
+        outcomes, admitted = self._intake.admitted(reports, self._forms)
+        batch = _Batch(outcomes, [])
+        for alike in admitted:
+            self._examine(batch, self._held[alike.start[1:9]], alike.rows, alike.places)
         return batch
-
-    def _first_look(self, length: int, start: bytes) -> _Held | Outcome:
-        """The survey of reports of one length and beginning. Strangers do not pass: they are many."""
-        if start[:1] != _FIRST or not SHORTEST <= length <= LONGEST:
-            return Outcome.VERSION if start and start[:1] != _FIRST else Outcome.LENGTH
-        held = self._held.get(start[1:9])
-        if held is None:
-            return Outcome.SURVEY
-        return held if length <= held.layout.longest else Outcome.LENGTH
 
     def _examine(
         self, batch: _Batch, held: _Held, table: NDArray[np.uint8], places: NDArray[np.int64]
     ) -> None:
         """Genuine reports of one survey and one length."""
-        survey = held.survey
-        head = heads(table)
-        periods, ids = head["period"].astype(np.int64), head["reporter"].astype(np.uint64)
-        read = held.layout.read(table[:, HEAD_BYTES:-TAG_BYTES])
-        now = self._clock()
+        survey, now = held.survey, self._clock()
         first, last = survey.period_at(now - self._late_s), survey.period_at(now + self._early_s)
-        is_open = (periods >= max(0, first)) & (periods <= min(survey.periods - 1, last))
-        wrong = read.wrong
-        if survey.assigned:
-            lots = survey.lots.attributes(ids, periods, survey.sample_size, len(survey.attributes))
-            wrong = wrong | (lots != read.asked).any(axis=1)
-        is_kept = np.ones(len(table), dtype=np.bool_)
-        for reason, fault in (  # the first fault is the one that is told
-            (Outcome.PERIOD, ~is_open),
-            (Outcome.ATTRIBUTES, wrong),
-            (Outcome.LENGTH, read.misfit),
-            (Outcome.SYMBOL, read.illegal),
-        ):
-            batch.refuse(places[fault & is_kept], reason)
-            is_kept &= ~fault
-        kept = np.flatnonzero(is_kept)
-        if not kept.size:
-            return
-        place_of = np.cumsum(is_kept) - 1
-        symbols = {}
-        for attribute, (rows, drawn) in read.symbols.items():
-            good = is_kept[rows]
-            rows, drawn = rows[good], drawn[good]
-            instrument = survey.instruments[attribute]
-            if isinstance(instrument, OneBit):
-                levels = survey.lots.dither(ids[rows], periods[rows], attribute, instrument.dither_levels)
-                drawn = 2 * levels + drawn
-            symbols[attribute] = (place_of[rows], drawn)
-        groups = survey.lots.group(ids[kept], survey.groups)
-        batch.checked.append(_Checked(held, places[kept], table[kept, 13:29], periods[kept], groups, symbols))
+        found = judged(
+            held.layout, table, lambda at: (at >= max(0, first)) & (at <= min(survey.periods - 1, last))
+        )
+        for reason, rows in found.refused:
+            batch.refuse(places[rows], reason)
+        if found.kept.size:
+            who = table[found.kept, 13:29]
+            batch.checked.append(
+                _Checked(held, places[found.kept], who, found.periods, found.groups, found.symbols)
+            )
 
     # Counting
 
@@ -569,7 +542,9 @@ def _told() -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise LedgerDamaged("the collection's file is damaged") from error
-        raise LedgerError(f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})") from error
+        raise StorageUnavailable(
+            f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
+        ) from error
 
 
 def _unchanged(identity: bytes, text: bytes) -> Survey:
@@ -580,11 +555,6 @@ def _unchanged(identity: bytes, text: bytes) -> Survey:
     if survey is None or survey.id != identity:
         raise LedgerDamaged("the collection holds a survey that was changed")
     return survey
-
-
-def _table(reports: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Reports of one length, a row for each."""
-    return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), -1)
 
 
 def _counted(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
 from reticent.errors import GuaranteeError
-from reticent.fleet.counted import Counted
 from reticent.fleet.reporter import Reporter
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
 from reticent.randomness import Stream, secure_or
+
+if TYPE_CHECKING:  # few are told
+    from reticent.fleet.counted import Counted
 
 ACCOUNT = "reports"
 NONCE_BYTES = 8
@@ -68,6 +70,17 @@ class Device(Reporter[Survey]):
 
         said = bytes(self._once(held, number, drawn))
         return layout.report(self._enrolment, number, said[:NONCE_BYTES], said[NONCE_BYTES:])
+
+    def has_reported(self, survey: Survey, *, period: int) -> bool:
+        """Whether the report of a period was paid for: it is given (again), and costs nothing more.
+
+        One that was paid for when the device crashed, and not drawn, is drawn when it is next asked for.
+        """
+        held = self._held(survey)
+        key = f"{self._head(held)}/{held.checked_period(period)}"
+        with self._guard:
+            found = self.ledger.reading(self.account, key)
+        return found.information + found.pending > 0
 
     def heed(self, survey: Survey, word: Counted) -> list[int]:
         """Take the collector's word on what it has counted: what is not remembered is never drawn.

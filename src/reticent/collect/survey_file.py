@@ -18,6 +18,7 @@ attributes:
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,12 @@ _OPTIONAL = ("sample", "assigned", "groups")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LENGTH = re.compile(r"([0-9]{1,9}) *(second|minute|hour|day|week)s?", re.ASCII)
 
+PLACEHOLDER = "Why you ask, in words for the person behind a device."
 TEMPLATE = """\
 # A survey: what devices are asked, and under which privacy. `reticent survey check` explains it.
 name: my-survey
 version: 1
-purpose: Why you ask, in words for the person behind a device.
+purpose: {purpose}
 epsilon: 1               # of one report; a device that always answers spends it in every period
 start: {today}        # of the first period, a day or a time in UTC
 period: 1 day            # minutes, hours, days, weeks
@@ -52,6 +54,23 @@ attributes:              # bounds and values come from public knowledge, never f
   speed: {{low: 0, high: 130}}
   kind: {{values: [car, bus, bicycle, other], fallback: other}}
 """
+
+
+def template(today: str, purpose: str | None = None) -> str:
+    """A survey to be filled in.
+
+    Args:
+        today: the first day, as 2026-11-16.
+        purpose: why it is asked, in words for the person behind a device; devices show it.
+    """
+    shown = PLACEHOLDER if purpose is None else json.dumps(purpose, ensure_ascii=False)
+    return TEMPLATE.format(today=today, purpose=shown)
+
+
+def check_purpose(survey: Survey) -> None:
+    """Refuse to sign words that nobody wrote: what is signed stays so."""
+    if survey.purpose == PLACEHOLDER:
+        raise ParameterError(f"purpose must be your own words, got those of the template: {PLACEHOLDER!r}")
 
 
 def read(path: Path) -> Survey:
@@ -73,7 +92,7 @@ def parse(text: str) -> Survey:
         attributes,
         epsilon=number_of("epsilon", given["epsilon"]),
         purpose=text_of("purpose", given["purpose"]),
-        start=_start(given["start"]),
+        start=moment(given["start"]),
         period_s=_period(given["period"]),
         periods=whole("periods", given["periods"]),
         version=text_of("version", given["version"]),
@@ -104,15 +123,16 @@ def _period(given: Any) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-def _start(given: Any) -> int:
+def moment(given: Any, field: str = "start") -> int:
+    """Seconds since 1970 of a day or a time in UTC, as YAML reads it."""
     if isinstance(given, str):
         try:
             given = datetime.datetime.fromisoformat(given)
         except ValueError as error:
-            raise ParameterError(f"start must be a day or a time in UTC, got {given!r:.60}") from error
+            raise ParameterError(f"{field} must be a day or a time in UTC, got {given!r:.60}") from error
     if isinstance(given, datetime.datetime):
         is_plain = given.tzinfo is None
         return int((given.replace(tzinfo=datetime.UTC) if is_plain else given).timestamp())
     if isinstance(given, datetime.date):
         return int(datetime.datetime(given.year, given.month, given.day, tzinfo=datetime.UTC).timestamp())
-    raise ParameterError(f"start must be a day or a time in UTC, got {given!r:.60}")
+    raise ParameterError(f"{field} must be a day or a time in UTC, got {given!r:.60}")

@@ -4,6 +4,7 @@ Everything here works on public data (reports, or counts of them, which merge by
 costs no privacy. Intervals hold for every number of reports, one report included.
 """
 
+from reticent.estimation.combining import combined_frequencies, combined_mean
 from reticent.estimation.distributions import (
     DistributionEstimate,
     bin_matrix,
@@ -29,6 +30,8 @@ __all__ = [
     "MeanEstimate",
     "Shift",
     "bin_matrix",
+    "combined_frequencies",
+    "combined_mean",
     "deviation_bound",
     "frequency_estimate",
     "frequency_shift",

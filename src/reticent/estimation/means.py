@@ -63,7 +63,7 @@ def mean_estimate(
     confidence = checked_confidence(confidence)
     n = int(tally.sum())
     value = float(tally @ channel.alphabet) / n
-    variance = _variance_bound(channel, target)
+    variance = variance_bound(channel, target)
     lower, upper = channel.bounds
     reach = max(float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
     width = deviation_bound(n, variance, reach, confidence=confidence)
@@ -78,7 +78,7 @@ def mean_estimate(
     )
 
 
-def _variance_bound(channel: NumericChannel, target: Target) -> float:
+def variance_bound(channel: NumericChannel, target: Target) -> float:
     """The largest variance of one report: of the noise alone, or of noise and value together."""
     if target == "reporters":
         return channel.worst_case_variance

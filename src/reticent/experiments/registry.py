@@ -164,6 +164,12 @@ EXPERIMENTS = {
             measures_time=True,
         ),
         Experiment(
+            "crowd-robust",
+            "what liars leave of a model, by attack, defence and share",
+            "zhao_2022.chapter_5.robust",
+            needs_data=True,
+        ),
+        Experiment(
             "collect-mse",
             "four million people answer a survey: error and bytes by mechanism",
             "ours.collect_mse",
@@ -264,6 +270,43 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "loc-4.2",
+            "the true journey among dummies and companions",
+            "biswas_2023.chapter_4.found",
+            needs_data=True,
+        ),
+        Experiment(
+            "loc-4.5",
+            "how much farther cars drive, by epsilon and radius",
+            "biswas_2023.chapter_4.costs",
+            needs_data=True,
+        ),
+        Experiment(
+            "loc-4.6",
+            "queries that privacy costs nothing, by epsilon and radius",
+            "biswas_2023.chapter_4.shares",
+            needs_data=True,
+        ),
+        Experiment(
+            "loc-4.7",
+            "places found by Bayes' rule, with companions and with more noise",
+            "biswas_2023.chapter_4.identified",
+            needs_data=True,
+        ),
+        Experiment(
+            "loc-4.8",
+            "where people asked, by updates, with companions and without",
+            "biswas_2023.chapter_4.updates",
+            needs_data=True,
+        ),
+        Experiment(
+            "loc-4.9",
+            "maps of where people asked",
+            "biswas_2023.chapter_4.maps",
+            needs_data=True,
+            shows_data=True,
+        ),
+        Experiment(
             "loc-updates",
             "how many updates PRIVIC's rounds take, by reports",
             "ours.location_updates",
@@ -274,6 +317,24 @@ EXPERIMENTS = {
             "seconds of a cycle of PRIVIC",
             "biswas_2023.chapter_3.times",
             needs_data=True,
+            measures_time=True,
+        ),
+        Experiment(
+            "market-7.1", "two sellers with and without the incentive", "biswas_2023.chapter_7.fig_7_1"
+        ),
+        Experiment("market-7.2", "what a buyer takes at which price", "biswas_2023.chapter_7.fig_7_2"),
+        Experiment("market-7.3", "what a lie costs a seller, as an area", "biswas_2023.chapter_7.fig_7_3"),
+        Experiment("market-7.4", "payoff and pay of one seller, by c", "biswas_2023.chapter_7.fig_7_4"),
+        Experiment("market-7.5", "what a budget buys, by c", "biswas_2023.chapter_7.fig_7_5"),
+        Experiment("market-split", "a seller's budget over several buyers", "biswas_2023.chapter_7.split"),
+        Experiment("market-8.1", "the level that money buys", "biswas_2023.chapter_8.fig_8_1"),
+        Experiment("market-8.2", "rounds until a federation has its goal", "biswas_2023.chapter_8.fig_8_2"),
+        Experiment("market-8.3", "free riders by what is tolerated", "biswas_2023.chapter_8.fig_8_3"),
+        Experiment("market-8.4.1", "who earned what of 60", "biswas_2023.chapter_8.example_8_4_1"),
+        Experiment(
+            "market-table-8.1",
+            "seconds of Shapley values, to 1,000 members",
+            "biswas_2023.chapter_8.table_8_1",
             measures_time=True,
         ),
     )

@@ -7,7 +7,7 @@ asks for more than the owner allows; a round too many; a spent ledger.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from reticent.federated.models import Model
 from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
 from reticent.federated.tasks import Task
 from reticent.federated.trainer import Trainer
-from reticent.fleet.counted import Counted
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.randomness import Stream, secure_or
+
+if TYPE_CHECKING:  # few are told
+    from reticent.fleet.counted import Counted
 
 ACCOUNT = "training"
 

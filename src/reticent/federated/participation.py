@@ -64,6 +64,17 @@ class Participations:
         pay(f"{self._head}/{self._count}", [number])
         return True
 
+    def next_key(self, number: int) -> str:
+        """The key of the next participation, whichever round it is in.
+
+        Raises:
+            ParticipationsSpent: the task allows no further round.
+        """
+        place = self._look()
+        if place == self._most:
+            raise ParticipationsSpent(f"the task allows {self._most} rounds of one client")
+        return f"{self._head}/{place}"
+
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
         """Pay for a round, draw, record; return what was drawn.
 
@@ -71,11 +82,8 @@ class Participations:
             ParticipationsSpent: the task allows no further round.
             BudgetExceeded: the account does not hold it.
         """
-        place = self._look()
-        if place == self._most:
-            raise ParticipationsSpent(f"the task allows {self._most} rounds of one client")
         information = Amount(units, self._unit, Neighbours.ANY_TWO_VALUES)
-        grant = self._ledger.request(self._account, f"{self._head}/{place}", information)
+        grant = self._ledger.request(self._account, self.next_key(number), information)
         values = tuple(draw())
         self._ledger.fulfil(grant.pending[0].number, [number, *values])
         return values

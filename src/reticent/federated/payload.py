@@ -15,7 +15,7 @@ are refused by their version.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from reticent.federated.tasks import Task
 from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, tag
-from reticent.fleet.intake import Form
+from reticent.fleet.intake import Form, Intake
 from reticent.mechanisms.base import Symbols
 from reticent.mechanisms.numeric.one_bit import OneBit
 
@@ -96,20 +96,10 @@ class Read:
     symbols: Symbols
 
 
-def read(
-    task: Task, number: int, payloads: Sequence[bytes], master: bytes, revoked: Container[bytes] = ()
-) -> tuple[list[Outcome], Read]:
-    """Read many payloads of one round; each is judged on its own, and none raises.
-
-    Args:
-        task: what was asked.
-        number: of the round.
-        payloads: as they came.
-        master: the operator's enrolment key, from which the clients' keys follow.
-        revoked: ids of enrolments that were taken back.
-    """
-    outcomes = [judged(task, number, payload, master, size(task), revoked) for payload in payloads]
-    kept = [place for place, outcome in enumerate(outcomes) if outcome is Outcome.COUNTED]
+def read(task: Task, number: int, payloads: Sequence[bytes], intake: Intake) -> tuple[list[Outcome], Read]:
+    """Read many payloads of one round; each is judged on its own, and none raises."""
+    outcomes, admitted = intake.admitted(payloads, form(task, number, size(task)))
+    kept = [place for alike in admitted for place in alike.places.tolist()]
     legal, read = parsed(task, number, [payloads[place] for place in kept])
     for place in np.flatnonzero(~legal):
         outcomes[kept[place]] = Outcome.SYMBOL
@@ -136,13 +126,6 @@ def _legal(task: Task, numbers: Symbols, padding: NDArray[np.uint8]) -> NDArray[
     """Whose numbers are all of the mechanism, followed by nothing."""
     size = 2 if isinstance(task.mechanism, OneBit) else task.mechanism.size
     return np.asarray((numbers < size).all(axis=1) & ~padding.any(axis=1))
-
-
-def judged(
-    task: HasId, number: int, payload: bytes, master: bytes, length: int, revoked: Container[bytes]
-) -> Outcome:
-    """What is wrong with a payload, which must have this length, before its symbols are looked at."""
-    return form(task, number, length).judged(payload, master, revoked)
 
 
 def form(task: HasId, number: int, length: int) -> Form[Outcome]:

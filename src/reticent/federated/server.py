@@ -6,7 +6,7 @@ trusted. What a round tells is entered into the operator's ledger before anybody
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.payload import Outcome
 from reticent.federated.tasks import Task
-from reticent.fleet.intake import Form, Intake
+from reticent.fleet.intake import Form, RoundIntake
 from reticent.fleet.record import Study
 from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats, Symbols
@@ -39,7 +39,7 @@ def training_study(task: Task | PersonalTask, unit: Unit, units: int) -> Study:
     return Study("training", task.id, subject, unit, Neighbours.ANY_TWO_VALUES, units, task.rounds)
 
 
-class Round(Intake[Outcome]):
+class Round(RoundIntake[Outcome]):
     """The reports of one round of a task.
 
     Args:
@@ -63,9 +63,6 @@ class Round(Intake[Outcome]):
     def form(self) -> Form[Outcome]:
         """Of the payloads of this round."""
         return payload.form(self.task, self.number, payload.size(self.task))
-
-    def _judged(self, report: bytes, master: bytes, revoked: Container[bytes]) -> Outcome:
-        return payload.judged(self.task, self.number, report, master, payload.size(self.task), revoked)
 
     def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
         legal, read = payload.parsed(self.task, self.number, reports)

@@ -225,10 +225,11 @@ def simulate(
         else _checked_order(task, records.clients, order)
     )
     rounds: list[Step] = []
+    predicted = _predicted(task, randomiser)
     times = np.zeros(records.clients, dtype=np.int64)
     for number, clients in enumerate(walked.reshape(task.rounds, task.group)):
         times[clients] += 1
-        rounds.append(_step(task, number, randomiser, int(times.max())))
+        rounds.append(_step(task, number, randomiser, predicted, int(times.max())))
         if number < training.number:  # before the checkpoint
             continue
         if paying is not None:
@@ -251,10 +252,14 @@ def _spawned(stream: Stream, number: int) -> Stream:
     return stream.spawn(number) if isinstance(stream, SimulationStream) else stream
 
 
-def _step(task: Task, number: int, randomiser: str, busiest: int) -> Step:
+def _predicted(task: Task, randomiser: str) -> float:
+    """The noise of every round."""
+    return 0.0 if randomiser == IDENTITY else math.sqrt(float(task.noise(task.group).mean()))
+
+
+def _step(task: Task, number: int, randomiser: str, noise: float, busiest: int) -> Step:
     if randomiser == IDENTITY:
-        return Step(number, task.group, 0.0, 4 * task.dimensions, math.inf)
-    noise = math.sqrt(float(task.noise(task.group).mean()))
+        return Step(number, task.group, noise, 4 * task.dimensions, math.inf)
     return Step(number, task.group, noise, payload.size(task), busiest * task.epsilon)
 
 

@@ -36,6 +36,8 @@ class Use(Enum):
     TRAINING = b"reticent-training-report/v2\n"
     PERSONAL_TRAINING = b"reticent-personal-training-report/v2\n"
     COUNTED = b"reticent-counted-question/v1\n"
+    STATIONS = b"reticent-station-request/v1\n"
+    HOLD = b"reticent-hold-ask/v1\n"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ class Memory(Protocol):
             pay: pays under a key, and records values there.
         """
 
+    def next_key(self, number: int) -> str:
+        """The key that `paid` would pay under."""
+
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
         """Pay for a part, draw, record; return what was drawn."""
 
@@ -49,6 +52,10 @@ class ByNumber:
         if held is None:
             pay(f"{self._head}/{number}", [])
         return not held
+
+    def next_key(self, number: int) -> str:
+        """The key of a part."""
+        return f"{self._head}/{number}"
 
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
         """Pay for a part, draw, record; return what was drawn.

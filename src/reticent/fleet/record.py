@@ -7,6 +7,9 @@ request for each period or round that was looked at; and, once no more reports c
 Accounts are called survey:<id>, campaign:<id> and training:<id>. No data set may have a colon in its name,
 so nobody can open such an account before the operator does. Ledgers of earlier releases have survey-<id>,
 which could be a data set's name: one that was opened with the survey's own terms goes on being charged.
+
+A study may be under the account of people whom data sets are about, too (`people`): then they are charged, or
+nothing is shown.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reticent.errors import AlreadyFulfilled, UnknownAccount
-from reticent.ledger.base import Amount, Ledger, Terms, Unit
+from reticent.fleet import people as peoples
+from reticent.fleet.people import People
+from reticent.ledger.base import Amount, Grant, Ledger, Terms, Unit
 from reticent.privacy.budget import MAX_UNITS
 from reticent.privacy.neighbours import Neighbours
 
@@ -91,7 +96,8 @@ class Record:
             units: what each device paid for these parts, if that is less than the most that the study says.
 
         Raises:
-            LedgerError: it could not be entered; nothing may be shown.
+            LedgerError: it could not be entered, or the people under whose account the study is have spent
+                theirs; nothing may be shown.
         """
         if not parts:
             return
@@ -101,12 +107,36 @@ class Record:
             entry = (name, number, paid, reports is not None)
             if entry in self._entered:
                 continue
-            grant = self.ledger.request(name, f"{study.part} {number}", amount)
+            grant = self._requested(study, name, number, amount)
             if reports is not None:
                 for measurement in grant.pending:
                     with contextlib.suppress(AlreadyFulfilled):  # another process was first
                         self.ledger.fulfil(measurement.number, [reports])
             self._entered.add(entry)
+
+    def _requested(self, study: Study, name: str, number: int, amount: Amount) -> Grant:
+        """Enter a part, then charge the people of the study, if there are any.
+
+        In this order: `put_under` says whose a study is before it looks at what was entered, so that either
+        of the two sees what the other one wrote.
+        """
+        grant = self.ledger.request(name, f"{study.part} {number}", amount)
+        whose = peoples.of_study(self.ledger, name)
+        if whose is not None:
+            peoples.charge(self.ledger, study, name, number, grant.information, whose)
+        return grant
+
+    def put_under(self, study: Study, people: People) -> int:
+        """Let the account of people pay for all that a study shows, before and from now on; for ever.
+
+        Returns:
+            The units of mu^2 that were charged to them now, for what was shown before.
+
+        Raises:
+            MixedGuarantees: units or neighbours do not allow it. Nothing was written.
+            AccountConflict: it is under another account.
+        """
+        return peoples.put_under(self.ledger, study, self.account(study), people)
 
     def next_part(self, study: Study) -> int:
         """Enter the first part that nobody entered: for whoever holds all rows, and reports of them at once.
@@ -117,7 +147,7 @@ class Record:
         name, amount = self.account(study), Amount(study.units, study.unit, study.neighbours)
         number = self.ledger.balance(name).spent // study.units
         while True:  # another process may be faster
-            grant = self.ledger.request(name, f"{study.part} {number}", amount)
+            grant = self._requested(study, name, number, amount)
             if grant.charged:
                 return number
             number += 1

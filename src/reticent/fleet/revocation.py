@@ -12,7 +12,7 @@ import threading
 from collections.abc import Set
 from pathlib import Path
 
-from reticent.errors import LedgerError, ParameterError
+from reticent.errors import ParameterError, StorageUnavailable
 from reticent.fleet.enrolment import ID_BYTES
 from reticent.sqlite import opened, writing
 
@@ -27,7 +27,7 @@ class Revocations:
         path: of the file; made if there is none, readable by its owner alone. ":memory:" for tests.
 
     Raises:
-        LedgerError: it cannot be used: nothing is counted then.
+        StorageUnavailable: it cannot be used: nothing is counted then.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -42,8 +42,11 @@ class Revocations:
 
     @classmethod
     def beside(cls, master: Path) -> Revocations:
-        """The list of the master key in a file: of `enrolment.key` it is `enrolment.revoked`."""
-        return cls(master.with_suffix(".revoked"))
+        """The list of the master key in a file: of `enrolment.key` it is `enrolment.revoked`.
+
+        It lies beside the key itself, whichever links lead there: the key is one, and so is its list.
+        """
+        return cls(master.resolve().with_suffix(".revoked"))
 
     def close(self) -> None:
         """Close the file."""
@@ -81,6 +84,6 @@ class Revocations:
             return list(self._known)
 
 
-def _unusable(error: Exception) -> LedgerError:
+def _unusable(error: Exception) -> StorageUnavailable:
     code = getattr(error, "sqlite_errorname", type(error).__name__)
-    return LedgerError(f"the list of enrolments that were taken back cannot be used now ({code})")
+    return StorageUnavailable(f"the list of enrolments that were taken back cannot be used now ({code})")

@@ -7,22 +7,22 @@ import os
 import secrets
 from pathlib import Path
 
-from reticent.errors import LedgerDamaged
+from reticent.errors import LedgerDamaged, StorageUnavailable
 from reticent.files import tightened
 from reticent.fleet.enrolment import KEY_BYTES
 
 
 def kept_secret(path: Path) -> bytes:
-    """32 secret bytes from a file, drawn and written if there is none. Processes agree on them."""
+    """32 secret bytes from a file, drawn and written if there is none. Processes agree on them.
+
+    Raises:
+        StorageUnavailable: it cannot be written. Nothing is left of it.
+    """
     if not path.exists():
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(KEY_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-        temporary.unlink()
+        try:
+            _write(path, secrets.token_hex(KEY_BYTES) + "\n")
+        except OSError as error:
+            raise StorageUnavailable(f"{path.name} cannot be written: {error.strerror}") from error
     try:
         found = bytes.fromhex(tightened(path).read_text())
     except ValueError:
@@ -30,3 +30,17 @@ def kept_secret(path: Path) -> bytes:
     if len(found) != KEY_BYTES:
         raise LedgerDamaged(f"{path.name} must hold {2 * KEY_BYTES} hexadecimal digits")
     return found
+
+
+def _write(path: Path, text: str) -> None:
+    """Let a file hold a text, unless another process was first."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet.published import Published
+from reticent.fleet.published import Kind, Published
 from reticent.fleet.texts import LONGEST_TEXT
 
 MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
@@ -53,7 +53,7 @@ def unverified(kind: type[Text], file: bytes) -> Text:
     return kind.parse(_read(kind.field, file, 2 * kind.longest)[kind.field].encode("ascii"))
 
 
-def signer_of(kind: type[Published], file: bytes) -> bytes:
+def signer_of(kind: type[Kind], file: bytes) -> bytes:
     """Who is said to have signed a file."""
     return bytes.fromhex(_read(kind.field, file, 2 * kind.longest)["signer"])
 

@@ -1,4 +1,4 @@
-"""Whether reports to surveys are genuine: HMAC-SHA256 of many short texts.
+"""Whether reports are genuine: HMAC-SHA256 of many short texts.
 
 It is written out here (RFC 2104) since `hmac` spends most of its time on setting up, and lets other threads
 in at each call.
@@ -19,16 +19,23 @@ _XORED = [bytes(byte ^ pad for byte in range(256)) for pad in _PADS]
 _REST = [bytes([pad]) * (_BLOCK - KEY_BYTES) for pad in _PADS]
 
 
-def are_genuine(master: bytes, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which reports of one length, a row each, bear the tag of their reporter's key."""
+def are_genuine(master: bytes, reports: NDArray[np.uint8], use: Use, reporter: slice) -> NDArray[np.bool_]:
+    """Which reports of one length, a row each, bear the tag of their reporter's key for a use.
+
+    Args:
+        master: from which the keys of enrolments follow.
+        reports: a row each.
+        use: of the key.
+        reporter: where the reporter's id stands.
+    """
     inner, outer = _padded(master)
     inner += LABEL
-    use, (one, other), (rest, other_rest) = Use.SURVEY.value, _XORED, _REST
-    rest += use  # what follows the key in the inner hash
+    (one, other), (rest, other_rest) = _XORED, _REST
+    rest += use.value  # what follows the key in the inner hash
     text, length = reports.tobytes(), reports.shape[1]
-    due = bytearray()
+    due, (first, end) = bytearray(), (reporter.start, reporter.stop)
     for start in range(0, len(text), length):
-        key = sha256(outer + sha256(inner + text[start + 13 : start + 21]).digest()).digest()
+        key = sha256(outer + sha256(inner + text[start + first : start + end]).digest()).digest()
         content = text[start : start + length - TAG_BYTES]
         told = sha256(key.translate(one) + rest + content).digest()
         due += sha256(key.translate(other) + other_rest + told).digest()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from reticent.errors import MissingExtra, ParameterError, SourceError
 LONGEST_REPLY = 1 << 24  # bytes; a signed round takes at most as many
 _AGAIN = (429, 502, 503, 504)  # come later
 _PAUSES_S = (0.1, 10.0)  # the shortest and the longest, between tries
+_LONGEST_MESSAGE = 4096  # of a refusal
 _LATEST_S = 60.0  # for the broker's last acknowledgement
 
 
@@ -91,7 +93,7 @@ class Http:
             else:
                 if 200 <= status < 300:
                     return reply
-                reason = f"answered {status}"
+                reason = f"answered {status}{_message(reply)}"
                 if status not in _AGAIN:
                     break
             if left:
@@ -121,6 +123,16 @@ class Http:
                 most=LONGEST_REPLY,
             )
         return reply.status, body
+
+
+def _message(reply: bytes) -> str:
+    """What a service says of a refusal, in one line; nothing if it is said in another shape."""
+    try:
+        said = json.loads(reply[:_LONGEST_MESSAGE])["error"]["message"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+    is_line = isinstance(said, str) and said.isprintable() and len(said) <= _LONGEST_MESSAGE
+    return f": {said}" if is_line else ""
 
 
 @contextlib.contextmanager

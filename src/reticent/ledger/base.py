@@ -6,7 +6,7 @@ What is already requested under a key is never charged again: asking for informa
 bought costs max(0, t - b).
 
 How the family may evolve: stored entry types are append-only, never removed, never given a new meaning.
-Back ends implement the methods with an underscore; the conformance suite runs on all of them.
+Back ends implement what is abstract here, or cannot be imported; the conformance suite runs on all of them.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Unit(Enum):
     MU2 = "mu2"  # Gaussian differential privacy: mu_i-GDP releases compose to sum mu_i^2
     EPSILON = "epsilon"  # pure or local: sequential composition
     EPSILON_PER_KM = "epsilon_per_km"  # metric privacy on a map: sequential composition
+    METRIC_DELTA = "metric_delta"  # the delta of approximate metric privacy, which adds up too
+    MONEY = "money"  # whole cents: a unit of such an account is one cent, not 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Terms:
         unit: what it adds up.
         neighbours: the neighbouring relation of every release charged to it.
         subject: whose data it protects, in words ("one person of census-2026").
-        cap: units of 1e-12 that may be spent in all.
+        cap: units of 1e-12 that may be spent in all; cents, where the unit is money.
         minimum: the least that a fresh measurement is charged, so that nearly free scans cannot
             average anything away.
     """
@@ -75,6 +77,7 @@ class Terms:
             raise ParameterTypeError(f"unit must be a Unit, got {self.unit!r}")
         if not isinstance(self.neighbours, Neighbours):
             raise ParameterTypeError(f"neighbours must be a Neighbours, got {self.neighbours!r}")
+        _check_kinds(self.unit, self.neighbours)
         if (
             not isinstance(self.subject, str)
             or not 0 < len(self.subject) <= 200
@@ -101,6 +104,20 @@ class Amount:
             raise ParameterTypeError(f"unit must be a Unit, got {_shown(self.unit)}")
         if not isinstance(self.neighbours, Neighbours):
             raise ParameterTypeError(f"neighbours must be a Neighbours, got {_shown(self.neighbours)}")
+        _check_kinds(self.unit, self.neighbours)
+
+
+def money(cents: int) -> Amount:
+    """An amount of money."""
+    return Amount(cents, Unit.MONEY, Neighbours.NONE)
+
+
+def _check_kinds(unit: Unit, neighbours: Neighbours) -> None:
+    """Money is about nobody's data, and nothing else is money: neither is ever added to the other."""
+    if (unit is Unit.MONEY) != (neighbours is Neighbours.NONE):
+        raise MixedGuarantees(
+            f"neighbours must be NONE for money, and for nothing else, got {neighbours.name} for {unit.value}"
+        )
 
 
 @dataclass(frozen=True)
@@ -211,6 +228,14 @@ class Ledger(ABC):
 
     measured_by_oracle: bool = False
     charges_values: bool = False
+
+    def __init_subclass__(cls, *, is_part: bool = False, **given: Any) -> None:
+        """Refuse a back end that leaves a part out; a part of one may."""
+        super().__init_subclass__(**given)
+        due = sorted(Ledger.__abstractmethods__)
+        missing = [name for name in due if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+        if missing and not is_part:
+            raise TypeError(f"{cls.__name__} must have {', '.join(missing)}")
 
     def open(self, terms: Terms) -> Balance:
         """Open an account, or find it open with exactly these terms."""

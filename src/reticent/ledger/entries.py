@@ -4,8 +4,8 @@ An entry is one line of ASCII: JSON with sorted keys, no spaces, whole numbers a
 keys and values appear as commitments only, HMAC-SHA-256 under a fresh 256-bit nonce that stays in the
 database: destroying the nonce erases what the log could tell, and a guess cannot be tested against it.
 
-Types are append-only: "ledger", "open", "request", "fulfil", "recover", "answer", "void". The exact bytes are
-in docs/ledger-format.md.
+Types are append-only: "ledger", "open", "request", "fulfil", "recover", "answer", "void", "audit". The exact
+bytes are in docs/ledger-format.md.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FIELDS = {
     "recover": {"account", "head", "spent"},
     "answer": {"account", "commitment"},
     "void": {"head", "measurement"},
+    "audit": {"claim", "commitment", "verdict"},
 }
 
 _NUMBER = "0|[1-9][0-9]{0,18}"
@@ -37,6 +38,7 @@ _SHAPES = {
     "account": _NUMBER,
     "cap": _NUMBER,
     "charged": _NUMBER,
+    "claim": r"[ !#-\[\]-~]{1,200}",  # printable ASCII without quotes and backslashes
     "commitment": "[0-9a-f]{64}",
     "head": f"(?:{_NUMBER}):[0-9a-f]{{64}}",
     "key": _NUMBER,
@@ -46,6 +48,7 @@ _SHAPES = {
     "origin": r'(?:[!#-*,-\[\]-~]|\\["\\]){1,200}',  # printable ASCII without space and plus
     "spent": _NUMBER,
     "unit": "[a-z0-9_]{1,40}",
+    "verdict": "nothing_found|broken",
     "version": _NUMBER,
 }
 

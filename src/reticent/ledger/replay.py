@@ -23,7 +23,7 @@ RECORDED, VOID = 1, 2  # what became of a measurement
 class Report:
     """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's.
 
-    `void` counts measurements that recoveries closed.
+    `void` counts measurements that recoveries closed, `audits` what was recorded of audits.
     """
 
     origin: str
@@ -38,6 +38,7 @@ class Report:
     checked: int | None = None
     witnessed: int | None = None
     void: int = 0
+    audits: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Replay:
         self.void: dict[int, int] = {}  # measurement -> how many had been asked for when it was closed
         self.fulfilled = 0
         self.recoveries = 0
+        self.audits = 0
         self.opened: list[Opened] = []
         self.requested: list[tuple[int, int, int, int, str]] = []  # entry, account, charged, key, commitment
         self.values: list[tuple[int, int, str]] = []  # entry, measurement, commitment
@@ -149,6 +151,8 @@ class Replay:
             self._answer(entry, int(fields["account"]), fields["commitment"])
         elif fields["type"] == "void":
             self._close(entry, int(fields["measurement"]))
+        elif fields["type"] == "audit":
+            self.audits += 1  # opened by its report, which no table holds
         else:
             self._recover(entry, int(fields["account"]), int(fields["spent"]))
 
@@ -157,7 +161,9 @@ class Replay:
         unit, neighbours = fields["unit"], fields["neighbours"]
         if account != len(self.cap):
             raise LedgerDamaged(f"entry {entry}: account {account} is not the next one")
-        if not 1 <= minimum <= cap <= MAX_UNITS or unit not in _UNITS or neighbours not in _NEIGHBOURS:
+        is_mixed = (unit == Unit.MONEY.value) != (neighbours == Neighbours.NONE.name)
+        is_known = unit in _UNITS and neighbours in _NEIGHBOURS
+        if not 1 <= minimum <= cap <= MAX_UNITS or is_mixed or not is_known:
             raise LedgerDamaged(f"entry {entry}: account {account} has impossible terms")
         for column, number in ((self.cap, cap), (self.minimum, minimum), (self.spent, 0)):
             column.append(number)
@@ -189,5 +195,5 @@ class Replay:
         return Report(
             head.origin, head.size, head.root, head.totals,
             len(self.cap), len(self.owner), len(self.recorded), self.fulfilled, self.recoveries,
-            checked, witnessed, len(self.void),
+            checked, witnessed, len(self.void), self.audits,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Check-ins of a file as cells of a grid: CSV, gzipped or not, and Parquet.
+"""Check-ins of a file as cells of a grid, or places on roads: CSV, gzipped or not, and Parquet.
 
 For simulations, and for whoever holds positions already. Rows are private, so reading is a total function of
 them: a row that is short, odd or no number at all is a check-in in the middle of the box, one outside of the
@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
@@ -34,9 +34,16 @@ _FORMS = (".csv", ".csv.gz", ".parquet")
 Points = tuple[Floats, Floats]  # latitudes and longitudes; NaN for what is no number
 
 
+class Snaps(Protocol):
+    """Whatever has a place for every point: `Grid`, `Roads`."""
+
+    def cells(self, latitudes: Any, longitudes: Any) -> Cells:
+        """The place of each point, a total function."""
+
+
 def cells(
     path: str | os.PathLike[str],
-    grid: Grid,
+    grid: Snaps,
     *,
     latitude: str = "lat",
     longitude: str = "lon",
@@ -47,7 +54,7 @@ def cells(
     Args:
         path: a .csv, .csv.gz or .parquet file. The first line of a CSV names its columns; empty lines do not
             count.
-        grid: over a box.
+        grid: over a box; or roads.
         latitude: the column of latitudes.
         longitude: the column of longitudes.
         degrees: what a one in these columns stands for: 1e-5 for degrees times 100,000.

@@ -7,28 +7,25 @@ claims more than it keeps or asks for more than the owner allows; a spent ledger
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Unpack
 
 from reticent.arguments import real
 from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet.counted import Counted
 from reticent.fleet.enrolment import Enrolment
-from reticent.fleet.reporter import Reporter
-from reticent.ledger.base import Unit
-from reticent.ledger.device.marks import Marks
+from reticent.fleet.reporter import Kept
+from reticent.ledger.device.lifetime import Reach
 from reticent.location import payload
+from reticent.location.reporter import ACCOUNT as ACCOUNT
+from reticent.location.reporter import PlaceReporter, one_number
 from reticent.location.rounds import PlaceRound
-from reticent.mechanisms.numeric.base import as_floats
-from reticent.privacy import Neighbours
-from reticent.randomness import Stream
 
-ACCOUNT = "places"
+if TYPE_CHECKING:  # few are told
+    from reticent.fleet.counted import Counted
 
 
-class LocationDevice(Reporter[PlaceRound]):
+class LocationDevice(PlaceReporter[PlaceRound]):
     """One enrolled device that says where it is, see `Reporter`.
 
     Args:
@@ -40,9 +37,6 @@ class LocationDevice(Reporter[PlaceRound]):
     """
 
     kind = PlaceRound
-    account = ACCOUNT
-    per = "_per_km"
-    _unit, _neighbours = Unit.EPSILON_PER_KM, Neighbours.METRIC
 
     def __init__(
         self,
@@ -50,16 +44,13 @@ class LocationDevice(Reporter[PlaceRound]):
         enrolment: Enrolment,
         signer: bytes,
         *,
+        most_jump_km: float = 2.5,
         lifetime_per_km: float,
         most_per_km: float = 4.0,
-        most_jump_km: float = 2.5,
-        rng: Stream | None = None,
-        marks: Marks | None = None,
+        **kept: Unpack[Kept],
     ) -> None:
         self._most_jump = real("most_jump_km", most_jump_km, low=0.0, open_low=True)
-        super().__init__(
-            path, enrolment, signer, lifetime=lifetime_per_km, most=most_per_km, rng=rng, marks=marks
-        )
+        super().__init__(path, enrolment, signer, lifetime=lifetime_per_km, most=most_per_km, **kept)
 
     def _check(self, asked: PlaceRound) -> None:
         if asked.channel.level > self._most:
@@ -82,7 +73,9 @@ class LocationDevice(Reporter[PlaceRound]):
         """
         held = self._held(asked)
         text = int.from_bytes(held.id[:7], "big")
-        cell, answered = self._once(held, held.number, lambda: (self._drawn(held, latitude, longitude), text))
+        cell, *_, answered = self._once(
+            held, held.number, lambda: (self._drawn(held, latitude, longitude), text)
+        )
         if answered != text:
             raise ParameterError(f"round {held.number} of {held.name} was answered under another text")
         return payload.written(held, self._enrolment, cell)
@@ -109,19 +102,10 @@ class LocationDevice(Reporter[PlaceRound]):
     def _price(self, asked: PlaceRound) -> int:
         return asked.units
 
+    def _reach(self, asked: PlaceRound) -> Reach:
+        """Cells take two points at most the jump farther apart."""
+        return lambda distance_km: math.nextafter(distance_km + asked.grid.jump, math.inf)
+
     def _drawn(self, asked: PlaceRound, latitude: Any, longitude: Any) -> int:
-        cell = asked.grid.cells(_one(latitude), _one(longitude))
+        cell = asked.grid.cells(one_number(latitude), one_number(longitude))
         return int(asked.channel.sample(cell, self._stream)[0])
-
-    @property
-    def spent_per_km(self) -> float:
-        """The level that this device's reports have spent in all."""
-        return self.spent
-
-
-def _one(value: Any) -> Any:
-    """One number in an array, whatever the value is."""
-    try:
-        return as_floats([value]).reshape(-1)[[0]]
-    except Exception:  # a total function of where the device is
-        return np.array([np.nan])

@@ -11,7 +11,6 @@ Version 1 had tags without a label. Its reports are refused by their version.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from enum import Enum
 
 from reticent.fleet.enrolment import TAG_BYTES, Enrolment, Use, tag
@@ -58,14 +57,7 @@ def form(asked: PlaceRound) -> Form[Outcome]:
     return Form(Use.PLACE, size(asked), start, Outcome)
 
 
-def read(
-    asked: PlaceRound, report: bytes, master: bytes, revoked: Container[bytes] = ()
-) -> tuple[Outcome, bytes, int]:
-    """What a report says: (outcome, reporter, cell); the last two hold if it counts. Never raises."""
-    outcome = form(asked).judged(report, master, revoked)
-    if outcome is not Outcome.COUNTED:
-        return outcome, b"", 0
+def cell_of(asked: PlaceRound, report: bytes) -> int | None:
+    """What a report that was admitted says; None if it is no open cell of the grid."""
     cell = int.from_bytes(report[_HEAD_BYTES:-TAG_BYTES], "big")
-    if cell >= asked.grid.size or not asked.grid.open[cell]:
-        return Outcome.CELL, b"", 0
-    return Outcome.COUNTED, report[9:17], cell
+    return cell if cell < asked.grid.size and asked.grid.open[cell] else None

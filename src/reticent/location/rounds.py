@@ -17,9 +17,6 @@ Privacy: one report keeps 2 beta per kilometre between the centres of any two ce
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +25,7 @@ import numpy as np
 
 from reticent.arguments import real, whole
 from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet import signing
+from reticent.fleet import packing, signing
 from reticent.fleet.published import WORDS, Published
 from reticent.fleet.signing import signed as signed
 from reticent.mechanisms.base import Floats
@@ -142,8 +139,7 @@ class PlaceRound(Published):
     @cached_property
     def packed(self) -> str:
         """The marginal, compressed; of a round that was read, as it was written: compressors differ."""
-        content = zlib.compress(np.array(self.marginal, dtype=">u4").tobytes(), 9)
-        return base64.b64encode(content).decode("ascii")
+        return packing.packed(self.marginal)
 
     def _fields(self) -> dict[str, Any]:
         assert self.grid.box is not None
@@ -178,7 +174,7 @@ class PlaceRound(Published):
             raise ParameterError("closed must be a list of cells that leaves one open")
         grid = Grid.over(Box(*_four(given["box"])), rows, columns, tuple(closed))
         plain = {name: given[name] for name in (*WORDS[1:], "number", "rounds", "beta")}
-        found = cls(grid=grid, marginal=_unpacked(given["marginal"], grid.size), **plain)
+        found = cls(grid=grid, marginal=packing.unpacked("marginal", given["marginal"], grid.size), **plain)
         if given["cell_km"] != [grid.height, grid.width]:
             raise GuaranteeError(
                 "cell_km must be the size of a cell of the box: distances would not be in km"
@@ -232,17 +228,3 @@ def _four(given: Any) -> tuple[float, float, float, float]:
         raise ParameterError("box must be south, north, west, east")
     south, north, west, east = (real(f"box[{place}]", one) for place, one in enumerate(given))
     return south, north, west, east
-
-
-def _unpacked(given: Any, cells: int) -> tuple[int, ...]:
-    if not isinstance(given, str):
-        raise ParameterError("marginal must be a text")
-    try:
-        packed = base64.b64decode(given.encode("ascii"), validate=True)
-        unpacking = zlib.decompressobj()
-        content = unpacking.decompress(packed, 4 * cells + 1)  # no more than it should be
-    except (binascii.Error, zlib.error, UnicodeEncodeError) as error:
-        raise ParameterError("marginal must be compressed whole numbers in base64") from error
-    if len(content) != 4 * cells or not unpacking.eof or unpacking.unused_data:
-        raise ParameterError(f"marginal must hold {cells} numbers")
-    return tuple(np.frombuffer(content, dtype=">u4").astype(np.int64).tolist())

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
 from reticent.fleet.counted import Counted
+from reticent.fleet.intake import Intake
 from reticent.fleet.operator import Operator
 from reticent.location import payload
 from reticent.location.payload import Outcome
@@ -41,7 +42,7 @@ class ReportStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], operator: Operator) -> None:
-        self._operator = operator
+        self._intake = Intake(operator.master, operator.revocations)
         place = Path(path)
         self._base = opened(place)
         self._base.executescript(_SCHEMA)
@@ -95,16 +96,18 @@ class ReportStore:
         if not published:
             return [Outcome.ROUND] * len(reports)
         asked = published[-1]
-        master, revoked = self._operator.master, self._operator.revocations.look()
-        read = [payload.read(asked, report, master, revoked) for report in reports]
+        form = payload.form(asked)
+        outcomes, admitted = self._intake.admitted(reports, form)
         with self._guard, writing(self._base):
             last = self._base.execute("SELECT MAX(number) FROM rounds").fetchone()[0]
-            if last != asked.number:  # it ended meanwhile: its count is known
-                read = [(Outcome.ROUND if one[0] is Outcome.COUNTED else one[0], *one[1:]) for one in read]
-            outcomes = [
-                self._counted(asked.number, reporter, cell) if outcome is Outcome.COUNTED else outcome
-                for outcome, reporter, cell in read
-            ]
+            for place in (place for alike in admitted for place in alike.places.tolist()):
+                cell = payload.cell_of(asked, reports[place])
+                if cell is None:
+                    outcomes[place] = Outcome.CELL
+                elif last != asked.number:  # it ended meanwhile: its count is known
+                    outcomes[place] = Outcome.ROUND
+                else:
+                    outcomes[place] = self._counted(asked.number, reports[place][form.reporter], cell)
             refused = Counter(one.value for one in outcomes if one is not Outcome.COUNTED)
             self._base.executemany(
                 "INSERT INTO refusals VALUES (?, ?) "
@@ -112,6 +115,13 @@ class ReportStore:
                 sorted(refused.items()),
             )
         return outcomes
+
+    def reporter(self, report: bytes) -> bytes | None:
+        """Who made a report of the last round, if it may count."""
+        asked = self.rounds()[-1]
+        self._intake.look()
+        who = self._intake.reporter(report, payload.form(asked))
+        return None if who is None or payload.cell_of(asked, report) is None else who
 
     def _counted(self, number: int, reporter: bytes, cell: int) -> Outcome:
         row = (number, reporter, cell)

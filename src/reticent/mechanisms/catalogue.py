@@ -3,7 +3,7 @@
 Surveys and trainings carry them by these names, the auditor measures all of them, the commands show them, and
 the tests of the family run on each. A class says the rest about itself: `name` as the documents have it,
 and `travels`, the fields that a signed text carries so that a device makes it again; None if it cannot. A
-class in one of these packages that is not listed, or does not say that, fails when it is imported.
+class in one of these packages that is not listed, or leaves a part out, fails when it is imported.
 
 Nothing is loaded before it is asked for: a device loads the mechanism that its survey names.
 """
@@ -47,9 +47,18 @@ def travelling(names: dict[str, str]) -> list[str]:
 def check_listed(made: type) -> None:
     """Refuse a class of these packages that nobody would find; those of others are their own affair."""
     parts = made.__module__.split(".")
-    if parts[:2] != ["reticent", "mechanisms"] or "name" not in vars(made):
+    if parts[:2] != ["reticent", "mechanisms"]:
         return
-    if _PACKAGES[parts[2]].get(made.__name__) != parts[-1]:
+    is_listed, is_named = _PACKAGES[parts[2]].get(made.__name__) == parts[-1], "name" in vars(made)
+    if not is_listed and not is_named:  # what several of them have in common
+        return
+    if not is_named:
+        raise TypeError(f"{made.__name__} must have the name that the documents give it")
+    if not is_listed:
         raise TypeError(f"{made.__name__} must have its line in mechanisms.catalogue: {parts[-1]!r}")
     if not hasattr(made, "travels"):
         raise TypeError(f"{made.__name__} must say which of its fields travel, or None")
+    due = set().union(*(getattr(one, "__abstractmethods__", ()) for one in made.__mro__[1:]))
+    missing = sorted(name for name in due if getattr(getattr(made, name), "__isabstractmethod__", False))
+    if missing:
+        raise TypeError(f"{made.__name__} must have {', '.join(missing)}")

@@ -7,7 +7,6 @@ where it is installed: the bytes are the same.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -164,7 +163,9 @@ def _loops(count: int, width: int) -> tuple[Callable[..., None], ...]:
 
 @lru_cache(maxsize=1)
 def _compiled() -> tuple[Callable[..., None], ...]:
-    if importlib.util.find_spec("numba") is None:
+    from importlib.util import find_spec
+
+    if find_spec("numba") is None:
         return ()
     import numba  # type: ignore[import-untyped,unused-ignore]
 

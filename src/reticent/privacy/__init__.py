@@ -44,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from reticent.privacy.gaussian_curve import delta_of, epsilon_of, mu_of
     from reticent.privacy.guarantees import (
         ApproximateDP,
+        ApproximateMetricDP,
         GaussianDP,
         Guarantee,
         LocalDP,
@@ -58,6 +59,7 @@ __all__ = [
     "MAX_UNITS",
     "UNITS_PER_ONE",
     "ApproximateDP",
+    "ApproximateMetricDP",
     "Budget",
     "ClassicalComparison",
     "GaussianDP",
@@ -97,6 +99,7 @@ _HOMES = {
     "MAX_UNITS": "budget",
     "UNITS_PER_ONE": "budget",
     "ApproximateDP": "guarantees",
+    "ApproximateMetricDP": "guarantees",
     "Budget": "budget",
     "ClassicalComparison": "conversions",
     "GaussianDP": "guarantees",

@@ -66,6 +66,15 @@ def mu2_cost(guarantee: Guarantee) -> int:
     raise MixedGuarantees(f"an account in mu2 takes GaussianDP or PureDP, got {type(guarantee).__name__}")
 
 
+def pure_mu2_units(epsilon_units: int) -> int:
+    """What a pure release of so many units of epsilon costs an account in mu^2, in its units, rounded up."""
+    from reticent.privacy.conversions import pure_to_mu
+    from reticent.privacy.rounding import float_up
+
+    units = whole("epsilon_units", epsilon_units, low=1, high=MAX_UNITS)
+    return cost_units(Fraction(pure_to_mu(float_up(Fraction(units, UNITS_PER_ONE)))) ** 2)
+
+
 def spent_epsilon(mu2_units: int, delta: float) -> float:
     """The epsilon at `delta` of everything spent in a mu^2 account, rounded up: shown to people."""
     from reticent.privacy.gaussian_curve import epsilon_of

@@ -264,8 +264,22 @@ class LocalDP(Guarantee):
         )
 
 
+class _ByDistance(Guarantee):
+    """A guarantee that is kept by distance, in a unit of its own."""
+
+    distance_unit: str
+
+    def _must_match(self, other: Guarantee) -> None:
+        super()._must_match(other)
+        if isinstance(other, _ByDistance) and self.distance_unit != other.distance_unit:
+            raise MixedGuarantees(
+                f"cannot compose epsilon per {self.distance_unit} with epsilon per {other.distance_unit}: "
+                "different units of distance"
+            )
+
+
 @dataclass(frozen=True)
-class MetricDP(Guarantee):
+class MetricDP(_ByDistance):
     """d-privacy (geo-indistinguishability): the loss is at most epsilon_per_unit times the distance.
 
     Attributes:
@@ -290,14 +304,6 @@ class MetricDP(Guarantee):
         self._check("slack", low=0.0)
         _words("distance_unit", self.distance_unit)
 
-    def _must_match(self, other: Guarantee) -> None:
-        super()._must_match(other)
-        if isinstance(other, MetricDP) and self.distance_unit != other.distance_unit:
-            raise MixedGuarantees(
-                f"cannot compose epsilon per {self.distance_unit} with epsilon per {other.distance_unit}: "
-                "different units of distance"
-            )
-
     def _composed(self, parts: Sequence[tuple[Self, int]]) -> Self:
         slack = max(part.slack for part, _ in parts)
         return replace(self, epsilon_per_unit=self._total(parts, "epsilon_per_unit"), slack=slack)
@@ -317,6 +323,62 @@ class MetricDP(Guarantee):
             f"No message is more than e^({_at_most(self.epsilon_per_unit)} d) times likelier under one point "
             f"than under another at distance d {self.distance_unit}: near points look alike, far ones not."
             + (f" To every d add {_at_most(self.slack)} for a grid." if self.slack else "")
+        )
+
+
+@dataclass(frozen=True)
+class ApproximateMetricDP(_ByDistance):
+    """(epsilon, delta) by distance: P(S | x) <= e^(epsilon d) (P(S | x') + delta) for every set S of reports.
+
+    Delta is of sets, not of single reports. It is multiplied by e^(epsilon d): from the reach on,
+    ln(1/delta)/epsilon, the right side is one and nothing is promised. With delta = 0 it is `MetricDP`.
+
+    Both parameters add up, over all sets of pairs of reports and if the second is chosen by the first: with
+    a = e^(-epsilon d) P(y | x) and q = P(y | x'), a1 a2 - q1 q2 = (a1 - q1) a2 + q1 (a2 - q2), whose
+    positive parts sum to at most delta1 + delta2 (mathematics 3.3).
+
+    Attributes:
+        epsilon_per_unit: The level, in 1 / distance_unit.
+        delta: What is left over, 0 < delta < 1.
+        distance_unit: The unit of distance: "km".
+        slack: Added to every distance, for mechanisms that first move a point to a place.
+
+    Reference: Biswas 2023, Definition 4.3.1 and Theorem 4.1.
+    Departure: Theorem 4.1 says it of rectangles of sets; it holds for all.
+    """
+
+    unit: str = field(default="one report", kw_only=True)
+    neighbours: Neighbours = field(default=Neighbours.METRIC, kw_only=True)
+    epsilon_per_unit: float
+    delta: float
+    distance_unit: str
+    slack: float = field(default=0.0, kw_only=True)
+
+    allowed: ClassVar[frozenset[Neighbours]] = frozenset({Neighbours.METRIC})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("epsilon_per_unit", low=0.0, open_low=True)
+        self._check("delta", low=0.0, high=1.0, open_low=True)
+        self._check("slack", low=0.0)
+        _words("distance_unit", self.distance_unit)
+
+    def _composed(self, parts: Sequence[tuple[Self, int]]) -> Self:
+        slack = max(part.slack for part, _ in parts)
+        level, delta = self._total(parts, "epsilon_per_unit"), self._total(parts, "delta")
+        return replace(self, epsilon_per_unit=level, delta=min(1.0, delta), slack=slack)
+
+    @property
+    def reach(self) -> float:
+        """The distance from which on nothing is promised."""
+        return -math.log(self.delta) / self.epsilon_per_unit
+
+    def _strength(self) -> str:
+        return (
+            f"No set of messages is more than e^({_at_most(self.epsilon_per_unit)} d) times as probable, "
+            f"plus {_at_most(self.delta)} times that factor, under one point as under another at distance d "
+            f"{self.distance_unit}; from {self.reach:.3g} {self.distance_unit} on that says nothing."
+            + (f" To every d add {_at_most(self.slack)} for a map cut into places." if self.slack else "")
         )
 
 

@@ -12,3 +12,4 @@ class Neighbours(Enum):
     ADD_REMOVE_ONE = "add or remove one"
     ANY_TWO_VALUES = "any two values"
     METRIC = "any two points, by their distance"
+    NONE = "none, it is no data"  # of accounts of money: no guarantee allows it

@@ -1,5 +1,6 @@
 """Questions about a data set, answered under a budget: ask once, pay once, reuse for ever."""
 
+from reticent.query.accuracy import Accuracy
 from reticent.query.answers import Answer, Case, Price, Receipt
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.language.tree import (
@@ -19,6 +20,7 @@ from reticent.query.rows.columns import Column, Kind
 from reticent.query.session import Session
 
 __all__ = [
+    "Accuracy",
     "Answer",
     "By",
     "Case",

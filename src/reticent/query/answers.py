@@ -6,7 +6,7 @@ Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them when som
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
+from reticent.query import rendering
 from reticent.query.estimates import widest
 from reticent.query.kinds.intervals import Cell, Estimate
 from reticent.query.kinds.listed import KIND
@@ -22,6 +23,9 @@ from reticent.query.language.tree import Query, from_json, to_json
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+
+_PARTS = ("value", "standard_error", "low", "high")
 
 
 @lru_cache(maxsize=4096)  # many look at the same account
@@ -59,6 +63,21 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """How many rows a group is taken to have, where an error rests on it and their number is private.
+
+    Attributes:
+        rows: of each group.
+        guessed: whether the asker said so; if not, every row counts, or an even part of all rows.
+        otherwise: what the error would be with fewer rows: pairs of rows and half widths, fewer and fewer.
+    """
+
+    rows: float
+    guessed: bool
+    otherwise: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
 class Price:
     """What an answer would cost, known before paying and without touching data.
 
@@ -70,6 +89,8 @@ class Price:
         error: predicted half width of the interval; None where it depends on a private
             number of rows that nobody guessed.
         free_error: half width of the recorded answer, which `known` gives for free; None if nothing is.
+        assumed: what `error` rests on; None where it rests on nothing private.
+        useless: whether an interval of this width would hold all that is possible.
     """
 
     query: Query
@@ -81,6 +102,11 @@ class Price:
     error: float | None
     case: Case
     free_error: float | None = None
+    assumed: Assumed | None = None
+    useless: bool = False
+
+    def __str__(self) -> str:
+        return rendering.price_text(self)
 
     @property
     def affordable(self) -> bool:
@@ -105,6 +131,8 @@ class Price:
             "delta": self.delta,
             "error": self.error,
             "free_error": self.free_error,
+            "assumed": None if self.assumed is None else asdict(self.assumed),
+            "useless": self.useless,
             "affordable": self.affordable,
         }
 
@@ -121,7 +149,16 @@ class Price:
             error=given["error"],
             case=Case(given["case"]),
             free_error=given.get("free_error"),
+            assumed=_assumed(given.get("assumed")),
+            useless=bool(given.get("useless", False)),
         )
+
+
+def _assumed(given: Mapping[str, Any] | None) -> Assumed | None:
+    if given is None:
+        return None
+    otherwise = tuple((float(rows), float(error)) for rows, error in given["otherwise"])
+    return Assumed(float(given["rows"]), bool(given["guessed"]), otherwise)
 
 
 @dataclass(frozen=True)
@@ -154,6 +191,13 @@ class Answer:
     delta: float
     receipt: Receipt
 
+    def __str__(self) -> str:
+        return rendering.answer_text(self)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return rendering.answer_html(self)
+
     @property
     def reused(self) -> int:
         """Units of earlier answers that this one rests on."""
@@ -176,7 +220,7 @@ class Answer:
 
     @property
     def value(self) -> float:
-        """The answer, where it is one number."""
+        """The answer, where it is one number: the best guess that is possible."""
         return self._only().estimate.value
 
     @property
@@ -196,14 +240,14 @@ class Answer:
         return widest(self.cells)
 
     def columns(self) -> dict[str, list[Any]]:
-        """The cells as columns: the groups, value, standard_error, low, high."""
+        """The cells as columns: the groups, value, standard_error, low, high, unbiased."""
         names: Sequence[str] = [by.column for by in self.query.by]
         if KIND[self.query.kind].is_rank:
             names = ["level"]
         found: dict[str, list[Any]] = {
             name: [cell.labels[i] for cell in self.cells] for i, name in enumerate(names)
         }
-        for part in ("value", "standard_error", "low", "high"):
+        for part in (*_PARTS, "unbiased"):
             found[part] = [getattr(cell.estimate, part) for cell in self.cells]
         return found
 
@@ -230,6 +274,7 @@ class Answer:
                     "standard_error": cell.estimate.standard_error,
                     "low": cell.estimate.low,
                     "high": cell.estimate.high,
+                    "unbiased": cell.estimate.unbiased,
                 }
                 for cell in self.cells
             ],
@@ -262,7 +307,7 @@ class Answer:
             tuple(
                 Cell(
                     tuple(cell["labels"]),
-                    Estimate(cell["value"], cell["standard_error"], cell["low"], cell["high"]),
+                    Estimate(**{part: cell[part] for part in _PARTS}, unbiased=cell.get("unbiased")),
                 )
                 for cell in given["cells"]
             ),

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reticent.errors import LedgerError
-from reticent.sqlite import opened
+from reticent.sqlite import explained, opened
+
+_WHAT = "the notebook"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
@@ -33,23 +35,23 @@ class Notebook:
             self._connection = opened(path)
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
+            why = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
             raise LedgerError(f"the notebook cannot be opened ({why}): {path}") from error
 
     def remember(self, key: str, asked: str) -> None:
         """Keep how a question was first asked."""
-        with self._guard:
+        with self._guard, explained(_WHAT):
             self._connection.execute("INSERT OR IGNORE INTO question VALUES (?, ?)", (key, asked))
 
     def questions(self) -> dict[str, str]:
         """Every question that was ever charged, by key."""
-        with self._guard:
+        with self._guard, explained(_WHAT):
             return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
         """The draws under a key by information; what the block adds is durable when it ends."""
-        with self._guard:
+        with self._guard, explained(_WHAT):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 rows = self._connection.execute(

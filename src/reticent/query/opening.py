@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 from reticent.errors import LedgerError, ParameterError, ParameterTypeError
 from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
+from reticent.query.declarations import account_moving, account_opening, ledger_places
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.home import folder as folder
@@ -134,23 +135,26 @@ def at_home(
             raise LedgerError(
                 f"{path.name} pays from the contract {place.removeprefix('ethereum:')}: ask it with --chain"
             )
-        if where is not None and homes.placed(where) != place:
+        if where is not None and ledger_places.placed(where) != place:
+            got = ledger_places.placed(where)
             raise LedgerError(
-                f"{path.name} pays from {place}, and from no other ledger; got {homes.placed(where)}. To "
-                f"move it there with all that is spent: reticent dataset move {path.name} --ledger LEDGER"
+                f"{path.name} pays from {place}, and from no other ledger; got {got}. "
+                f"To move it there with all that is spent: reticent dataset move {path.name} --ledger LEDGER"
             )
         if isinstance(wanted, SqlLedger):
-            homes.check_witnessed(wanted, path)
+            homes.check_witnessed(wanted, homes.near_service(path, home))
         ledger = (
             wanted
             if isinstance(wanted, SqlLedger)
-            else homes.open_ledger(where if where is not None else home.paying_address, path)
+            else homes.open_ledger(
+                where if where is not None else home.paying_address, homes.near_service(path, home)
+            )
         )
         try:
             if home.moving:
-                home, _ = homes.moved_to(home, data, ledger)
-            homes.left_behind(home, path, data, ledger)
-            return homes.opened(home, data, ledger), ledger
+                home, _ = account_moving.moved_to(home, data, ledger)
+            account_moving.left_behind(home, path, data, ledger)
+            return account_opening.opened(home, data, ledger), ledger
         except BaseException:
             if ledger is not wanted:
                 ledger.close()

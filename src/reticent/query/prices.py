@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
-from reticent.arguments import real, whole
 from reticent.errors import ParameterError
-from reticent.privacy import Budget, mu_of
-from reticent.privacy.budget import MAX_UNITS, cap_units
-from reticent.query.declarations.datasets import MOST_ROWS
+from reticent.privacy.budget import MAX_UNITS
 from reticent.query.estimates import spread
 from reticent.query.kinds.base import linear_error
 from reticent.query.kinds.intervals import half_width_factor
@@ -27,78 +23,15 @@ from reticent.query.kinds.variance import SQUARES
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
 
-CONFIDENCE = 0.95
-_REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """How exact an answer shall be: by error, by (epsilon, delta), or by information in mu^2.
-
-    Args:
-        error: half the width of the interval, in the units of the answer (of the rank, from 0 to 1, for
-            quantiles), for each group.
-        epsilon: with `delta`, the privacy parameters of this answer alone.
-        delta: by default that of the data set's budget.
-        information: mu^2.
-        confidence: of every interval.
-        rows: a guess of how many rows a group has, where their number is private.
-    """
-
-    error: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    information: float | None = None
-    confidence: float = CONFIDENCE
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name in ("error", "epsilon", "information") if getattr(self, name) is not None]
-        if len(given) != 1:
-            said = " and ".join(given) or "nothing"
-            raise ParameterError(f"accuracy must be one of error, epsilon or information, got {said}")
-        if self.delta is not None and self.epsilon is None:
-            raise ParameterError("delta must come with epsilon")
-        for name in given:
-            real(name, getattr(self, name), low=0.0, open_low=True)
-        if self.delta is not None:
-            real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
-        checked_confidence(self.confidence)
-        if self.rows is not None:
-            whole("rows", self.rows, low=1, high=MOST_ROWS)
-
-    def units(self, query: Query, plan: Plan, budget: Budget, rows: float | None) -> int:
-        """The information, in ledger units, that makes an answer as exact as asked.
-
-        Args:
-            query: what is shown.
-            plan: what is measured.
-            budget: whose delta is the default.
-            rows: how many rows a group is taken to have, see `assumed_rows`; not None with an error.
-        """
-        if self.error is not None:
-            assert rows is not None
-            reference = predicted_error(query, plan, _REFERENCE, self.confidence, rows)
-            return units_for_error(self.error, reference, _REFERENCE)
-        if self.information is not None:
-            return _within("information", self.information, cap_units(self.information))
-        assert self.epsilon is not None
-        mu = mu_of(self.epsilon, budget.delta if self.delta is None else self.delta)
-        return _within("epsilon", self.epsilon, cap_units(Fraction(mu) ** 2))
-
-
-def checked_confidence(confidence: float) -> float:
-    """A confidence that an interval may have."""
-    return real("confidence", confidence, low=0.5, high=0.999999, open_high=True)
-
 
 def units_for_error(error: float, known_error: float, known_units: int) -> int:
     """The units at which the error is `error`, when it is `known_error` at `known_units`."""
     exact = (Fraction(known_error) / Fraction(error)) ** 2 * known_units
-    return _within("error", error, math.ceil(exact))
+    return within("error", error, math.ceil(exact))
 
 
-def _within(name: str, given: float, units: int) -> int:
+def within(name: str, given: float, units: int) -> int:
+    """Units that a ledger can hold, or a refusal of the number that they come from."""
     if not 0 < units <= MAX_UNITS:
         rule = "a larger" if (units > MAX_UNITS) == (name == "error") else "a smaller"
         raise ParameterError(f"{name} must be {rule} number for this question, got {given:g}")
@@ -119,6 +52,22 @@ def assumed_rows(query: Query, plan: Plan, guess: int | None) -> float | None:
         return float(public) if is_rank else public / plan.question.cells
     depends = is_rank or plan.question.measured.error is not None
     return None if depends else 1.0
+
+
+def rests_on_rows(query: Query, plan: Plan) -> bool:
+    """Whether an error is one of so many rows, and their number is private."""
+    if plan.question.measured is SQUARES:
+        return False
+    return KIND[query.kind].is_rank or plan.question.measured.error is not None
+
+
+def is_useless(query: Query, plan: Plan, error: float) -> bool:
+    """Whether an interval of this half width says nothing: it holds all that is possible."""
+    kind = KIND[query.kind]
+    if kind.is_rank:
+        return error >= 0.5
+    low, high = kind.range(plan)
+    return error >= (high - low) / 2
 
 
 def predicted_error(query: Query, plan: Plan, information: int, confidence: float, rows: float) -> float:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote, unquote, urlsplit
 
 from reticent import errors, peers
@@ -27,6 +27,7 @@ from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
 from reticent.privacy import Neighbours, spent_epsilon
+from reticent.query.accuracy import CONFIDENCE, Accuracy, Words
 from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
@@ -55,6 +56,7 @@ _BY_TYPE: dict[str, type[errors.ReticentError]] = {
     "not_signed_in": ParameterError,
     "refused": errors.LedgerError,
     "source_unavailable": SourceError,
+    "storage_unavailable": errors.StorageUnavailable,
     "too_large": ParameterError,
     "witness_unavailable": errors.WitnessUnavailable,
 }
@@ -128,14 +130,10 @@ class RemoteSession(Shorthands):
     def ask(
         self,
         query: Asked,
+        accuracy: Accuracy | None = None,
         *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
         idempotency: str | None = None,
+        **words: Unpack[Words],
     ) -> Answer:
         """As `Session.ask`. Without `idempotency` a fresh text is used, for this call and its retries.
 
@@ -145,7 +143,7 @@ class RemoteSession(Shorthands):
             SourceError: the service cannot be reached. What was charged, if anything, is not lost: asking the
                 same again is free.
         """
-        body = _body(query, error, epsilon, delta, information, confidence, rows)
+        body = _body(query, Accuracy.of(accuracy, words))
         headers = {"Idempotency-Key": idempotency or secrets.token_urlsafe(24)}
         until = time.monotonic() + self._wait_s
         reply = self._call("POST", self._at("/ask"), body, headers)
@@ -154,34 +152,25 @@ class RemoteSession(Shorthands):
                 reply = self._finished(str(reply["job"]), until)
             return Answer.from_json(reply)
 
-    def price(
-        self,
-        query: Asked,
-        *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
-    ) -> Price:
+    def price(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Price:
         """As `Session.price`."""
-        body = _body(query, error, epsilon, delta, information, confidence, rows)
+        body = _body(query, Accuracy.of(accuracy, words))
         reply = self._call("POST", self._at("/price"), body)
         with self._understood():
             return Price.from_json(reply)
 
-    def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
+    def known(self, query: Asked, *, confidence: float = CONFIDENCE) -> Answer | None:
         """As `Session.known`."""
         body = {"query": _query(query), "confidence": confidence}
         reply = self._call("POST", self._at("/known"), body)
         with self._understood():
             return None if reply["answer"] is None else Answer.from_json(reply["answer"])
 
-    def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
+    def rehearse(
+        self, query: Asked, accuracy: Accuracy | None = None, *, seed: int = 0, **words: Unpack[Words]
+    ) -> Answer:
         """As `Session.rehearse`."""
-        given = {name: value for name, value in accuracy.items() if value is not None}
-        body = {"query": _query(query), "seed": seed, **given}
+        body = {"seed": seed, **_body(query, Accuracy.of(accuracy, words))}
         reply = self._call("POST", self._at("/rehearse"), body)
         with self._understood():
             return Answer.from_json(reply)
@@ -380,21 +369,5 @@ def _query(query: Asked) -> Any:
     raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(query).__name__}")
 
 
-def _body(
-    query: Asked,
-    error: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    information: float | None,
-    confidence: float,
-    rows: int | None,
-) -> dict[str, Any]:
-    given = {
-        "error": error,
-        "epsilon": epsilon,
-        "delta": delta,
-        "information": information,
-        "confidence": confidence,
-        "rows": rows,
-    }
-    return {"query": _query(query), **{name: one for name, one in given.items() if one is not None}}
+def _body(query: Asked, accuracy: Accuracy) -> dict[str, Any]:
+    return {"query": _query(query), **accuracy.words()}

@@ -30,73 +30,52 @@ free answers of that data set wait, and no reading of rows.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Unpack
 
 from reticent.arguments import real
 from reticent.errors import (
-    AlreadyFulfilled,
     BudgetExceeded,
-    MeasurementVoid,
-    NotMeasured,
     ParameterError,
-    ParameterTypeError,
     QuestionRefused,
 )
 from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
 from reticent.ledger.base import increment
 from reticent.privacy import spent_epsilon
-from reticent.query.answers import Answer, Case, Price, Receipt
+from reticent.query.accuracy import CONFIDENCE, Accuracy, Words, checked_confidence
+from reticent.query.answers import Answer, Assumed, Case, Price, Receipt
+from reticent.query.declarations.account_opening import as_open
 from reticent.query.declarations.datasets import DataSet, Policy
-from reticent.query.declarations.home import as_open
 from reticent.query.degrade import degraded
 from reticent.query.estimates import estimates, widest
 from reticent.query.kinds.count import COUNT
 from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
 from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree
-from reticent.query.language.questions import Question, parse, resolve
+from reticent.query.language.questions import Question
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
-from reticent.query.measure import Plan, Rows, plan
+from reticent.query.measure import Plan, Rows
 from reticent.query.notebook import Notebook
+from reticent.query.paying import Due, Hand, Paid
+from reticent.query.plans import Asked, Kept, Plans
 from reticent.query.prices import (
-    Accuracy,
     assumed_rows,
-    checked_confidence,
+    is_useless,
     predicted_error,
+    rests_on_rows,
     sizes_at_least,
 )
+from reticent.query.recording import Promptly, at_once, awaited, record
 from reticent.randomness import Stream
 
-_MOST_PLANS = 1000  # kept ready
-_MOST_TEXTS = 500  # of SQL, with the questions that were read from them
 _MOST_FREE = 500  # answers, each good while ledger and account stand as they did
 _FEW_CELLS = 64  # that are estimated in no time
+_FEWER = (10, 100)  # parts of the rows that an error assumes, to show what it would be with so many
 _SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
-_PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
-Asked = Query | Mapping[str, Any] | str
-
-
-@dataclass(frozen=True)
-class Paid:
-    """A question that is bought and recorded, as far as it must be. It only remains to tell the answer.
-
-    Attributes:
-        bought: units that were bought before.
-        wanted: units that must be bought in all.
-        grant: what the ledger was asked for; None if nothing was missing.
-    """
-
-    bought: int
-    wanted: int
-    grant: Grant | None
 
 
 class Session(Shorthands):
@@ -136,9 +115,8 @@ class Session(Shorthands):
         self._rows, self._ledger, self._rng = rows, ledger, rng
         self._connecting = threading.Lock()
         self._notebook = notebook if notebook is not None else Notebook()
-        self._plans: OrderedDict[Query, Plan] = OrderedDict()
-        self._texts: OrderedDict[str, Query] = OrderedDict()
-        self._free: OrderedDict[tuple[Query, Accuracy], tuple[Reading, Answer]] = OrderedDict()
+        self._plans = Plans(data, ledger)
+        self._free: Kept[tuple[Query, Accuracy], tuple[Reading, Answer]] = Kept(_MOST_FREE)
         ledger.open(data.terms)
 
     def __enter__(self) -> Session:
@@ -160,29 +138,23 @@ class Session(Shorthands):
     def ask(
         self,
         query: Asked,
+        accuracy: Accuracy | None = None,
         *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
         idempotency: str | None = None,
         paying: Callable[[int], None] | None = None,
+        **words: Unpack[Words],
     ) -> Answer:
         """Answer a query as exactly as asked, charging only what is not bought yet.
 
         Args:
             query: a `Query`, its JSON, or SQL text.
-            error: half the width of the interval that is wanted.
-            epsilon: instead, the epsilon of this answer alone, with `delta`.
-            delta: by default that of the budget.
-            information: instead, mu^2.
-            confidence: of the interval.
-            rows: a guess of the size of a group, where it is private: used for the price only, and alone.
+            accuracy: how exact the answer shall be; or word by word, as the fields of `Accuracy`: `error`,
+                which is half the width of the interval, or instead `epsilon` with `delta`, or `information`;
+                and `confidence` and `rows`.
             idempotency: a retry with the same text is charged once.
             paying: called before the ledger is, with the most units that it may charge; what this raises
                 refuses the question. Not called if nothing must be bought.
+            **words: of the accuracy.
 
         Raises:
             QuestionRefused: the budget does not suffice; nothing was charged. It carries what was asked,
@@ -190,9 +162,9 @@ class Session(Shorthands):
             NotMeasured: whoever holds the data has not recorded it in time. It is paid for: asking again
                 is free.
         """
-        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        paid = self.pay(query, accuracy, idempotency=idempotency, paying=paying)
-        return self.told(query, paid, confidence=confidence)
+        given = Accuracy.of(accuracy, words)
+        paid = self.pay(query, given, idempotency=idempotency, paying=paying)
+        return self.told(query, paid, confidence=given.confidence)
 
     def pay(
         self,
@@ -202,6 +174,7 @@ class Session(Shorthands):
         idempotency: str | None = None,
         paying: Callable[[int], None] | None = None,
         offering: bool = True,
+        hand: Hand | None = None,
     ) -> Paid:
         """The first half of `ask`: charge what is not bought yet, draw and record it.
 
@@ -211,98 +184,104 @@ class Session(Shorthands):
             idempotency: as for `ask`.
             paying: as for `ask`.
             offering: whether a refusal says what is free and within reach, as `offer` does.
+            hand: who says what is due, and draws and records what is paid for; this session by default.
         """
-        asked = self._query(query)
-        prepared, before, wanted = self._standing(asked, accuracy)
-        if _is_public(asked, prepared) or wanted <= before.information:
-            return Paid(_bought(before), wanted, None)
-        # Before paying: a source that is out of reach costs nothing.
-        held = None if self._rows is None else self._opened()
-        if paying is not None:  # the charge may be less: what is bought only grows
-            paying(self._cost(prepared, _bought(before), wanted))
+        other, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
+        due = other.due(asked, accuracy)
+        if due.is_free:
+            return Paid(due.bought, due.wanted, None)
+        if paying is not None:
+            paying(due.cost)
         try:
             grant = self._ledger.request(
-                self.data.account, prepared.question.key, self._amount(wanted), idempotency=idempotency
+                self.data.account, due.key, self._amount(due.wanted), idempotency=idempotency
             )
         except BudgetExceeded as refusal:
             if not offering:
                 raise
             raise self.offer(asked, accuracy, refusal) from refusal
-        if held is not None:
-            self._measure(prepared, grant, held)
+        other.record(asked, grant)
+        return Paid(due.bought, due.wanted, grant)
+
+    def due(self, query: Asked, accuracy: Accuracy) -> Due:
+        """What must be bought for a question. Its rows are opened, not read: paying is not in vain."""
+        asked = self._plans.read(query)
+        prepared, before, wanted = self._standing(asked, accuracy)
+        is_free = _is_public(asked, prepared) or wanted <= before.information
+        if not is_free:
+            self.warm()
+        cost = 0 if is_free else self._cost(prepared, _bought(before), wanted)
+        return Due(prepared.question.key, _bought(before), wanted, cost, is_free)
+
+    def record(self, query: Asked, grant: Grant, *, promptly: Promptly = at_once) -> None:
+        """Read rows, draw noise and record it, for all that is paid for and not recorded.
+
+        Any process with the same ledger and rows may do this: only the first record counts.
+
+        Args:
+            query: what was paid for.
+            grant: the ledger's, for it.
+            promptly: how the ledger is called; it holds others up, and drawing does not.
+        """
+        asked = self._plans.read(query)
+        prepared = self._plans.of(asked)
+        if self._rows is not None:
+            record(self._ledger, prepared, grant, self._opened(), self._rng, promptly)
         if grant.charged:
             self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
-        return Paid(_bought(before), wanted, grant)
 
-    def told(self, query: Asked, paid: Paid, *, confidence: float = 0.95) -> Answer:
+    def told(self, query: Asked, paid: Paid, *, confidence: float = CONFIDENCE) -> Answer:
         """The second half of `ask`: the answer, from what is recorded.
 
         Any process with the same ledger may do this, as often as it likes: nothing is charged, and no rows
         are read. Under the policy `share` nothing is drawn either.
         """
-        asked = self._query(query)
-        prepared = self._plan(asked)
+        asked = self._plans.read(query)
+        prepared = self._plans.of(asked)
         if _is_public(asked, prepared):
             return self._public(asked, prepared, confidence)
         if paid.grant is not None and self._rows is None:
-            after = self._awaited(prepared, paid.grant)
+            look = partial(self._reading, prepared)
+            after = awaited(look, paid.grant, self.data.name, self._wait_s, self._leaving)
         else:
             after = self._reading(prepared)
         return self._answer(asked, prepared, paid.bought, after, paid.wanted, confidence, paid.grant)
 
-    def free(
-        self,
-        query: Asked,
-        *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
-    ) -> Answer | None:
+    def free(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
         """What `ask` would answer if nothing must be bought or measured for it; None else.
 
         No rows are looked at, nothing is charged, and nobody who pays is waited for. Arguments as for `ask`.
         """
-        asked = self._query(query)
-        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        prepared, before, wanted = self._standing(asked, accuracy)
+        asked = self._plans.read(query)
+        given = Accuracy.of(accuracy, words)
+        prepared, before, wanted = self._standing(asked, given)
         if _is_public(asked, prepared):
-            return self._public(asked, prepared, confidence)
+            return self._public(asked, prepared, given.confidence)
         if wanted > before.information:
             return None
-        return self._answer(asked, prepared, _bought(before), before, wanted, confidence, None)
+        return self._answer(asked, prepared, _bought(before), before, wanted, given.confidence, None)
 
     def _standing(self, query: Query, accuracy: Accuracy) -> tuple[Plan, Reading, int]:
         """How a query is measured, what is bought, and what must be in all."""
-        prepared = self._plan(query)
+        prepared = self._plans.of(query)
         before = self._reading(prepared)
         if _is_public(query, prepared):
             return prepared, before, 0
         return prepared, before, self._wanted(query, prepared, accuracy, before)
 
-    def price(
-        self,
-        query: Asked,
-        *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
-    ) -> Price:
+    def price(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Price:
         """What `ask` would charge now, from public numbers only. Arguments as for `ask`."""
-        asked = self._query(query)
-        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
-        prepared = self._plan(asked)
+        asked = self._plans.read(query)
+        given = Accuracy.of(accuracy, words)
+        prepared = self._plans.of(asked)
         balance, before = self.balance(), self._reading(prepared)
         bought = _bought(before)
         if _is_public(asked, prepared):
             return Price(asked, 0, 0, 0, balance.remaining, self.data.budget.delta, 0.0, Case.PUBLIC)
-        wanted = self._wanted(asked, prepared, accuracy, before)
+        wanted = self._wanted(asked, prepared, given, before)
         cost = self._cost(prepared, bought, wanted)
+        units = max(wanted, bought + cost)
+        error = self._expected_error(asked, prepared, given, units)
         return Price(
             asked,
             wanted,
@@ -310,10 +289,21 @@ class Session(Shorthands):
             cost,
             balance.remaining,
             self.data.budget.delta,
-            self._expected_error(asked, prepared, accuracy, max(wanted, bought + cost)),
+            error,
             _case(bought, wanted),
-            self._free_error(asked, prepared, before, confidence),
+            self._free_error(asked, prepared, before, given.confidence),
+            self._assumed(asked, prepared, given, units),
+            error is not None and is_useless(asked, prepared, error),
         )
+
+    def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
+        """What the predicted error rests on, where that is private, and what fewer rows would make of it."""
+        rows = assumed_rows(query, prepared, accuracy.rows)
+        if rows is None or not rests_on_rows(query, prepared):
+            return None
+        fewer = [rows / part for part in _FEWER if rows >= part]
+        errors = [predicted_error(query, prepared, units, accuracy.confidence, one) for one in fewer]
+        return Assumed(rows, accuracy.rows is not None, tuple(zip(fewer, errors, strict=True)))
 
     def _free_error(self, query: Query, prepared: Plan, reading: Reading, confidence: float) -> float | None:
         """How exact the answer is that `known` gives; a guess of the rows may ask for more than is needed."""
@@ -321,46 +311,36 @@ class Session(Shorthands):
             return None
         return widest(estimates(query, prepared, reading.nearest(), reading.information, confidence))
 
-    def reused(
-        self,
-        query: Asked,
-        *,
-        error: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        information: float | None = None,
-        confidence: float = 0.95,
-        rows: int | None = None,
-    ) -> Answer | None:
+    def reused(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
         """What `ask` would answer if that is free and takes no time; None if it may cost either.
 
         For a service that would rather not wait: no rows are read, nothing is planned or charged.
         """
-        asked = self._texts.get(query) if isinstance(query, str) else self._query(query)
-        prepared = self._plans.get(asked) if asked is not None else None
-        if asked is None or prepared is None or self.data.policy is Policy.DEGRADE:
+        ready = self._plans.ready(query)
+        if ready is None or self.data.policy is Policy.DEGRADE:
             return None
+        asked, prepared = ready
         if prepared.question.cells > _FEW_CELLS or _is_public(asked, prepared):
             return None
-        accuracy = Accuracy(error, epsilon, delta, information, confidence, rows)
+        given = Accuracy.of(accuracy, words)
         before = self._reading(prepared)
         if not before.information:
             return None
-        held = self._free.get((asked, accuracy))
+        held = self._free.get((asked, given))
         if held is not None and held[0] == before and held[1].spent == self.balance().spent:
             return held[1]
-        wanted = self._wanted(asked, prepared, accuracy, before)
+        wanted = self._wanted(asked, prepared, given, before)
         if wanted > before.information:
             return None
-        answer = self._answer(asked, prepared, _bought(before), before, wanted, confidence, None)
-        _kept(self._free, (asked, accuracy), (before, answer), _MOST_FREE)
+        answer = self._answer(asked, prepared, _bought(before), before, wanted, given.confidence, None)
+        self._free.keep((asked, given), (before, answer))
         return answer
 
-    def known(self, query: Asked, *, confidence: float = 0.95) -> Answer | None:
+    def known(self, query: Asked, *, confidence: float = CONFIDENCE) -> Answer | None:
         """The best answer that is already paid for, free of charge; None if nothing is recorded."""
         checked_confidence(confidence)
-        asked = self._query(query)
-        prepared = self._plan(asked)
+        asked = self._plans.read(query)
+        prepared = self._plans.of(asked)
         if _is_public(asked, prepared):
             return self._public(asked, prepared, confidence)
         reading = self._reading(prepared)
@@ -369,7 +349,7 @@ class Session(Shorthands):
         bought, wanted = _bought(reading), reading.information
         return self._answer(asked, prepared, bought, reading, wanted, confidence, None)
 
-    def recorded_rows(self, query: Asked, *, confidence: float = 0.95) -> int | None:
+    def recorded_rows(self, query: Asked, *, confidence: float = CONFIDENCE) -> int | None:
         """How many rows the smallest group has at least, by what is recorded: a guess to give as `rows`.
 
         Returns:
@@ -379,28 +359,31 @@ class Session(Shorthands):
         factor = half_width_factor(checked_confidence(confidence))
         if self.data.policy is Policy.DEGRADE:
             return None
-        asked = self._query(query)
-        question = self._plan(asked).question
+        asked = self._plans.read(query)
+        question = self._plans.of(asked).question
         counting = Question(COUNT, None, True, question.where, question.by, self.data)
         found = [
             sizes_at_least(asked, prepared, reading.nearest(), reading.information, factor)
-            for prepared in (self._plan(asked), self._planned(counting))
+            for prepared in (self._plans.of(asked), self._plans.planned(counting))
             if prepared.counts is not None and (reading := self._reading(prepared)).information
         ]
         return max(found, default=None)
 
-    def rehearse(self, query: Asked, *, seed: int = 0, **accuracy: Any) -> Answer:
+    def rehearse(
+        self, query: Asked, accuracy: Accuracy | None = None, *, seed: int = 0, **words: Unpack[Words]
+    ) -> Answer:
         """Ask the same of made-up rows that fit the declaration: nothing is charged, nothing is private.
 
         Args:
             query: as for `ask`.
+            accuracy: as for `ask`.
             seed: of the made-up rows and their noise.
-            **accuracy: as for `ask`.
+            **words: the same, word by word.
         """
         from reticent.query.rows.rehearsal import rehearsal
 
         with rehearsal(self.data, seed) as session:
-            return session.ask(query, **accuracy)
+            return session.ask(query, accuracy, **words)
 
     # What is there
 
@@ -416,43 +399,7 @@ class Session(Shorthands):
 
     def read(self, given: Asked) -> Query:
         """The query that is given, as its JSON or as SQL too."""
-        return self._query(given)
-
-    def _query(self, given: Asked) -> Query:
-        if isinstance(given, Query):
-            return given
-        if isinstance(given, str):
-            found = self._texts.get(given)
-            if found is None:
-                from reticent.query.language.sql import read
-
-                found = read(given, self.data.name)
-                _kept(self._texts, given, found, _MOST_TEXTS)
-            return found
-        if isinstance(given, Mapping):
-            return tree.from_json(given)
-        raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(given).__name__}")
-
-    def _plan(self, query: Query) -> Plan:
-        found = self._plans.get(query)
-        if found is None:
-            found = self._planned(resolve(query, self.data))
-            _kept(self._plans, query, found, _MOST_PLANS)
-        return found
-
-    def _planned(self, question: Question) -> Plan:
-        """The plan of a question, which the ledger is told of before anything is asked of it."""
-        made = plan(question)
-        if self._ledger.measured_by_oracle:
-            parse(question.text, self.data)  # as the oracle will: nobody pays for what it would refuse
-        self._ledger.declare(
-            self.data.account,
-            question.key,
-            question=question.text,
-            grid=made.shift,
-            dimension=made.values,
-        )
-        return made
+        return self._plans.read(given)
 
     def _cost(self, prepared: Plan, bought: int, wanted: int) -> int:
         """What is charged for so many units, where so many are bought."""
@@ -476,37 +423,6 @@ class Session(Shorthands):
                 self._rows = self._rows()
             assert self._rows is not None
             return self._rows
-
-    def _measure(self, prepared: Plan, grant: Grant, rows: Rows) -> None:
-        """Make every measurement that is paid for and not recorded; only the first record counts."""
-        if not grant.pending:
-            return
-        exact = prepared.vector(rows)
-        for measurement in grant.pending:
-            values = prepared.measure(exact, measurement.information, self._rng)
-            with contextlib.suppress(AlreadyFulfilled):
-                self._ledger.fulfil(measurement.number, values)
-
-    def _awaited(self, prepared: Plan, grant: Grant) -> Reading:
-        """What is recorded once somebody else has made every measurement that is paid for."""
-        until = time.monotonic() + self._wait_s
-        pause, longest = _PAUSES_S
-        while True:
-            reading = self._reading(prepared)
-            if reading.information >= grant.information:
-                return reading
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            if self._leaving.is_set():
-                raise NotMeasured(f"{self.data.name}: paid for, and not recorded yet; asking again is free")
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, longest)
-        if not reading.pending:  # not a read that is behind: there was time to catch up
-            raise MeasurementVoid("what was bought is not waiting any more: a recovery closed it, ask anew")
-        raise NotMeasured(
-            f"{self.data.name}: paid for, and not recorded within {self._wait_s:g} s; asking again is free"
-        )
 
     def _wanted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
         """The units that must be bought in all: of the declaration and the request, nothing recorded.
@@ -594,8 +510,8 @@ class Session(Shorthands):
 
     def offer(self, query: Asked, accuracy: Accuracy, refusal: BudgetExceeded) -> QuestionRefused:
         """The ledger's refusal of a query, with the best answer that is free and what is within reach."""
-        asked = self._query(query)
-        prepared = self._plan(asked)
+        asked = self._plans.read(query)
+        prepared = self._plans.of(asked)
         best = self.known(asked, confidence=accuracy.confidence)
         bought, delta = _bought(self._reading(prepared)), self.data.budget.delta
         reachable = None
@@ -611,14 +527,6 @@ class Session(Shorthands):
             best_error=best.error if best is not None else None,
             reachable_error=reachable,
         )
-
-
-def _kept(held: OrderedDict[Any, Any], name: Any, found: Any, most: int) -> None:
-    """Keep what was found, and no more than so many. Threads may meet here."""
-    held[name] = found
-    while len(held) > most:
-        with contextlib.suppress(KeyError):
-            held.popitem(last=False)
 
 
 def _check_elsewhere(data: DataSet, rows: object) -> None:

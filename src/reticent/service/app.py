@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 import reticent
 from reticent.errors import ReticentError
-from reticent.service import layout, visits
+from reticent.service import health, key_api, key_pages, layout, sign_in, visits
 from reticent.service.guard import Guard
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
@@ -28,15 +28,23 @@ from reticent.service.settings import Settings
 from reticent.service.state import State
 
 log = logging.getLogger("reticent.service")
+_OWN = (key_api.router, health.router, sign_in.router, key_pages.router)
 _WARM_S = 30.0  # that an ending process waits for a source
 
 
 class Desk(Protocol):
-    """What the shell needs of the desk: who has a key, and to begin and to end with it."""
+    """What the shell needs of the desk: who has a key, whether it works, to begin and to end with it."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the service."""
 
     @property
     def state(self) -> State:
         """Keys and visits."""
+
+    def check(self) -> str | None:
+        """What cannot be read, if anything."""
 
     def warm(self) -> object:
         """Load what the first request needs."""
@@ -95,10 +103,11 @@ def create_app(
     for one in capabilities:
         if one.prepare is not None:
             one.prepare(app, settings)
-    for router in (router for one in capabilities for router in one.routers):
+    for router in (*(router for one in capabilities for router in one.routers), *_OWN):
         app.include_router(router)
     folders = [one.folder for one in capabilities]
-    app.state.templates = layout.templates(folders, [tab for one in capabilities for tab in one.tabs])
+    tabs = [key_pages.TAB, *(tab for one in capabilities for tab in one.tabs)]
+    app.state.templates = layout.templates(folders, tabs)
     app.mount("/static", layout.Static(folders))
 
     app.state.metrics = Metrics()

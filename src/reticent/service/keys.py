@@ -25,6 +25,7 @@ class Role(StrEnum):
     OWNER = "owner"  # registers data sets, makes keys, sets quotas
     ANALYST = "analyst"  # asks
     AUDITOR = "auditor"  # sees budgets and the ledger
+    BUYER = "buyer"  # buys reports on the market, and sees what she bought and the ledger
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def templates(capabilities: Iterable[Path], tabs: Sequence[Tab] = ()) -> Jinja2T
         "percent": showing.percent,
         "epsilon": showing.epsilon,
         "mu2": showing.mu2,
+        "cents": showing.cents,
+        "amount": showing.amount,
         "data": showing.data,
     }
     made.env.globals["tabs"] = sorted(tabs)

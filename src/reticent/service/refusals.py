@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from reticent import errors
@@ -80,6 +81,7 @@ STATUS: dict[type[errors.ReticentError], tuple[int, str]] = {
     errors.WitnessUnavailable: (503, "witness_unavailable"),
     errors.RolledBack: (503, "rolled_back"),
     errors.LedgerDamaged: (503, "ledger_damaged"),
+    errors.StorageUnavailable: (503, "storage_unavailable"),
     errors.ChainError: (503, "chain_unavailable"),
     errors.LedgerError: (409, "refused"),
     errors.SourceError: (503, "source_unavailable"),
@@ -88,7 +90,12 @@ STATUS: dict[type[errors.ReticentError], tuple[int, str]] = {
     errors.ParameterError: (400, "bad_request"),
     errors.ParameterTypeError: (400, "bad_request"),
 }
-_PASSING = (errors.CommitUnknown, errors.WitnessUnavailable)  # the same again, idempotently, may help
+_ADDRESS = re.compile(r" at \w+://\S+")  # where a witness listens is for the operator to know
+_PASSING = (
+    errors.CommitUnknown,
+    errors.WitnessUnavailable,
+    errors.StorageUnavailable,
+)  # the same again, idempotently, may help
 
 
 def explained(error: errors.ReticentError) -> tuple[int, dict[str, Any]]:
@@ -99,7 +106,7 @@ def explained(error: errors.ReticentError) -> tuple[int, dict[str, Any]]:
         return error.status, body
     for kind, (status, name) in STATUS.items():
         if isinstance(error, kind):
-            body = shape(name, str(error))
+            body = shape(name, _ADDRESS.sub("", str(error)))
             if isinstance(error, errors.BudgetExceeded):
                 body["error"] |= {"asked": str(error.asked), "left": str(error.left)}
             if isinstance(error, errors.QuestionRefused):

@@ -19,6 +19,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from reticent.errors import ParameterError
 from reticent.processes import end_with_parent
@@ -91,6 +92,11 @@ def running(app: FastAPI, place: socket.socket) -> Iterator[None]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def run(app: ASGIApp, place: socket.socket) -> None:
+    """Serve another application in this process, at a socket that listens already, until interrupted."""
+    uvicorn.Server(uvicorn.Config(app, **_OPTIONS)).run([place])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -22,6 +22,7 @@ class Tab:
         address: of the page.
         words: that are shown.
         is_owners: whether only owners see it.
+        is_buyers: whether buyers see it, who see no others.
     """
 
     place: int
@@ -29,6 +30,7 @@ class Tab:
     address: str
     words: str
     is_owners: bool = False
+    is_buyers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How pages say things: numbers as exact as their error allows, questions and entries of the log in words."""
+"""How pages show numbers: as exact as their error allows, costs rounded up; and values for scripts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import math
 from typing import Any
 
-from reticent.errors import ReticentError
-from reticent.ledger.entries import decode
 from reticent.privacy.budget import UNITS_PER_ONE
 
 _MOST_DIGITS = 12
@@ -57,49 +55,15 @@ def mu2(units: int) -> str:
     return f"{units / UNITS_PER_ONE:.4g}"
 
 
-# Entries of the log
-
-_ENTRIES = {
-    "ledger": "The log begins",
-    "open": "Account {account} opened, cap mu² {cap}",
-    "request": "Account {account} charged mu² {charged} for measurement {measurement}",
-    "fulfil": "Measurement {measurement} recorded",
-    "recover": "Account {account} recovered, mu² {spent} spent",
-    "answer": "An answer of account {account} noted",
-    "void": "Measurement {measurement} closed",
-}
+def cents(amount: int) -> str:
+    """Whole cents as money: 1,234.05."""
+    whole, part = divmod(amount, 100)
+    return f"{whole:,}.{part:02d}"
 
 
-def entry(leaf: str) -> str:
-    """What an entry of the log says, in words; its text is what is hashed."""
-    try:
-        fields = decode(leaf)
-    except ReticentError:
-        return "Not an entry that this version knows"
-    amounts = {name: mu2(int(fields[name])) for name in ("cap", "charged", "spent") if name in fields}
-    return _ENTRIES[fields["type"]].format(**(fields | amounts))
-
-
-_EVENTS = {
-    "Registered": "{dataset} registered, cap mu² {cap}",
-    "Declared": "{dataset}: a question declared",
-    "Allowed": "{dataset}: an analyst may be charged mu² {quota} in all",
-    "MeasurementRequested": "{dataset}: mu² {information} charged for measurement {number}",
-    "Reused": "{dataset}: mu² {information} asked for, bought before",
-    "Paid": "{dataset}: mu² {information} charged, measured elsewhere",
-    "Fulfilled": "{dataset}: measurement {number} recorded",
-    "Paused": "{dataset}: spending {paused}",
-    "OracleAppointed": "{dataset}: another oracle",
-    "OwnershipOffered": "{dataset} offered to another owner",
-    "OwnershipTaken": "{dataset} taken by another owner",
-}
-
-
-def event(kind: str, fields: dict[str, Any], dataset: str) -> str:
-    """What an event of the contract says, in words."""
-    amounts = {name: mu2(fields[name]) for name in ("cap", "quota", "information") if name in fields}
-    words = {"dataset": dataset, "paused": "stopped" if fields.get("paused") else "goes on"}
-    return _EVENTS[kind].format(**(fields | amounts | words))
+def amount(units: int, unit: str) -> str:
+    """Units of an account, by what it adds up."""
+    return cents(units) if unit == "money" else mu2(units)
 
 
 def plain(value: Any) -> Any:

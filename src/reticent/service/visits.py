@@ -59,6 +59,13 @@ def checked(visit: Annotated[Visit, Depends(visitor)], csrf: Annotated[str, Form
     return visit
 
 
+def of_the_house(visit: Annotated[Visit, Depends(visitor)]) -> Visit:
+    """The visit of anybody but a buyer, who comes from outside."""
+    if visit.person.role is Role.BUYER:
+        raise not_found("page")
+    return visit
+
+
 def owner(visit: Annotated[Visit, Depends(visitor)]) -> Visit:
     """The visit of an owner."""
     if visit.person.role is not Role.OWNER:
@@ -73,7 +80,7 @@ def checked_owner(visit: Annotated[Visit, Depends(checked)]) -> Visit:
 
 def asker(visit: Annotated[Visit, Depends(visitor)]) -> Visit:
     """The visit of somebody who may ask."""
-    if visit.person.role is Role.AUDITOR:
+    if visit.person.role not in (Role.OWNER, Role.ANALYST):
         raise not_allowed(visit.person.role.value)
     return visit
 
@@ -83,7 +90,8 @@ def checked_asker(visit: Annotated[Visit, Depends(checked)]) -> Visit:
     return asker(visit)
 
 
-Seen = Annotated[Visit, Depends(visitor)]
+Seen = Annotated[Visit, Depends(of_the_house)]
+AnySeen = Annotated[Visit, Depends(visitor)]  # buyers too
 Sent = Annotated[Visit, Depends(checked)]
 OwnerSeen = Annotated[Visit, Depends(owner)]
 OwnerSent = Annotated[Visit, Depends(checked_owner)]

@@ -4,20 +4,26 @@ On a grid K is a convolution, which two Fourier transforms do in O(n log n) and 
 about a thousand places the matrix is faster. The Fourier form is right to 1e-15 of the largest sum, not of
 each sum (mathematics 3.1). It is guarded: rounding makes tiny sums negative or zero, and they are lifted
 to 2^-53 of the largest, so that one may divide by them.
+
+On a road network with a horizon h, beyond which nothing is farther, K is a constant and a sparse matrix: f(h)
+times the sum of v, and f(d) - f(h) within h.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from reticent.errors import ParameterError
-from reticent.spaces.finite import Floats, Space
+from reticent.errors import MissingExtra, ParameterError
+from reticent.spaces.finite import MOST_DENSE, Floats, Space
 from reticent.spaces.grid import Grid
+from reticent.spaces.roads.network import Roads
 
 DENSE_BELOW = 1000  # cells
+_ENTRIES = 1 << 20  # that are weighed at once
 Kernel = Callable[..., Floats]  # of values, and of where to write if need be
 Weight = Callable[[Floats], Floats]  # of distances
 
@@ -26,20 +32,26 @@ def kernel(space: Space, weight: Weight, *, dense: bool | None = None) -> Kernel
     """The sum with the weights of all distances.
 
     Args:
-        space: a grid, or anything with distances.
+        space: a grid, a road network, or anything with distances.
         weight: from distances to weights, of any shape.
         dense: whether to keep the n x n matrix; by default for fewer than a thousand places.
     """
     if dense is None:
-        dense = not isinstance(space, Grid) or space.size < DENSE_BELOW
+        dense = not isinstance(space, (Grid, Roads)) or space.size < DENSE_BELOW
     if not dense:
+        if isinstance(space, Roads):
+            return Sparse(space, weight)
         if not isinstance(space, Grid):
-            raise ParameterError("dense must be true for a space that is no grid")
+            raise ParameterError("dense must be true for a space that is neither a grid nor a road network")
         return _Fourier(space, weight)
     return Dense(weight(np.asarray(_matrix(space))))
 
 
 def _matrix(space: Any) -> Floats:
+    if isinstance(space, Roads):
+        if space.size > MOST_DENSE:
+            raise ParameterError(f"a matrix of {space.size} places is too large: at most {MOST_DENSE}")
+        return np.stack([space.distances(place) for place in range(space.size)])
     return np.asarray(space.matrix)
 
 
@@ -52,6 +64,36 @@ class Dense:
     def __call__(self, values: Floats, out: Floats | None = None) -> Floats:
         """K v, or K V for a matrix whose columns are vectors."""
         return self.matrix.dot(values, out)
+
+
+class Sparse:
+    """A constant and a sparse matrix, for places of which only the near ones differ: 12 bytes an entry.
+
+    Args:
+        roads: a network with a horizon.
+        weight: from distances to weights.
+    """
+
+    def __init__(self, roads: Roads, weight: Weight) -> None:
+        try:
+            from scipy.sparse import csr_array
+        except ImportError as error:
+            raise MissingExtra("sums over a road network", "location") from error
+        if not math.isfinite(roads.horizon):
+            raise ParameterError(f"a road network of {roads.size} places must have a horizon: `within`")
+        self.constant = float(weight(np.array([roads.horizon]))[0])
+        rows = roads.rows(roads.horizon)
+        for start in range(0, len(rows.far), _ENTRIES):
+            some = slice(start, start + _ENTRIES)
+            rows.far[some] = weight(rows.far[some]) - self.constant
+        self.matrix = csr_array((rows.far, rows.places, rows.starts), shape=(roads.size, roads.size))
+
+    def __call__(self, values: Floats, out: Floats | None = None) -> Floats:
+        """K v, or K V for a matrix whose columns are vectors."""
+        sums = self.matrix @ values
+        if out is None:
+            out = sums
+        return np.asarray(np.add(sums, self.constant * values.sum(axis=0), out=out))
 
 
 class _Fourier:

@@ -69,8 +69,8 @@ from reticent.service.visits import COOKIE
 app = create_app(Settings(pathlib.Path(sys.argv[1]), grid_s=0.0))
 with TestClient(app) as client:
     print(client.get("/api/v1/toy").json())
-    person, _ = app.state.desk.state.make_key("ann", Role.ANALYST)
-    client.cookies.set(COOKIE, app.state.desk.state.enter(person)[0])
+    _, key = app.state.desk.state.make_key("ann", Role.ANALYST)
+    client.cookies.set(COOKIE, app.state.desk.state.enter(key)[0])
     page = client.get("/toy").text
     print("A ball." in page, '<a href="/toy" aria-current="page">Toys</a>' in page)
     print(client.get("/static/toy.js").text)

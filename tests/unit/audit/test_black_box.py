@@ -152,3 +152,29 @@ def test_helpers():
     assert row_codes(np.array([[1, 2], [1, 2], [2, 1]])).tolist()[0] == row_codes(np.array([[1, 2]]))[0]
     assert len(set(row_codes(np.arange(30_000).reshape(-1, 3)).tolist())) == 10_000
     assert as_rows(5).shape == (1,)
+
+
+def above_the_claim(audits, samples=2000):
+    """How many bounds of 95 % are above the claim: randomised response, and numbers that say nothing."""
+    above = 0
+    for seed in range(audits):
+        rng = SimulationStream(seed)
+        told = black_box(coin(1.0, rng), [0, 1], epsilon=1.0, samples=samples)
+        nothing = black_box(
+            lambda value, size, rng=rng: ((rng.units(size) - 1.0) * 1e6).astype(np.int64),
+            [0, 1],
+            epsilon=0.0,
+            samples=samples,
+        )
+        above += (told.likely > 1.0) + (nothing.likely > 0.0)
+    return above
+
+
+def test_bounds_of_95_percent_are_seldom_above_a_true_claim():
+    """At most 5 % and three standard errors; false alarm 1e-3 if they were above in 5 %."""
+    assert above_the_claim(150) <= 26  # of 300
+
+
+def test_planted_an_event_that_is_tested_where_it_was_chosen_is_too_often_above(monkeypatch):
+    monkeypatch.setattr(np, "array_split", lambda array, parts: [array[: len(array) // 2]] * 2)
+    assert above_the_claim(30) > 8  # of 60

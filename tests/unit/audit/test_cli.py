@@ -83,6 +83,7 @@ def test_all_with_a_page(command, tmp_path, monkeypatch):
     from reticent.audit import gate
 
     monkeypatch.setattr(gate, "CATALOGUE", {name: gate.CATALOGUE[name] for name in ("Duchi", "KRR")})
+    monkeypatch.setattr(gate, "PATHS", {})
     page = tmp_path / "audit.html"
     code, out, _ = command("audit", "all", "--quick", "--report", str(page))
     assert code == 0
@@ -96,6 +97,8 @@ def test_all_with_a_page(command, tmp_path, monkeypatch):
         ([], "give a MECHANISM"),
         (["pm", "--callable", "a:b"], "give a MECHANISM"),
         (["pm"], "give --epsilon"),
+        (["census.yaml", "--epsilon", "1"], "invents its own tables (audit all) and takes nobody's"),
+        (["rows.CSV"], "takes nobody's"),
         (["nope", "--epsilon", "1"], "must be one of BlahutArimoto, DiscreteGaussian, Duchi"),
         (["pm", "--epsilon", "-1"], "epsilon must be"),
         (["pm", "--epsilon", "1", "--delta", "0.1"], "give --delta with --callable"),

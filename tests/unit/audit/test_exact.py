@@ -8,10 +8,15 @@ import pytest
 
 from reticent.audit import check_channel, check_matrix
 from reticent.audit.exact import exp_below_exact, log_ratio, telling_inputs
+from reticent.audit.places import check_places
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import exp_below
 from reticent.mechanisms.categorical import KRR
+from reticent.mechanisms.location import TruncatedLaplace, exponential, keeping
+from reticent.mechanisms.location.exposure import Law, delta_over_sets
 from reticent.mechanisms.numeric import HMTP, PM, Duchi, OneBit, PMOpt, ThreeOutputs, Window
+
+from ..spaces.roads.networks import grid_graph, random_graph, random_roads
 
 COIN = [[Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]]
 
@@ -66,6 +71,68 @@ def test_metric_privacy_by_distance():
     assert found.loss == pytest.approx(math.log(3) / 2)
     assert not check_matrix(COIN, math.log(3) / 2 + 1e-9, distances=[[0, 2], [1, 0]]).passed, "one-way street"
     assert not check_matrix(COIN, 5.0, distances=[[0, 0], [0, 0]]).passed
+
+
+def test_distances_and_delta_together_on_a_road():
+    """Noise that ends at a radius: its delta over sets passes, a little less does not, nor the printed."""
+    graph, level, radius = grid_graph(3), 0.5, 2
+    law = Law.truncated(graph, level, radius)
+    far = np.stack([graph.distances(x) for x in range(graph.size)])
+    rows = [[Fraction(one) for one in np.zeros(graph.size)] for _ in range(graph.size)]
+    for x in range(graph.size):
+        places, chances = law.row(x)
+        total = sum(Fraction(one) for one in chances.tolist())
+        for y, chance in zip(places.tolist(), chances.tolist(), strict=True):
+            rows[x][y] = Fraction(chance) / total
+    delta = delta_over_sets(graph, law, level)
+    found = check_matrix(rows, level, delta=delta * (1 + 1e-9), distances=far.tolist())
+    assert found.passed
+    assert found.delta == pytest.approx(delta, rel=1e-9)
+    table = np.array([[float(one) for one in row] for row in rows])
+    printed = (np.exp(-level * far)[:, :, None] * table[:, None] - table[None]).max()
+    for claim in (delta * (1 - 1e-9), printed):
+        assert not check_matrix(rows, level, delta=float(claim), distances=far.tolist()).passed
+    assert not check_matrix(rows, level, distances=far.tolist()).passed, "no level is kept without a delta"
+
+
+def planted_tables(graph, level, radius):
+    """The documents' slips: Algorithm 4's branches, one normaliser for all, both orientations in one."""
+    there = np.stack([graph.distances(x) for x in range(graph.size)])
+    back = np.stack([graph.backward.distances(x) for x in range(graph.size)])
+    near, weights = there <= radius, np.exp(-level * there)
+    held = np.where(near, weights, 0.0)
+    return {
+        "branches": (np.where(near, 0.0, weights), True),
+        "normaliser": (held / held.sum(axis=1).max(), False),
+        "orientation": (np.where(near, np.exp(-level * back), 0.0), True),
+    }
+
+
+def as_fractions(table, *, scaled):
+    rows = [[Fraction(one) for one in row] for row in table.tolist()]
+    return [[one / (sum(row) or 1) for one in row] for row in rows] if scaled else rows
+
+
+@pytest.mark.parametrize("name", ["branches", "normaliser", "orientation"])
+def test_planted_slips_of_noise_on_roads_are_found(name):
+    caught, level, radius = 0, 4.0, 0.7
+    for seed in range(6):
+        graph = random_graph(np.random.default_rng(seed), 7, directed=True)
+        far = [graph.distances(x).tolist() for x in range(graph.size)]
+        delta = delta_over_sets(graph, Law.truncated(graph, level, radius), level) * (1 + 1e-9)
+        table, scaled = planted_tables(graph, level, radius)[name]
+        found = check_matrix(as_fractions(table, scaled=scaled), level, delta=delta, distances=far)
+        caught += not found.passed
+    assert caught >= 4
+
+
+def test_channels_on_roads_are_audited():
+    roads = random_roads(np.random.default_rng(2), 12)
+    found = check_places(TruncatedLaplace(roads, 3.0, 0.6, most_delta=1.0))
+    assert found.passed
+    assert 0.0 < found.delta <= TruncatedLaplace(roads, 3.0, 0.6, most_delta=1.0).delta
+    assert check_places(exponential(roads, 3.0)).passed
+    assert check_places(keeping(roads, np.ones(roads.size), 3.0)).passed
 
 
 def test_one_row_is_no_audit():

@@ -12,10 +12,20 @@ from reticent.audit import audit
 from reticent.audit.places import MOST_PLACES, check_places, check_points, rows_of, telling_places
 from reticent.audit.planted import places as planted
 from reticent.audit.subjects import CATALOGUE, MAP, made
-from reticent.mechanisms.location import ElasticChannel, TableChannel, exponential, planar_laplace
+from reticent.mechanisms.location import (
+    ElasticChannel,
+    TableChannel,
+    TruncatedLaplace,
+    exponential,
+    planar_laplace,
+)
+from reticent.privacy import ApproximateMetricDP
 from reticent.randomness import SimulationStream
 from reticent.spaces import Box, FiniteSpace, Grid
 
+BY_DELTA = {
+    "TruncatedLaplace"
+}  # its rows are checked with its delta in test_exact: `audit all` is of pure claims
 NAMES = ("BlahutArimoto", "Exponential", "LinearProgram", "PlanarLaplace", "Privic")
 
 
@@ -28,7 +38,7 @@ def test_every_class_that_claims_something_is_audited():
                 claiming.add(kind)
     audited = {type(make(1.0)) for make in CATALOGUE.values()}
     assert {ElasticChannel, TableChannel} <= audited
-    assert {kind.__name__ for kind in claiming - audited if not inspect.isabstract(kind)} == set()
+    assert {kind.__name__ for kind in claiming - audited if not inspect.isabstract(kind)} == BY_DELTA
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,3 +101,42 @@ def test_large_maps_and_closed_cells():
     assert all(sum(row) == 1 and row[5] == 0 for row in rows_of(channel))
     report = audit(channel, quick=True, rng=SimulationStream(2))
     assert report.passed, report.verdict
+
+
+# On roads
+
+
+def test_the_channel_of_a_vehicle_is_audited():
+    report = audit(made("Roads", 1.0), quick=True, rng=SimulationStream(3))
+    assert report.passed, report.verdict
+    assert report.notion == "epsilon per km"
+    assert 0.3 < report.black_box.lower <= report.exact.loss <= report.claimed
+    assert [one.check for one in report.findings] == [
+        "exact", "fit", "black box", "support", "total", "streams",
+    ]  # fmt: skip
+
+
+def truncated(level=2.0):
+    return TruncatedLaplace(made("Roads", 1.0).space, level, 0.8, most_delta=1.0)
+
+
+def test_a_truncated_channel_is_audited_with_its_delta():
+    """Supports differ, which its delta covers: so they are not compared, and sets are."""
+    report = audit(truncated(), quick=True, rng=SimulationStream(3))
+    assert report.passed, report.verdict
+    assert 0.0 < report.exact.delta <= truncated().delta
+    assert "support" not in [one.check for one in report.findings]
+
+
+@pytest.mark.parametrize(("level", "delta"), [(1.0, 0.2), (0.2, 1.0)])
+def test_planted_a_smaller_delta_or_level_on_roads_is_found(level, delta):
+    """Claims a fifth of its delta, or a fifth of its level."""
+
+    class Planted(TruncatedLaplace):
+        @property
+        def guarantee(self):
+            return ApproximateMetricDP(level * self.level, delta * self.delta, "km")
+
+    report = audit(Planted(truncated().space, 6.0, 0.8, most_delta=1.0), quick=True, rng=SimulationStream(3))
+    assert not report.exact.passed
+    assert not report.passed

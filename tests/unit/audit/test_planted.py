@@ -11,6 +11,8 @@ ASKED = {
     "printed Eq. 3.3", "printed Eq. 3.1", "piecewise on doubles", "even-d Duchi", "OUE with wrong q",
     "Laplace scale off by 1 %", "seed per instance", "refuses out of range", "memoised by value",
     "dropped symbol", "threshold rounded down",
+    "noise reused between rounds", "a second report under other noise", "clip skipped", "ledger skipped",
+    "silence on overflow",
     "beta claimed for 2 beta", "printed Algorithm 2", "one normaliser for all places",
 }  # fmt: skip
 
@@ -19,7 +21,8 @@ def test_there_are_enough_of_them_and_each_says_what_it_is():
     assert len(PLANTS) >= 20
     assert set(PLANTS) >= ASKED
     assert {plant.check for plant in PLANTS.values()} == {
-        "exact", "fit", "black box", "support", "points", "streams", "total", "memory",
+        "exact", "fit", "black box", "support", "points", "streams", "total", "memory", "run",
+        "repeat", "ledger", "rest",
     }  # fmt: skip
 
 

@@ -291,7 +291,7 @@ def test_a_nonce_taken_while_away(path, node, rich):
     key = rich(node)
     outbox = Outbox(path)
     away = Sender(node, key, outbox=outbox, timeout_s=120)
-    kept = away._signed(TO, b"data", None, "a")
+    kept = away._signed(TO, b"data", None, "a", 0)
     assert Sender(node, key, timeout_s=120).transact(TO, b"rival").succeeded
     back = Sender(node, key, outbox=outbox, timeout_s=120)
     again = back.send(TO, b"data", label="a")
@@ -306,7 +306,7 @@ def test_kept_with_a_fee_that_became_too_low(path, own_anvil):
     running = own_anvil()
     node = Node(running.url)
     outbox = Outbox(path)
-    kept = Sender(node, running.keys[0], outbox=outbox)._signed(TO, b"data", None, "a")
+    kept = Sender(node, running.keys[0], outbox=outbox)._signed(TO, b"data", None, "a", 0)
     node.rpc("anvil_setNextBlockBaseFeePerGas", hex(kept.fee * 5))
     node.rpc("evm_mine")
     sender = Sender(node, running.keys[0], outbox=outbox, timeout_s=120)

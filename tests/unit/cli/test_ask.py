@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from reticent.apps.query.ask import wider
-from reticent.cli import terminal as views
+from reticent.apps.query import views
+from reticent.apps.query.ask_work import wider
 from reticent.ledger import SqlLedger
 from reticent.query import By, Policy, Query, census
 from reticent.query.declarations import dataset_file

@@ -8,138 +8,43 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import closing, contextmanager
 from hashlib import sha256
-from io import StringIO
-from types import SimpleNamespace
 
 import pytest
 
 from reticent.apps.chain import watching as chain_views
-from reticent.apps.chain import work
 from reticent.apps.chain.oracle import opened as opened_oracle
-from reticent.chain.keys import make_key
 from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
-from reticent.errors import ChainError, NodeUnavailable, NotMeasured
-from reticent.ledger import SqlLedger
-from reticent.ledger.checkpoint import load_key
+from reticent.errors import NodeUnavailable
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import Contract, artifact, dataset_id
 from reticent.ledger.ethereum.state import State
-from reticent.query import Session, census
 from reticent.query.declarations import dataset_file
-from reticent.query.declarations.home import moved
 
-MEAN = census.FIVE["average personal income"]
+from .chain_story import (
+    MEAN,
+    ON_CHAIN,
+    deployed,
+    done,
+    held,
+    nothing_charged,
+    place,
+    refused,
+    registered,
+    template,
+    too_cheap,
+)
+
+__all__ = ["deployed", "done", "nothing_charged", "place", "refused", "registered", "template"]  # fixtures
+
+
 SAME = "select avg(income) from census where age >= 0"
-ON_CHAIN = ["--ledger", "ethereum"]
+
+
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}\b")
-DEAD = "http://127.0.0.1:9"
-
-
-def funded(url, path):
-    """A new key with money, and its address."""
-    key = make_key(path)
-    with closing(Node(url)) as node:
-        node.rpc("anvil_setBalance", key.address, hex(10**19))
-    return key.address
-
-
-@pytest.fixture(scope="module")
-def deployed(anvil, tmp_path_factory):
-    """A chain file of contracts that the tests share, each with an owner of its own."""
-    folder = tmp_path_factory.mktemp("deployed")
-    funded(anvil.url, folder / "operator.key")
-    with redirect_stdout(StringIO()):
-        work.deploy(
-            anvil.url,
-            folder / "operator.key",
-            out=folder / "chain.json",
-            confirmations=None,
-            forget_rpc=False,
-        )
-    return folder / "chain.json"
-
-
-PEOPLE = ("owner", "oracle", "anna", "bruno")
-
-
-def furnished(folder, url, chain):
-    """A folder with a census, four keys with money, and the chain file."""
-    census.write(folder, rows=300)
-    shutil.copy(chain, folder / "chain.json")
-    people = {name: funded(url, folder / f"{name}.key") for name in PEOPLE}
-    return SimpleNamespace(folder=folder, url=url, declaration=folder / "census.yaml", **people)
-
-
-def entered(place, folder, monkeypatch):
-    """The same place in another folder, which becomes the current one."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "100")
-    for name in ("RETICENT_RPC", "RETICENT_KEY_PASSWORD"):
-        monkeypatch.delenv(name, raising=False)
-    return SimpleNamespace(**{**vars(place), "folder": folder, "declaration": folder / "census.yaml"})
-
-
-@pytest.fixture
-def place(anvil, deployed, tmp_path, monkeypatch):
-    """A furnished folder: nothing is registered."""
-    return entered(furnished(tmp_path, anvil.url, deployed), tmp_path, monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def template(anvil, deployed, tmp_path_factory):
-    """A census that is on the chain once for all tests that spend nothing; Anna may be charged half."""
-    found = furnished(tmp_path_factory.mktemp("template"), anvil.url, deployed)
-    told = {"key": found.folder / "owner.key", "chain": found.folder / "chain.json", "rpc": None}
-    with redirect_stdout(StringIO()):
-        work.register(found.declaration, oracle=found.oracle, **told)
-        work.allow(found.declaration, found.anna, share=0.5, epsilon=None, owner=None, **told)
-    return found
-
-
-@pytest.fixture
-def nothing_charged(template, tmp_path, monkeypatch):
-    """A copy of its folder. Nothing may have been spent afterwards."""
-    shutil.copytree(template.folder, tmp_path, dirs_exist_ok=True)
-    moved(tmp_path / "census.yaml")
-    yield entered(template, tmp_path, monkeypatch)
-    assert held(template).spent == 0
-
-
-@pytest.fixture
-def done(command):
-    """Run a command that must succeed; return what it prints."""
-
-    def run(*args):
-        code, out, err = command(*args)
-        assert (code, err) == (0, "")
-        return out
-
-    return run
-
-
-@pytest.fixture
-def refused(command, is_one_error_line):
-    """Run a command that must fail with exit code 2 in one line; return that line."""
-
-    def run(*args):
-        code, out, err = command(*args)
-        assert (code, out) == (2, "")
-        assert is_one_error_line(err)
-        return err
-
-    return run
-
-
-@pytest.fixture
-def registered(place, done):
-    """The census on the chain; Anna may be charged half of it."""
-    done("chain", "register", "census.yaml", "--oracle", place.oracle, "--key", "owner.key")
-    done("chain", "allow", "census.yaml", place.anna, "--share", "0.5", "--key", "owner.key")
-    return place
 
 
 @contextmanager
@@ -161,21 +66,9 @@ def measuring(place):
             thread.join()
 
 
-def held(place, owner=None):
-    """The data set as the contract stores it."""
-    file = ChainFile.read(place.folder / "chain.json")
-    with closing(file.connect(place.url)) as node:
-        return Contract(node, file.contract).held(dataset_id(owner or place.owner, "census"))
-
-
 def facts(out):
     lines = [line.strip("│\n").split("│") for line in out.splitlines() if line.startswith("│")]
     return {name.strip(): text.strip() for name, text in (line for line in lines if len(line) == 2)}
-
-
-def too_cheap(self, signed):
-    """A node that finds every fee too low."""
-    return [ChainError("the node at 127.0.0.1:9 refused: transaction underpriced") for _ in signed]
 
 
 # The whole story
@@ -425,176 +318,6 @@ def test_an_oracle_says_so_if_the_declaration_was_changed(nothing_charged, done)
     assert "note: census.yaml was changed since it was registered" in done(
         "oracle", "census.yaml", "--key", "oracle.key", "--once"
     )
-
-
-# What goes wrong: one line, exit code 2, nothing charged
-
-ASK = ["ask", "census.yaml", MEAN, "--error", "30000", *ON_CHAIN, "--key", "anna.key"]
-
-
-def changed(place, **changes):
-    path = place.folder / "chain.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def test_another_chain(nothing_charged, refused):
-    changed(nothing_charged, chain_id=1)
-    assert "serves chain 31337, asked for 1" in refused(*ASK)
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ASK,
-        ["price", "census.yaml", MEAN, "--error", "1", *ON_CHAIN],
-        ["chain", "status"],
-        ["chain", "watch", "--once"],
-        ["chain", "verify"],
-        ["chain", "pause", "census.yaml", "--key", "owner.key"],
-        ["oracle", "census.yaml", "--key", "oracle.key"],
-    ],
-    ids=lambda args: " ".join(args[:2]),
-)
-def test_a_dead_node(nothing_charged, refused, args):
-    assert "the node at 127.0.0.1:9 does not answer" in refused(*args, "--rpc", DEAD)
-
-
-def test_a_secret_in_the_address_of_a_node_is_not_shown(nothing_charged, refused):
-    err = refused("chain", "status", "--rpc", "http://anna:secret@127.0.0.1:9/token")
-    assert "secret" not in err
-    assert "token" not in err
-
-
-def test_gas_that_is_too_cheap(nothing_charged, refused, monkeypatch):
-    monkeypatch.setattr(Sender, "_announce", too_cheap)
-    err = refused(*ASK)
-    assert "the transaction was refused" in err
-    assert "transaction underpriced" in err
-
-
-LOW = ["--max-fee", "0.000000001"]  # a wei; no base fee is below seven
-SENDING = {
-    "deploy": ["chain", "deploy", "--key", "owner.key", "--out", "other.json"],
-    "register": ["chain", "register", "other.yaml", "--key", "owner.key"],
-    "allow": ["chain", "allow", "census.yaml", "--share", "0.5", "--key", "owner.key"],
-    "pause": ["chain", "pause", "census.yaml", "--key", "owner.key"],
-    "resume": ["chain", "resume", "census.yaml", "--key", "owner.key"],
-    "ask": ASK,
-    "anchor": ["ledger", "anchor", "ledger.sqlite", "--key", "ledger.key", "--chain-key", "anna.key"],
-}
-
-
-@pytest.mark.parametrize("name", SENDING)
-def test_a_fee_above_the_ceiling(nothing_charged, refused, anvil, name):
-    """What costs more than the ceiling is not signed, and the line says what it must be."""
-    place = nothing_charged
-    text = place.declaration.read_text()
-    (place.folder / "other.yaml").write_text(text.replace("name: census", "name: another"))
-    SqlLedger(place.folder / "ledger.sqlite", key=load_key(place.folder / "ledger.key")).close()
-    more = {"deploy": ["--rpc", anvil.url], "register": ["--oracle", place.oracle], "allow": [place.bruno]}
-    with closing(Node(anvil.url)) as node:
-        people = [getattr(place, who) for who in PEOPLE]
-        sent = [node.rpc("eth_getTransactionCount", who, "pending") for who in people]
-        err = refused(*SENDING[name], *more.get(name, []), *LOW)
-        assert "max_fee must be at least" in err
-        assert "got 1e-09: nothing was signed" in err
-        assert sent == [node.rpc("eth_getTransactionCount", who, "pending") for who in people]
-
-
-@pytest.mark.parametrize("name", SENDING)
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--max-fee", "0"], "max_fee must be > 0"),
-        (["--max-tip", "-1"], "max_tip must be >= 0"),
-        (["--max-fee", "2", "--max-tip", "3"], "max_tip must be at most max_fee (2 gwei), got 3 gwei"),
-    ],
-)
-def test_a_ceiling_that_is_none(nothing_charged, refused, anvil, name, options, reason):
-    more = {"deploy": ["--rpc", anvil.url], "register": ["--oracle", nothing_charged.oracle]}
-    more["allow"] = [nothing_charged.bruno]
-    given = [one.replace("other.yaml", "census.yaml") for one in SENDING[name]]
-    assert reason in refused(*given, *more.get(name, []), *options)
-
-
-def test_a_locked_key(nothing_charged, done, refused, monkeypatch):
-    monkeypatch.setenv("RETICENT_KEY_PASSWORD", "right")
-    done("chain", "key", "locked.key", "--encrypt")
-    ask = [*ASK[:-1], "locked.key"]
-    monkeypatch.delenv("RETICENT_KEY_PASSWORD")
-    monkeypatch.setattr("reticent.apps.chain.keys._somebody_is_there", lambda: False)
-    assert "is locked: give its password in RETICENT_KEY_PASSWORD" in refused(*ask)
-
-
-def test_an_oracle_whose_chain_is_too_dear(registered, done, refused, monkeypatch):
-    """It says so, records nothing, and does so when it may."""
-
-    def left(self, prepared, grant):
-        raise NotMeasured("the oracle is away")
-
-    with monkeypatch.context() as away:
-        away.setattr(Session, "_awaited", left)
-        refused(*ASK)
-    oracle = ["oracle", "census.yaml", "--key", "oracle.key", "--once"]
-    assert "to be tried again (max_fee must be at least" in done(*oracle, *LOW)
-    assert ": recorded" in done(*oracle)
-
-
-def test_another_contract_or_none(nothing_charged, refused):
-    changed(nothing_charged, contract=ChainFile.read(nothing_charged.folder / "chain.json").anchor)
-    assert "is not this version of PrivacyLedger" in refused(*ASK)
-    changed(nothing_charged, contract=nothing_charged.anna)
-    assert "there is no contract at" in refused(*ASK)
-
-
-def test_an_unknown_data_set(nothing_charged, refused, tmp_path):
-    other = nothing_charged.declaration.read_text().replace("name: census", "name: nobodys")
-    (tmp_path / "other.yaml").write_text(other)
-    asked = ["ask", "other.yaml", "SELECT AVG(income) FROM nobodys", *ASK[3:]]
-    assert "say with --owner ADDRESS who registered nobodys" in refused(*asked)
-
-
-def test_other_terms_than_registered(nothing_charged, refused):
-    text = nothing_charged.declaration.read_text()
-    nothing_charged.declaration.write_text(text.replace("epsilon: 8", "epsilon: 9"))
-    assert "other terms" in refused(*ASK)
-
-
-@pytest.mark.parametrize(
-    "question", ["SELECT AVG(wealth) FROM census", "SELECT income FROM census", '{"kind": "mode"}']
-)
-def test_an_unknown_query(nothing_charged, refused, question):
-    refused("ask", "census.yaml", question, *ASK[3:])
-
-
-def test_a_histogram_that_is_too_fine_for_a_chain(nothing_charged, refused):
-    question = json.dumps({"kind": "histogram", "by": [{"column": "income", "bins": 600}]})
-    err = refused("ask", "census.yaml", question, "--error", "50", *ON_CHAIN, "--key", "anna.key")
-    assert "512" in err
-
-
-def test_who_is_not_allowed(nothing_charged, refused):
-    assert f"analyst {nothing_charged.bruno} is not allowed" in refused(*ASK[:-1], "bruno.key")
-
-
-def test_who_buys_needs_a_key(nothing_charged, refused):
-    assert "--key FILE must name the key" in refused(*ASK[:-2])
-
-
-def test_past_the_quota(nothing_charged, refused):
-    err = refused("ask", "census.yaml", MEAN, "--information", "2", *ON_CHAIN, "--key", "anna.key")
-    assert "quota" in err
-
-
-@pytest.mark.parametrize("option", ["--chain", "--key", "--rpc", "--owner", "--max-fee", "--max-tip"])
-def test_options_of_a_chain_without_a_chain(nothing_charged, refused, option):
-    err = refused("ask", "census.yaml", MEAN, "--error", "30000", option, "1")
-    assert "are for --ledger ethereum" in err
-
-
-def test_no_chain_file(nothing_charged, refused):
-    (nothing_charged.folder / "chain.json").unlink()
-    assert "there is no chain.json: `reticent chain deploy` writes it" in refused(*ASK)
 
 
 # Looking

@@ -235,6 +235,6 @@ def test_other_words_are_the_same_questions(tmp_path):
 
 @pytest.mark.parametrize("case", Case)
 def test_every_case_has_words(case):
-    from reticent.cli.terminal import CASES
+    from reticent.apps.query.views import CASES
 
     assert CASES[case]

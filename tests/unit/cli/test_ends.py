@@ -10,7 +10,7 @@ from reticent.collect.local_broker import find_broker
 
 from ... import soak
 
-FOUND = {"collect": find_broker, "chain": find_anvil}
+FOUND = {"collect": find_broker, "chain": find_anvil, "stations": lambda: True}
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("how", soak.ENDS)
-@pytest.mark.parametrize("name", ["collect", "chain"])
+@pytest.mark.parametrize("name", ["collect", "chain", "stations"])
 def test_what_a_demo_started_ends_with_it(name, how, folder):
     if FOUND[name]() is None:
         pytest.skip("the program that it starts is not on this machine")

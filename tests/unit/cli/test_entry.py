@@ -12,9 +12,9 @@ from reticent.apps import main
 from reticent.errors import ParameterError
 
 COMMANDS = [
-    "aggregate", "ask", "audit", "bridge", "chain", "convert", "dataset",
-    "demo", "enrolment", "federated", "key", "ledger", "location", "mechanisms", "oracle",
-    "perturb", "price", "reproduce", "serve", "source", "survey", "version",
+    "aggregate", "answers", "ask", "audit", "bridge", "chain", "convert", "crowd", "dataset",
+    "demo", "device", "enrolment", "federated", "key", "ledger", "location", "market", "mechanisms", "oracle",
+    "perturb", "price", "reproduce", "serve", "source", "store", "survey", "version",
 ]  # fmt: skip
 
 

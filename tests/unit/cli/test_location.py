@@ -265,3 +265,19 @@ def test_planted_an_error_that_quotes_it(run, campaign, device, monkeypatch):
 
     monkeypatch.setattr(location, "_degrees", degrees)
     assert leaks(run, campaign, device)
+
+
+def test_streets_of_a_public_map_lie_under_a_campaign(run, campaign, tmp_path, is_one_error_line):
+    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    edges.write_text("u,v,length_m\na,b,1200\nb,c,90000\n")
+    for east, told in (
+        (2.30, "2 streets are drawn"),
+        (3.30, "a street within the box of the campaign, got none"),
+    ):
+        nodes.write_text(f"node,lat,lon\na,48.84,{east}\nb,48.85,{east}\nc,48.84,{east + 1}\n")
+        done = run("privic", "streets", campaign, edges)
+        assert told in done.out + done.err
+        assert (done.code == 0) != is_one_error_line(done.err)
+    drawn = json.loads((campaign / "streets.json").read_bytes())
+    assert drawn == {"origin": [48.84, 2.3], "lines": [[0, 0, 1000, 0], [1000, 0, -1000, 100_000]]}
+    assert "there is no campaign at none" in run("privic", "streets", "none", edges).err

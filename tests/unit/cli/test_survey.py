@@ -29,7 +29,7 @@ def run(command):
 def survey(run, tmp_path):
     """A signed survey, made by the commands."""
     plain, signed = tmp_path / "s.yaml", tmp_path / "s.json"
-    assert run("survey", "new", plain).code == 0
+    assert run("survey", "new", plain, "--purpose", "To plan roads.").code == 0
     made = run("survey", "sign", plain, "--out", signed, "--key", tmp_path / "key")
     assert made.code == 0, made.err
     return signed
@@ -89,7 +89,7 @@ def spent(folder):
 def test_reports_of_the_same_rows_are_paid_each_time(run, tmp_path, monkeypatch):
     """It failed: 30 runs gave 30 reports of each row, and no ledger knew. Planted: a run that pays not."""
     plain, signed = tmp_path / "s.yaml", tmp_path / "s.json"
-    run("survey", "new", plain)
+    run("survey", "new", plain, "--purpose", "To plan roads.")
     plain.write_text(plain.read_text().replace("periods: 30", "periods: 2"))
     assert run("survey", "sign", plain, "--out", signed, "--key", tmp_path / "key").code == 0
     (tmp_path / "rows.csv").write_text("speed,kind\n50,bus\n60,car\n")
@@ -129,7 +129,7 @@ def test_what_is_missing_is_named(run, arguments, message):
 
 def test_nothing_is_overwritten(run, survey, tmp_path):
     for arguments in (
-        ["survey", "new", survey],
+        ["survey", "new", survey, "--purpose", "To plan roads."],
         ["survey", "sign", tmp_path / "s.yaml", "--out", survey, "--key", tmp_path / "key"],
     ):
         done = run(*arguments)
@@ -154,7 +154,7 @@ def test_a_service_collects_and_tells(run, tmp_path):
 
     folder, plain = tmp_path / "desk", tmp_path / "s.yaml"
     folder.mkdir()
-    assert run("survey", "new", plain).code == 0
+    assert run("survey", "new", plain, "--purpose", "To plan roads.").code == 0
     refused = run("survey", "publish", folder, plain)
     assert refused.code == 2
     assert "folder must be that of a service" in refused.err
@@ -191,3 +191,12 @@ def test_a_broker_is_a_host_and_a_port(run, tmp_path, given):
     done = run("bridge", tmp_path, "--broker", given)
     assert done.code == 2
     assert "broker must read HOST:PORT" in done.err
+
+
+def test_words_of_the_template_are_not_signed(run, tmp_path):
+    blank, out, key = (str(tmp_path / name) for name in ("blank.yaml", "out.json", "a.key"))
+    assert run("survey", "new", blank).code == 0
+    refused = run("survey", "sign", blank, "--out", out, "--key", key)
+    assert refused.code == 2
+    assert "purpose must be your own words" in refused.err
+    assert not (tmp_path / "out.json").exists()

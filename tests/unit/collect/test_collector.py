@@ -235,7 +235,7 @@ def test_what_another_process_decides_is_noticed(fleet, collector, path):
 
 
 def test_planted_a_process_that_never_looks_again_is_caught(fleet, collector, path, monkeypatch):
-    monkeypatch.setattr(collector, "_refresh", lambda: None)
+    monkeypatch.setattr(collector.revocations, "look", frozenset)
     with Collector(path, MASTER) as second:
         second.revoke(fleet.devices[0].id)
     assert collector.receive(fleet.reports()[:1]) == [COUNTED]  # and not REVOKED
@@ -477,3 +477,25 @@ def test_a_survey_of_somebody_else_is_not_collected(fleet, collector):
         collector.collect(fleet.file, os.urandom(32))
     with pytest.raises(ParameterError, match="other is not collected here"):
         collector.tally(make_survey(name="other"))
+
+
+def forgets_after_the_clock_was_set_right(fleet, path):
+    """Start a collector with a clock that is ahead, set it right, close a period: is who came forgotten?"""
+    clock = Clock(fleet.survey, 50.0)
+    with fleet.collector(path, late_s=0.0, clock=clock) as collector:
+        clock.periods = 0.5
+        collector.receive(fleet.reports())
+        clock.periods = 1.5
+        collector.receive(fleet.reports(1))
+        seen = collector._reader.execute("SELECT DISTINCT period FROM seen").fetchall()
+    return seen == [(1,)]
+
+
+def test_who_reported_is_forgotten_although_the_clock_was_ahead_once(fleet, path):
+    """It was not before the clock had come to where it was at the start."""
+    assert forgets_after_the_clock_was_set_right(fleet, path)
+
+
+def test_planted_forgetting_at_a_time_that_is_far_ahead_is_caught(fleet, path, monkeypatch):
+    monkeypatch.setattr("reticent.collect.collector._FORGET_S", 1e9)
+    assert not forgets_after_the_clock_was_set_right(fleet, path)

@@ -105,7 +105,7 @@ def survive(path, kills, *, planted=None, seed=5):
 def test_a_killed_collector_loses_and_doubles_nothing(tmp_path):
     faults, client = survive(tmp_path / "c.sqlite", 15)
     assert faults == []
-    assert client.cut > 5
+    assert client.cut >= 1  # about half of them: none in 15 is less likely than 1e-4
     assert set(client.told) <= {"counted", "duplicate"}
 
 

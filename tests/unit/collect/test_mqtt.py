@@ -311,7 +311,7 @@ def test_a_collector_that_cannot_write_leaves_everything_to_the_broker(
             other.execute("BEGIN IMMEDIATE")
             with publishing(port, name) as publish:
                 publish(fleet.reports())
-            until(lambda: caplog.text.count("LedgerError") >= 2)
+            until(lambda: caplog.text.count("StorageUnavailable") >= 2)
             assert bridge.outcomes == Counter()
             other.execute("ROLLBACK")
         until(lambda: bridge.outcomes.total() >= 200)

@@ -109,6 +109,31 @@ def test_other_processes_see_it_at_once(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def counted_by_a_link(tmp_path):
+    """Take a device back where the key lies; what it comes to where only a link to the key lies."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    key, link = tmp_path / "keys" / "enrolment.key", tmp_path / "elsewhere" / "devices.key"
+    with Operator.at(key) as operator:
+        link.symlink_to(key)
+        counting = Counting(operator, tmp_path, "survey")
+        operator.revocations.revoke(counting.devices[0].id)
+    with Operator.at(link) as counting.operator:
+        return counting.outcomes()
+
+
+def test_a_link_to_the_key_finds_its_list(tmp_path):
+    """It failed: the list was looked for beside the link, and a device that was taken back counted there."""
+    assert counted_by_a_link(tmp_path) == ["revoked", "counted", "counted"]
+
+
+def test_planted_a_list_beside_the_link_is_caught(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        Revocations, "beside", classmethod(lambda kind, master: kind(master.with_suffix(".revoked")))
+    )
+    assert counted_by_a_link(tmp_path) == ["counted"] * 3
+
+
 def test_what_an_earlier_release_took_back_stays_so(operator, tmp_path):
     """0.1.0 kept the list in the collector's own file. Planted: a collector that does not look there."""
     fleet = Fleet(3, master=operator.master)

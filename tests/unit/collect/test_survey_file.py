@@ -6,7 +6,7 @@ from reticent.collect import survey_file
 from reticent.collect.explanation import explain, standard_error, told
 from reticent.errors import ReticentError
 
-TEXT = survey_file.TEMPLATE.format(today="2026-11-16")
+TEXT = survey_file.template("2026-11-16", "To know.")
 
 
 def test_the_template_is_a_survey():

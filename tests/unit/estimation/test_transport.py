@@ -7,6 +7,9 @@ from reticent.errors import ParameterError
 from reticent.estimation import transport
 from reticent.estimation.transport import earth_movers_distance
 from reticent.spaces import FiniteSpace, Grid
+from reticent.spaces.roads import Graph
+
+from ..spaces.roads.networks import random_roads
 
 
 def on_a_line(p, q, step):
@@ -113,3 +116,45 @@ def test_bad_parameters():
         earth_movers_distance(grid, np.ones(4), np.ones(3))
     with pytest.raises(ParameterError, match="prior must be positive in an open place"):
         earth_movers_distance(grid, np.zeros(4), np.ones(4))
+
+
+def road_case(seed, monkeypatch, *, horizon=np.inf, metric="street"):
+    """A road network that counts as large, two distributions, and the exact distance of a small one."""
+    rng = np.random.default_rng(seed)
+    roads = random_roads(rng, 60, horizon=horizon).by(metric)
+    p, q = rng.dirichlet(np.full(60, 0.3)), rng.integers(0, 9, 60)
+    exact = earth_movers_distance(roads, p, q).value
+    monkeypatch.setattr(transport, "MOST_EXACT", 20)
+    return roads, p, q, exact
+
+
+@pytest.mark.parametrize("horizon", [np.inf, 1.3])
+@pytest.mark.parametrize("seed", range(5))
+def test_on_large_road_networks_the_least_flow_is_exact(seed, horizon, monkeypatch):
+    roads, p, q, exact = road_case(seed, monkeypatch, horizon=horizon)
+    found = earth_movers_distance(roads, p, q)
+    assert found.error == 0.0
+    assert found.value == pytest.approx(exact, rel=1e-7)
+    assert earth_movers_distance(roads, p, p).value == 0.0
+
+
+def test_planted_streets_of_one_direction_are_found(monkeypatch):
+    """Flow that may go each street in one direction only."""
+    roads, p, q, exact = road_case(1, monkeypatch)
+    ahead = roads.street.begins < roads.street.ends
+    one_way = Graph.of(
+        60,
+        np.append(roads.street.begins[ahead], 59),
+        np.append(roads.street.ends[ahead], 0),
+        np.append(roads.street.lengths[ahead], 1.0),
+    )
+    monkeypatch.setattr(roads, "street", one_way)
+    assert earth_movers_distance(roads, p, q).value > 1.01 * exact
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_by_straight_lines_places_are_gathered_within_the_stated_error(seed, monkeypatch):
+    roads, p, q, exact = road_case(seed, monkeypatch, metric="straight")
+    found = earth_movers_distance(roads, p, q)
+    assert 0.0 < found.error < 8.0
+    assert abs(found.value - exact) <= found.error

@@ -18,7 +18,7 @@ NAMES = [
     *("table-4.2", "fig-4.5", "fig-4.6", "fig-4.7", "reuse-rules"),
     *("chain-reuse", "chain-latency", "chain-cpu", "chain-gas"),
     *("service-latency", "service-cpu"),
-    *("collect-mse", "collect-pipeline", "leakage-bounds"),
+    *("crowd-robust", "collect-mse", "collect-pipeline", "leakage-bounds"),
     *(
         "fig-5.3",
         "fig-5.4",
@@ -38,9 +38,17 @@ NAMES = [
         "loc-3.9",
         "loc-3.10",
         "loc-3.11",
+        "loc-4.2",
+        "loc-4.5",
+        "loc-4.6",
+        "loc-4.7",
+        "loc-4.8",
+        "loc-4.9",
         "loc-updates",
         "loc-table-3.1",
     ),
+    *(f"market-7.{figure}" for figure in range(1, 6)),
+    *("market-split", "market-8.1", "market-8.2", "market-8.3", "market-8.4.1", "market-table-8.1"),
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
 

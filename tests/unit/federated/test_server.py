@@ -20,7 +20,7 @@ from reticent.ledger import MemoryLedger, Unit
 from reticent.privacy import Neighbours
 from reticent.randomness import SimulationStream
 
-from ..operating import operator
+from ..operating import intake, operator
 from . import people
 
 BOUNDS = (1.0, 2.0, 0.5, 1.0, 4.0, 1.0)
@@ -168,7 +168,7 @@ def test_real_clients_give_that_average(tmp_path):
         assert round_.clients == people_there
         assert np.array_equal(round_.gradient(), averaged(task, round_.sums, people_there))
         sums += round_.sums
-        read = server.payload.read(task, number, sent, people.MASTER)[1]
+        read = server.payload.read(task, number, sent, intake(people.MASTER))[1]
         outputs = task.mechanism.alphabet[read.symbols].reshape(-1)
         squares += np.bincount(read.asked.reshape(-1), weights=outputs**2, minlength=6)
     for one in clients:

@@ -197,8 +197,9 @@ def _said(call: Callable[[], Any]) -> Any:
 
 
 def ledger_records(content: bytes) -> list[Any]:
-    """The records of a ledger, but for the random name of its mark."""
+    """The records of a ledger, but for the random name of its mark, and who asked on which day."""
     found = [json.loads(body) for body, _, _ in records(content)]
+    found = [one for one in found if one[0] != "note" or not one[1].startswith("told/")]
     return [["note", "mark", "..."] if one[:2] == ["note", "mark"] else one for one in found]
 
 

@@ -1,12 +1,15 @@
 """A new kind of fleet says how its reports look and how they are counted; the rest it cannot forget."""
 
 from enum import Enum
+from pathlib import Path
 
 import pytest
 
+import reticent
 from reticent.errors import LedgerError
 from reticent.fleet.enrolment import Use, enrolled, tag
-from reticent.fleet.intake import Form, Intake
+from reticent.fleet.intake import Form, Intake, RoundIntake
+from reticent.fleet.revocation import Revocations
 
 from ..operating import operator
 
@@ -22,7 +25,7 @@ class Outcome(Enum):
     SECOND = "second"
 
 
-class Toy(Intake[Outcome]):
+class Toy(RoundIntake[Outcome]):
     """Reports of one byte."""
 
     form = Form(Use.PLACE, 2 + 8 + 1 + 16, ((b"\x07", Outcome.OTHER), (b"t", Outcome.OTHER)), Outcome)
@@ -37,13 +40,6 @@ class Toy(Intake[Outcome]):
             found.append(Outcome.SECOND if one[self.form.reporter] in self.said else Outcome.COUNTED)
             self.said.setdefault(one[self.form.reporter], one[10])
         return found
-
-
-class Careless(Toy):
-    """Planted: believes that nobody was taken back."""
-
-    def _judged(self, report, master, revoked):
-        return super()._judged(report, master, ())
 
 
 def report(who, said=1, start=b"\x07t", use=Use.PLACE):
@@ -68,17 +64,45 @@ def test_a_new_kind_refuses_what_all_refuse():
     assert outcomes(Toy) == (due, True)
 
 
-def test_planted_a_kind_that_does_not_look_is_found():
-    found, is_right = outcomes(Careless)
+def test_planted_an_intake_that_does_not_look_is_found(monkeypatch):
+    monkeypatch.setattr(Revocations, "look", lambda self: frozenset())
+    found, is_right = outcomes(Toy)
     assert found[3] == "counted"
     assert not is_right
+
+
+def test_a_kind_that_does_not_look_cannot_be_made():
+    """It could: `_judged` of a kind was given the list, and might leave it out."""
+    with pytest.raises(TypeError, match="nothing is derived from Intake"):
+
+        class Careless(Intake):
+            def look(self):
+                pass
+
+
+def others_than_intake(imports):
+    """Modules that compare tags of reports by themselves, past the list."""
+    return {name for name, text in imports.items() if "fleet.tags" in text} - {"fleet/intake.py"}
+
+
+def modules():
+    root = Path(reticent.__file__).parent
+    return {str(one.relative_to(root)): one.read_text() for one in root.rglob("*.py")}
+
+
+def test_nobody_else_knows_genuine_reports():
+    """Planted: a room of its own opinion."""
+    found = modules()
+    assert others_than_intake(found) == set()
+    found["location/store.py"] += "from reticent.fleet.tags import are_genuine\n"
+    assert others_than_intake(found) == {"location/store.py"}
 
 
 def test_the_list_is_no_option():
     """Nobody can leave it out, and without it nothing is counted."""
     who = enrolled(MASTER)
-    with pytest.raises(TypeError, match="revoked"):
-        Toy.form.judged(report(who), MASTER)
+    with pytest.raises(TypeError, match="revocations"):
+        Intake(MASTER)
     held = operator(MASTER)
     held.revocations.close()
     toy = Toy(held)

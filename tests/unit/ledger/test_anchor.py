@@ -4,6 +4,7 @@ import base64
 import hashlib
 import shutil
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -165,6 +166,31 @@ def test_a_check_against_a_chain_needs_the_public_key(command, ledger, database,
 def test_no_anchor_is_no_proof(ledger, sender, address):
     with pytest.raises(LedgerDamaged, match="no signed head"):
         check_anchors(ledger, anchored(sender, address))
+
+
+def test_logs_that_are_no_anchors_are_passed_over(ledger, sender, address):
+    """A node that answers with more than was asked for: of another event, and of none."""
+    write_anchor(ledger, sender, address)
+    (honest,) = anchored(sender, address)
+
+    class Adding(Node):
+        def logs(self, *asked):
+            for found in super().logs(*asked):
+                odd = [replace(one, topics=(bytes(32), *one.topics[1:])) for one in found]
+                bare = [replace(one, topics=()) for one in found]
+                yield [*odd, *bare, *found]
+
+    with closing(Adding(sender.node.url)) as lying:
+        assert list(anchors(lying, address, SIGNER)) == [honest]
+
+
+def test_anchors_are_looked_for_from_the_first_block_on(ledger, sender, address):
+    first, second = (write_anchor(ledger, sender, address)[1].block for _ in range(2))
+    assert first < second
+    for start, blocks in ((0, [first, second]), (first, [first, second]), (second, [second])):
+        found = anchors(sender.node, address, SIGNER, first_block=start)
+        assert [one.block for one in found] == blocks
+    assert list(anchors(sender.node, address, SIGNER, first_block=second + 1)) == []
 
 
 def test_an_anchor_needs_the_key_and_the_contract(ledger, database, sender, address):

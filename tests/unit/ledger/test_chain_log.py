@@ -90,6 +90,13 @@ def test_a_replay_adds_everything_up(history):
     assert (named["payment:p"].requested, named["payment:p"].recorded) == (paid, paid)
     assert [one.fulfilled for one in state.measurements] == [False, True, True, True]
     assert [one.start for one in state.measurements] == [0, 10, 0, 0]
+    assert [one.paid for one in state.measurements] == [False, False, False, True]
+    charged = [one for one in log.events() if one.name in ("MeasurementRequested", "Paid")]
+    assert [(one.number, one.dataset, one.key, one.block, one.transaction) for one in state.measurements] == [
+        (number, a.id, one.fields["key"], one.log.block, one.log.transaction)
+        for number, one in enumerate(charged)
+    ]
+    assert [one.analyst == owner.address for one in state.measurements] == [True, False, False, True]
     assert list(state.waiting) == [0]
     assert {event.name for event in log.events()} == {
         part["name"] for part in artifact().abi if part["type"] == "event"

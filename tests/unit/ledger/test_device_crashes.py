@@ -20,9 +20,10 @@ import pytest
 
 from reticent.errors import RolledBack
 from reticent.ledger.base import Terms, Unit
-from reticent.ledger.device import ledger as device
+from reticent.ledger.device import disk as device
 from reticent.ledger.device.ledger import DeviceLedger
 from reticent.ledger.device.marks import Marks
+from reticent.ledger.device.records import framed
 
 from .device_history import (
     LOCAL,
@@ -204,7 +205,7 @@ def test_what_a_killed_process_left_is_made_durable_before_it_counts(path, tmp_p
         with DeviceLedger(path) as ledger:
             ledger.open(PHONE)
             with (
-                mock.patch.object(device, "_sync", side_effect=KeyboardInterrupt),
+                mock.patch.object(device, "sync", side_effect=KeyboardInterrupt),
                 pytest.raises(KeyboardInterrupt),
             ):
                 ledger.request("phone", "a", units(5))
@@ -221,15 +222,15 @@ def nothing(argument):
 
 
 def no_sync(monkeypatch):
-    monkeypatch.setattr(device, "_sync", nothing)
+    monkeypatch.setattr(device, "sync", nothing)
 
 
 def no_directory_sync(monkeypatch):
-    monkeypatch.setattr(device, "_sync_directory", nothing)
+    monkeypatch.setattr(device, "sync_directory", nothing)
 
 
 def rename_before_sync(monkeypatch):
-    sync = device._sync
+    sync = device.sync
     beside = []
     prepared = DeviceLedger._prepared
 
@@ -241,7 +242,7 @@ def rename_before_sync(monkeypatch):
             beside.pop()
 
     monkeypatch.setattr(DeviceLedger, "_prepared", late)
-    monkeypatch.setattr(device, "_sync", lambda descriptor: None if beside else sync(descriptor))
+    monkeypatch.setattr(device, "sync", lambda descriptor: None if beside else sync(descriptor))
 
 
 def write_in_place(monkeypatch):
@@ -249,7 +250,7 @@ def write_in_place(monkeypatch):
 
     def overwrite(self, text):
         device.os.ftruncate(self._file.fileno(), 0)
-        device._write(self._file, text, 0)
+        device.write(self._file, text, 0)
         return device.FileIO(device.os.open(self._path, os.O_RDWR), "r+")
 
     monkeypatch.setattr(DeviceLedger, "_prepared", overwrite)
@@ -278,14 +279,14 @@ def odd_retries(path, ledger_class):
         def work(turn=turn):
             calls = itertools.count(1)
 
-            def ending(file, text, at, write=device._write):
+            def ending(file, text, at, write=device.write):
                 if next(calls) == turn:
                     os._exit(7)
                 write(file, text, at)
                 if next(calls) == turn:
                     os._exit(7)
 
-            with ledger_class(path) as ledger, mock.patch.object(device, "_write", ending):
+            with ledger_class(path) as ledger, mock.patch.object(device, "write", ending):
                 pay(ledger, "phone", "paid", 30, "p")
             return 8
 
@@ -384,7 +385,7 @@ def cut_head(text, at):
 
 @pytest.mark.parametrize("plant", [at_once, first_page_first, last_page_last, cut_head])
 def test_the_loss_of_pages_finds_a_planted_bug(path, tmp_path, monkeypatch, plant):
-    monkeypatch.setattr(device, "_in_order", plant)
+    monkeypatch.setattr(device, "in_order", plant)
     assert any(page_losses(path, tmp_path, space, 5000)[1] for space in SPACES)
 
 
@@ -484,7 +485,7 @@ class MarkedFirst(Marked):
 
     def _append(self, record):
         if record[0] == "fulfil":
-            self._mark.write(self._state.entries + 1, device.framed(self._tip, record)[1])
+            self._mark.write(self._state.entries + 1, framed(self._tip, record)[1])
             if int(record[1]) == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
         super()._append(record)

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from reticent.errors import LedgerError
-from reticent.ledger.device import ledger as device
+from reticent.ledger.device import disk as device
 from reticent.ledger.device.ledger import DeviceLedger
 
 from .device_history import PHONE, STEPS, exit_code, history, in_child, opened, parts, told, units, view

@@ -30,6 +30,7 @@ EXAMPLES = [
     entries.encode("recover", account=0, head=entries.head_text(7, bytes(32)), spent=9),
     entries.encode("answer", account=0, commitment=HASH),
     entries.encode("void", head=entries.head_text(7, bytes(32)), measurement=0),
+    entries.encode("audit", claim="Duchi: epsilon 1", commitment=HASH, verdict="broken"),
 ]
 
 
@@ -168,7 +169,7 @@ def test_the_page_head(example):
     text += "\n"
     root = base64.b64encode(bytes.fromhex(example["roots"][-1])).decode()
     totals = base64.b64encode(sha256(example["totals"].encode())).decode()
-    assert text == f"example.org/ledger\n8\n{root}\ntotals {totals}\n"
+    assert text == f"example.org/ledger\n9\n{root}\ntotals {totals}\n"
     time = example["witness_time"]
     due = []
     for who, kind, before, message in (
@@ -192,8 +193,8 @@ def test_the_page_against_our_code(example):
         signer = checkpoint.PublicKey.parse(example[who]["public"])
         assert checkpoint.verified(example["checkpoint"], signer) == replay.head()
     proofs = [
-        [bytes.fromhex(h) for h in example[name]] for name in ("inclusion_of_2_in_8", "consistency_of_3_in_8")
+        [bytes.fromhex(h) for h in example[name]] for name in ("inclusion_of_2_in_9", "consistency_of_3_in_9")
     ]
     leaf, roots = bytes.fromhex(example["leaf_hashes"][2]), [bytes.fromhex(root) for root in example["roots"]]
-    assert merkle.verify_inclusion(leaf, 2, 8, proofs[0], roots[7])
-    assert merkle.verify_consistency(3, 8, proofs[1], roots[2], roots[7])
+    assert merkle.verify_inclusion(leaf, 2, 9, proofs[0], roots[8])
+    assert merkle.verify_consistency(3, 9, proofs[1], roots[2], roots[8])

@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from reticent import listening
 from reticent.errors import LedgerDamaged, ParameterError, WitnessRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import LOG, PublicKey, parse, reader_text, signature_line
 from reticent.ledger.merkle import EMPTY_ROOT
 from reticent.ledger.witness import server as module
 from reticent.ledger.witness import state as state_module
-from reticent.ledger.witness.server import TimedReader, main, serve
+from reticent.ledger.witness.server import main, serve
 from reticent.ledger.witness.state import Refused, WitnessState
+from reticent.listening import TimedReader
 
 from .witness_process import KEY, ORIGIN, OTHER, TERMS, Process, body, head_of, lines, units
 
@@ -437,7 +439,7 @@ def test_many_accounts_are_witnessed(witness):
 def test_one_deadline_for_all_of_a_request(monkeypatch):
     """A byte a second does not move it."""
     now = [0.0]
-    monkeypatch.setattr(module, "_clock", lambda: now[0])
+    monkeypatch.setattr(listening, "_clock", lambda: now[0])
     ours, theirs = socket.socketpair()
     with ours, theirs, ours.makefile("rb", 0) as plain:
         reader = TimedReader(ours)
@@ -459,7 +461,7 @@ def test_one_deadline_for_all_of_a_request(monkeypatch):
 
 @pytest.mark.parametrize("drip", [b"a: b\r\n", b"a"])
 def test_who_drips_is_cut_off(inside, monkeypatch, drip):
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(listening, "TIMEOUT_S", 0.2)
     with sent(inside, b"GET /logs HTTP/1.1\r\n") as connection:
         connection.settimeout(0.02)
         for _ in range(3000):
@@ -476,7 +478,7 @@ def test_who_drips_is_cut_off(inside, monkeypatch, drip):
 
 
 def test_a_body_that_drips_is_cut_off(inside, monkeypatch):
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(listening, "TIMEOUT_S", 0.2)
     with sent(inside, announced(body(totals=None), 1000)) as connection:
         assert connection.recv(1000) == b"", "no answer: what was asked never came"
     assert inside.ask("GET", "/logs")[1]["logs"] == []
@@ -498,17 +500,17 @@ def test_one_address_does_not_take_every_place(witness):
 def test_places_are_given_back(inside):
     for _ in range(3):
         with crowd(inside, 30):
-            assert waited_for(lambda: inside.server._connected["127.0.0.2"] == module.MOST_PER_ADDRESS)
+            assert waited_for(lambda: inside.server._connected["127.0.0.2"] == listening.MOST_PER_ADDRESS)
         assert waited_for(lambda: not inside.server._connected)
     assert inside.ask("GET", "/logs")[0] == 200
 
 
 def test_control_without_a_limit_by_address_it_does(inside, monkeypatch):
     """Planted bug, as it was: one address holds all places."""
-    monkeypatch.setattr(module, "MOST_PER_ADDRESS", 1000)
-    monkeypatch.setattr(module, "TIMEOUT_S", 600.0)
-    with crowd(inside, module.MOST_CONNECTIONS):
-        assert waited_for(lambda: inside.server._connected.total() == module.MOST_CONNECTIONS)
+    monkeypatch.setattr(listening, "MOST_PER_ADDRESS", 1000)
+    monkeypatch.setattr(listening, "TIMEOUT_S", 600.0)
+    with crowd(inside, listening.MOST_CONNECTIONS):
+        assert waited_for(lambda: inside.server._connected.total() == listening.MOST_CONNECTIONS)
         with pytest.raises((OSError, http.client.HTTPException)):
             inside.ask("GET", "/logs")
 

@@ -10,9 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.fleet import signing
 from reticent.fleet.enrolment import Enrolment, device_key
+from reticent.location import payload
 from reticent.location.rounds import PlaceRound, signed
 from reticent.mechanisms.location import ElasticChannel
 from reticent.spaces import Box, Grid
+
+from ..operating import intake
 
 MASTER = bytes(range(32))
 SIGNING = Ed25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
@@ -151,3 +154,13 @@ def lies(rng):
         ("not a file", None),
         ("too long", b" " * (1 << 25)),
     ]
+
+
+def read(asked, report, master):
+    """What a report says: (outcome, reporter, cell); the last two hold if it counts."""
+    form = payload.form(asked)
+    outcomes, admitted = intake(master).admitted([report], form)
+    if not admitted:
+        return outcomes[0], b"", 0
+    cell = payload.cell_of(asked, report)
+    return (payload.Outcome.CELL, b"", 0) if cell is None else (outcomes[0], report[form.reporter], cell)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.location import LocationDevice, payload
+from reticent.location import LocationDevice
 from reticent.location.rounds import PlaceRound
 from reticent.mechanisms.location import ElasticChannel
 from reticent.randomness import SimulationStream
@@ -70,7 +70,7 @@ def bisected(one, longitude, width=3.0):
         middle = (low + high) / 2.0
         asked = one.take(campaign.file_of(asked_of(opposite(middle), number)))
         report = one.report(asked, KYIV[0], longitude)
-        cell = payload.read(asked, report, campaign.MASTER)[2]
+        cell = campaign.read(asked, report, campaign.MASTER)[2]
         # Beyond the meridian opposite the box, longitudes begin again in the west.
         low, high = (middle, high) if cell < asked.grid.size / 2 else (low, middle)
     return (low + high) / 2.0

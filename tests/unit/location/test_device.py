@@ -51,7 +51,7 @@ def taken(one, asked):
 
 
 def cell_of(asked, report):
-    outcome, reporter, cell = payload.read(asked, report, campaign.MASTER)
+    outcome, reporter, cell = campaign.read(asked, report, campaign.MASTER)
     assert (outcome, reporter) == (Outcome.COUNTED, PHONE.id)
     return cell
 

@@ -282,7 +282,7 @@ def fuzzed(kept, count, seed=0, step=500):
         batch = pieces[start : start + step]
         for (data, is_good), told in zip(batch, kept.add([data for data, _ in batch]), strict=True):
             wrong += (told in (Outcome.COUNTED, Outcome.DUPLICATE)) != is_good
-            wrong += (payload.read(asked, data, campaign.MASTER)[0] is Outcome.COUNTED) != is_good
+            wrong += (campaign.read(asked, data, campaign.MASTER)[0] is Outcome.COUNTED) != is_good
     return wrong
 
 
@@ -298,5 +298,5 @@ def test_a_million_pieces_of_nonsense_are_never_counted(kept):
 
 
 def test_planted_a_store_that_checks_no_tags_is_found(kept, monkeypatch):
-    monkeypatch.setattr("hmac.compare_digest", lambda one, other: True)
+    monkeypatch.setattr("reticent.fleet.tags._are_equal", lambda _, sent: np.ones(len(sent), dtype=bool))
     assert fuzzed(kept, 1000) > 0

@@ -51,7 +51,8 @@ def test_a_mechanism_that_does_not_say_what_travels_cannot_be_made(monkeypatch):
     parts = {"__module__": "reticent.mechanisms.numeric.toy", "name": "Toy"}
     with pytest.raises(TypeError, match=r"^Toy must say which of its fields travel, or None"):
         type("Toy", (NumericRandomiser,), parts)
-    type("Toy", (NumericRandomiser,), parts | {"travels": None})
+    with pytest.raises(TypeError, match=r"^Toy must have .*perturb"):
+        type("Toy", (NumericRandomiser,), parts | {"travels": None})
 
 
 def test_a_mechanism_of_somebody_else_is_their_own_affair():

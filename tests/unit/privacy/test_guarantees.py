@@ -12,12 +12,14 @@ from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 import reticent.privacy
 from reticent.errors import MixedGuarantees, ParameterError, ParameterTypeError
 from reticent.privacy import (
     ApproximateDP,
+    ApproximateMetricDP,
     GaussianDP,
     Guarantee,
     LocalDP,
@@ -41,6 +43,7 @@ def every_guarantee() -> list[Guarantee]:
             found += [PureDP(1.0, **about), ApproximateDP(1.0, 1e-6, **about)]
             found += [GaussianDP(1.0, **about), ZeroConcentratedDP(1.0, **about)]
         found += [LocalDP(1.0, unit=unit), MetricDP(1.0, "km", unit=unit), MetricDP(1.0, "m", unit=unit)]
+        found += [ApproximateMetricDP(1.0, 0.01, distance, unit=unit) for distance in ("km", "m")]
     return found
 
 
@@ -59,7 +62,7 @@ def test_any_two_different_guarantees_refuse_to_mix():
                 attempt(other)
             assert "\n" not in str(caught.value)
             refused += 1
-    assert refused == 2 * len(kinds) * (len(kinds) - 1) == 2 * 33 * 32
+    assert refused == 2 * len(kinds) * (len(kinds) - 1) == 2 * 39 * 38
 
 
 def test_a_refused_mixture_names_both_sides():
@@ -308,3 +311,45 @@ def test_the_package_is_light():
 def test_docstring_snippets_run(module):
     failed, _ = doctest.testmod(import_module(f"reticent.privacy.{module}"))
     assert failed == 0
+
+
+def sets_of_two(rng, size):
+    """Two mechanisms, the second chosen by what the first says, at two points: tables P(y|x), P(z|x, y)."""
+    first = rng.dirichlet(np.full(size, 0.5), 2)
+    return first, rng.dirichlet(np.full(size, 0.5), (2, size))
+
+
+def delta_of_sets(one, other, epsilon, distance):
+    return float(np.maximum(0.0, math.exp(-epsilon * distance) * one - other).sum())
+
+
+def test_approximate_metric_guarantees_compose_over_all_sets():
+    """Both parameters add up, whatever the second report is chosen by; less than their sum would not do."""
+    rng, tightest = np.random.default_rng(5), 0.0
+    for _ in range(300):
+        first, second = sets_of_two(rng, 3)
+        levels, distance = rng.uniform(0.1, 2.0, 2), rng.uniform(0.1, 2.0)
+        deltas = [
+            max(delta_of_sets(first[a], first[1 - a], levels[0], distance) for a in (0, 1)),
+            max(
+                delta_of_sets(second[a][y], second[1 - a][y], levels[1], distance)
+                for a in (0, 1)
+                for y in range(3)
+            ),
+        ]
+        parts = [ApproximateMetricDP(e, max(d, 1e-12), "km") for e, d in zip(levels, deltas, strict=True)]
+        whole = compose(*parts)
+        joint = first[:, :, None] * second
+        found = max(delta_of_sets(joint[a], joint[1 - a], whole.epsilon_per_unit, distance) for a in (0, 1))
+        assert found <= whole.delta * (1.0 + 1e-12)
+        tightest = max(tightest, found / sum(deltas) if sum(deltas) > 1e-6 else 0.0)
+    assert tightest > 0.5  # a rule that halved the sum would be caught
+
+
+def test_the_reach_of_an_approximate_metric_guarantee():
+    found = ApproximateMetricDP(5.0, 0.0817, "km", slack=0.1)
+    assert found.reach == pytest.approx(0.501, abs=1e-3)
+    assert "from 0.501 km on that says nothing. To every d add 0.1" in found.describe()
+    assert found.repeat(20).delta == 1.0
+    assert found.repeat(20).reach == 0.0
+    assert found.compose(ApproximateMetricDP(1.0, 0.01, "km")).slack == 0.1

@@ -11,7 +11,8 @@ from typing import Any
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.language.tree import And, Comparison, Not, to_json
 
-from .matching import query, query_sql, random_schema
+from .matching import query_sql
+from .random_queries import query, random_schema
 
 ODD: list[Any] = [
     None, True, False, 0, -1, 1 << 70, 10**400, 0.5, -0.0, 1e308, math.nan, math.inf, "", "a", "age", "'",

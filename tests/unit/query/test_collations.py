@@ -11,6 +11,7 @@ import duckdb
 import psycopg
 import pytest
 
+from reticent.errors import ParameterError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.rows import source
@@ -114,3 +115,30 @@ def test_planted_collations_make_one_person_of_three(where, monkeypatch):
     except source.SourceError:
         return  # a regular expression failed
     assert sum(found.values()) == 3
+
+
+def persons_in_latin(server):
+    """How many people are told apart in a database that cannot hold all letters."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    address = server.replace("/postgres?", "/latin?")
+    try:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("CREATE TABLE collated (cell text, person text)")
+            connection.execute("INSERT INTO collated VALUES ('a', 'a'), ('b', 'b')")
+        return counts(data_set({"url": address, "table": "collated"}, FEW, person="person"))
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("DROP DATABASE latin WITH (FORCE)")
+
+
+def test_a_database_in_another_encoding_is_refused_by_name(server):
+    """It failed at each question about people, after the charge: our letters are none of its own."""
+    with pytest.raises(ParameterError, match=r"must lead to a database in UTF8, got 'LATIN1'"):
+        persons_in_latin(server)
+
+
+def test_planted_a_database_that_nobody_looks_at_cannot_be_read(server, monkeypatch):
+    monkeypatch.setattr(source, "_check_server", lambda engine: None)
+    with pytest.raises(source.SourceError, match="the data cannot be read"):
+        persons_in_latin(server)

@@ -28,7 +28,7 @@ from reticent.query.language.conditions import (
 from reticent.query.language.tree import OPERATORS, And, Comparison, In, Not, Or
 from reticent.query.rows.columns import Column, Kind
 
-from .matching import predicate, random_schema
+from .random_queries import predicate, random_schema
 
 DATA = DataSet(
     "census",

@@ -192,14 +192,14 @@ def test_a_mistake_is_one_line(tmp_path, old, new, line):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"", "the file must be made of named fields, got None"),
-        (b"- 1", r"the file must be made of named fields, got \['1'\]"),
+        (b"", "the file must be a declaration: named fields"),
+        (b"- 1", "the file must be a declaration: named fields"),
         (b"name: \xff", "must be text in UTF-8"),
         (b"name: \x00", "the file must be YAML in printable characters"),
         (b"[" * 1_000, "the file must not be nested so deeply"),
         (b"a: &a [*a]", "line 1: found unconstructable recursive node"),
         (b"#" * ((1 << 20) + 1), "the file must be at most 1,048,576 bytes"),
-        (b"!!python/object/apply:os.system [x]", "the file must be made of named fields"),
+        (b"!!python/object/apply:os.system [x]", "the file must be a declaration: named fields"),
     ],
     ids=["empty", "list", "latin", "nul", "deep", "recursive", "huge", "tagged"],
 )
@@ -216,6 +216,38 @@ def shared(columns, values):
     lines += ["budget: {epsilon: 1, delta: 1e-6}", "columns:"]
     lines += [f"  c: &c {{type: category, values: [{', '.join(f'v{i}' for i in range(values))}]}}"]
     return "\n".join(lines + [f"  c{number}: *c" for number in range(columns)])
+
+
+ROWS = "income,age\n31415,26\n"
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows.csv.gz", "rows.parquet", "rows.duckdb"])
+def test_a_file_of_rows_leads_to_the_command_that_declares_it(tmp_path, name):
+    (tmp_path / name).write_text(ROWS)
+    with pytest.raises(ParameterError, match=f"`reticent dataset new {name}` writes one for it"):
+        dataset_file.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.yaml", "rows"])
+def test_no_row_is_in_the_error(tmp_path, name):
+    (tmp_path / name).write_text(ROWS)
+    with pytest.raises((ParameterError, ParameterTypeError)) as refused:
+        dataset_file.read(tmp_path / name)
+    assert "31415" not in str(refused.value)
+
+
+def test_planted_an_error_that_quotes_the_file_is_caught(tmp_path, monkeypatch):
+    def quoting(field, given, known):
+        raise ParameterTypeError(f"{field} must be made of named fields, got {given!r}")
+
+    monkeypatch.setattr(dataset_file, "mapping", quoting)
+    with pytest.raises(AssertionError):
+        test_no_row_is_in_the_error(tmp_path, "rows.yaml")
+
+
+def test_a_misspelt_field_is_recognised():
+    with pytest.raises(ParameterError, match=r"'columms' must be one of .*: did you mean columns\?$"):
+        dataset_file.parse("name: a\ncolumms: {}\n")
 
 
 def test_aliases_do_not_make_millions_of_a_few_lines(monkeypatch):

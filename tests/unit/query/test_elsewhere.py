@@ -31,8 +31,10 @@ from reticent.query.measure import plan
 from reticent.query.notebook import Notebook
 from reticent.randomness import SimulationStream
 
+from .asked_sessions import FORK, OLD, SUMS, declared, opened
 from .tables import Tallied
-from .test_session import FORK, OLD, QUESTIONS, SUMS, accuracy, declared, in_child, opened, stop_after
+from .test_session import QUESTIONS, accuracy
+from .test_session_crashes import in_child, stop_after
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 HALF = UNITS_PER_ONE // 2
@@ -125,7 +127,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("reticent.query.session.time", made)
+    monkeypatch.setattr("reticent.query.recording.time", made)
     return made
 
 

@@ -70,7 +70,7 @@ def check_coverage(found, exact, *, close=False):
 
 
 def check_unbiased(found, exact):
-    values, error = np.array([one.value for one in found]), found[0].standard_error
+    values, error = np.array([one.unbiased for one in found]), found[0].standard_error
     assert abs((values - exact).mean()) < STANDARD_ERRORS * error / math.sqrt(len(found))
     assert values.std() == pytest.approx(error, rel=STANDARD_ERRORS / math.sqrt(2 * len(found)))
 
@@ -99,6 +99,8 @@ def test_counts_and_sums(relation):
     check_unbiased(found, 2)  # also where half of the noisy counts are negative
     check_coverage(found, 2)
     assert min(one.low for one in found) == 0.0
+    assert all(one.low <= one.value <= one.high for one in found)
+    assert any(not one.low <= one.unbiased <= one.high for one in found)  # planted: a value that is not cut
 
 
 def test_answers_over_a_public_number_of_rows():

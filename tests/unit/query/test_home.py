@@ -7,50 +7,26 @@ import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
-from functools import partial
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 import reticent
 from reticent import files
-from reticent.apps.query import dataset
-from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, QuestionRefused
+from reticent.apps.query import dataset_work as dataset
+from reticent.errors import AccountConflict, LedgerError
 from reticent.ledger import MemoryLedger, SqlLedger
-from reticent.query import Session, census
-from reticent.query.declarations import claims, dataset_file, home
-from reticent.query.declarations.home import folder, known, placed
-from reticent.query.notebook import Notebook
-from reticent.query.rows import source
+from reticent.query import census
+from reticent.query.declarations import (
+    account_opening,
+    claims,
+    dataset_file,
+    home,
+)
+from reticent.query.declarations.home import folder, known
 
-MOST = 0.9  # of the budget, asked at once
+from .homes import as_before, declaration, refused, spend
 
-
-@pytest.fixture
-def declaration(tmp_path):
-    (tmp_path / "here").mkdir()
-    return census.write(tmp_path / "here", rows=50)
-
-
-def spend(session, part=MOST, where="age >= 30"):
-    cap = session.data.terms.cap
-    return session.count(where=where, information=part * cap / 10**12)
-
-
-def refused(session):
-    with pytest.raises(QuestionRefused):
-        spend(session, where="age >= 50")
-
-
-def as_before(path, ledger, part=MOST):
-    """Spend as an earlier release did: an account without identity, in a ledger of the opener's choice."""
-    data = dataset_file.read(path)
-    ledger.parent.mkdir(exist_ok=True)
-    rows = partial(source.connect, data, path.parent)
-    with Session(data, rows, SqlLedger(ledger), Notebook()) as session:
-        spend(session, part)
-        return session.balance().spent
+__all__ = ["declaration"]  # fixtures
 
 
 class TestOpenings:
@@ -328,7 +304,7 @@ class TestPeople:
         assert len(answers) == 1
 
     def test_the_check_finds_accounts_without_identity(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(home, "opened", lambda home, data, ledger: data)
+        monkeypatch.setattr(account_opening, "opened", lambda home, data, ledger: data)
         ledger, answers = tmp_path / "shared.sqlite", []
         for number in range(2):
             (tmp_path / str(number)).mkdir()
@@ -350,218 +326,3 @@ class TestPeople:
             assert session.balance().spent == before + session.data.terms.minimum
         with pytest.raises(AccountConflict, match="belongs to another declaration"):
             reticent.open(paths[1], ledger=ledger)
-
-
-class TestEarlierReleases:
-    def test_the_ledger_beside_the_declaration_goes_on(self, declaration):
-        before = as_before(declaration, folder(declaration) / "ledger.sqlite", 0.5)
-        with reticent.open(declaration) as session:
-            assert session.balance().spent == before
-            assert spend(session, 0.5).cost == 0
-
-    def test_pairs_of_ledgers_are_added_up(self, declaration):
-        one = as_before(declaration, folder(declaration) / "ledger.sqlite", 0.3)
-        two = as_before(declaration, declaration.parent / ".service" / "ledger.sqlite", 0.4)
-        for _ in range(2):
-            with reticent.open(declaration) as session:
-                assert session.balance().spent == one + two
-                assert spend(session, 0.69).cost == 0  # both answers count
-        with SqlLedger(declaration.parent / ".service" / "ledger.sqlite") as left:
-            assert left.balance("census").remaining == 0
-
-    def test_pairs_beyond_the_budget_leave_nothing(self, declaration):
-        as_before(declaration, folder(declaration) / "ledger.sqlite", 0.9)
-        as_before(declaration, declaration.parent / ".service" / "ledger.sqlite", 0.9)
-        with reticent.open(declaration) as session:
-            assert session.balance().remaining == 0
-            refused(session)
-
-    def test_two_declarations_of_one_file_are_added_up(self, declaration):
-        other = declaration.with_name("other.yaml")
-        shutil.copyfile(declaration, other)
-        spent = sum(as_before(path, folder(path) / "ledger.sqlite", 0.3) for path in (declaration, other))
-        reticent.open(declaration).close()
-        for path in (other, declaration):
-            with reticent.open(path) as session:
-                assert session.balance().spent == spent
-
-
-class TestMoves:
-    def test_a_move_takes_everything_along(self, declaration, tmp_path):
-        with reticent.open(declaration) as session:
-            cost = spend(session).cost
-        moved = tmp_path / "moved.sqlite"
-        data = dataset_file.read(declaration)
-        with home.settled(declaration, data) as held, SqlLedger(moved) as ledger:
-            home.moved_to(held, data, ledger)
-        with reticent.open(declaration) as session:
-            assert session.balance().spent == cost
-            assert spend(session).cost == 0
-            refused(session)
-        assert known(declaration).place == placed(moved)
-
-    @pytest.mark.parametrize("step", ["hand_over", "take_over", "_write"])
-    def test_whoever_comes_next_ends_a_move(self, declaration, tmp_path, monkeypatch, step):
-        """The process ends before the old account is closed, the new one filled, or the home noted."""
-        with reticent.open(declaration) as session:
-            cost = spend(session, 0.4).cost
-        moved, data, calls = tmp_path / "moved.sqlite", dataset_file.read(declaration), []
-        real = getattr(home, step)
-
-        def ended(*given):
-            calls.append(given)
-            if step == "_write" and len(calls) == 1:
-                return real(*given)
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as planted:
-            planted.setattr(home, step, ended)
-            with (
-                pytest.raises(KeyboardInterrupt),
-                home.settled(declaration, data) as held,
-                SqlLedger(moved) as ledger,
-            ):
-                home.moved_to(held, data, ledger)
-        for _ in range(2):
-            with reticent.open(declaration) as session:
-                assert session.balance().spent == cost
-                assert spend(session, 0.4).cost == 0
-        assert known(declaration).place == placed(moved)
-
-    def test_on_the_way_an_address_keeps_its_user(self, declaration, server, monkeypatch):
-        """It failed: who came next tried another user. Passwords are left out, by whom and where not."""
-        reticent.open(declaration).close()
-        told = []
-
-        def ended(written):
-            told.append(written)
-            raise KeyboardInterrupt
-
-        where = urlsplit(server)
-        at = where.netloc.rpartition("@")[2]
-        asked = where._replace(netloc=f"{where.username}:secret@{at}").geturl()
-        data = dataset_file.read(declaration)
-        with home.settled(declaration, data) as held, SqlLedger(server) as ledger:
-            ledger.where = asked
-            monkeypatch.setattr(home, "_write", ended)
-            with pytest.raises(KeyboardInterrupt):
-                home.moved_to(held, data, ledger)
-        (half,) = told
-        assert half.paying == placed(server)
-        assert urlsplit(half.paying_address).username == where.username
-        assert "secret" not in half.moving
-
-    def test_a_changed_budget_moves_nothing(self, declaration, tmp_path):
-        """The old account is not closed if the new one could not take it over."""
-        with reticent.open(declaration) as session:
-            cost = spend(session, 0.4).cost
-        declaration.write_text(declaration.read_text().replace("epsilon: 8", "epsilon: 7"))
-        data = dataset_file.read(declaration)
-        with (
-            pytest.raises(AccountConflict, match="cannot take over census"),
-            home.settled(declaration, data) as held,
-            SqlLedger(tmp_path / "moved.sqlite") as ledger,
-        ):
-            home.moved_to(held, data, ledger)
-        with SqlLedger(folder(declaration) / "ledger.sqlite") as left:
-            assert left.balance("census").spent == cost
-        declaration.write_text(declaration.read_text().replace("epsilon: 7", "epsilon: 8"))
-        with reticent.open(declaration) as session:  # and it goes on
-            assert session.balance().spent == cost
-
-    def test_homes_that_share_in_a_circle_are_refused(self, declaration):
-        other = declaration.with_name("other.yaml")
-        shutil.copyfile(declaration, other)
-        reticent.open(declaration).close()
-        reticent.open(other).close()
-        first = home._read(folder(declaration))
-        home._write(home.replace(first, same=str(folder(other))))
-        for path in (declaration, other):
-            with pytest.raises(LedgerError, match="shares the account of"):
-                reticent.open(path)
-
-    def test_who_has_it_open_is_refused_afterwards(self, declaration, tmp_path):
-        with reticent.open(declaration) as session:
-            spend(session, 0.3)
-            moved, data = tmp_path / "moved.sqlite", dataset_file.read(declaration)
-            with home.settled(declaration, data) as held, SqlLedger(moved) as ledger:
-                home.moved_to(held, data, ledger)
-            with pytest.raises(BudgetExceeded):
-                spend(session, 0.1, "age >= 50")
-
-    def test_nothing_moves_to_where_it_was_or_is(self, declaration, tmp_path, monkeypatch):
-        """An account that left is closed: moved back there, all of its budget would be lost."""
-        with reticent.open(declaration) as session:
-            cost = spend(session, 0.3).cost
-        data, first = dataset_file.read(declaration), folder(declaration) / "ledger.sqlite"
-
-        def move(where):
-            with home.settled(declaration, data) as held, SqlLedger(where) as ledger:
-                home.moved_to(held, data, ledger)
-
-        move(tmp_path / "moved.sqlite")
-        with pytest.raises(LedgerError, match="left that ledger before and is closed there"):
-            move(first)
-        with pytest.raises(LedgerError, match="is in that ledger already, under another address"):
-            move(tmp_path / "moved.sqlite")  # as if it were spelt otherwise
-        with reticent.open(declaration) as session:
-            assert session.balance().spent == cost
-        monkeypatch.setattr(home, "check_new", lambda *_: None)  # planted
-        move(first)
-        with reticent.open(declaration) as session:
-            assert session.balance().remaining == 0
-
-    def test_a_folder_with_two_declarations_may_be_renamed(self, declaration, tmp_path):
-        shutil.copyfile(declaration, declaration.with_name("other.yaml"))
-        for name in ("census.yaml", "other.yaml"):
-            reticent.open(declaration.with_name(name)).close()
-        declaration.parent.rename(tmp_path / "there")
-        with reticent.open(tmp_path / "there" / "other.yaml") as session:
-            assert session.data.account == "census"
-
-    def test_a_declaration_that_is_refused_leaves_no_note(self, declaration):
-        """Else nobody could declare that file any more."""
-        data = dataset_file.read(declaration)
-        with home.settled(declaration, data):
-            pass
-        assert list(declaration.parent.glob(".*.reticent"))
-        home.given_back(declaration, data)
-        assert not folder(declaration).exists()
-        assert not list(declaration.parent.glob(".*.reticent"))
-
-    def test_to_a_server_and_back(self, declaration, server, tmp_path):
-        with reticent.open(declaration) as session:
-            cost = spend(session).cost
-        data = dataset_file.read(declaration)
-        for where in (server, str(tmp_path / "back.sqlite")):
-            with home.settled(declaration, data) as held, SqlLedger(where) as ledger:
-                home.moved_to(held, data, ledger)
-            with reticent.open(declaration, ledger=where) as session:
-                assert session.balance().spent == cost
-                refused(session)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("postgresql://u:p@h:5432/d", "postgres://other@h:5432/d"),
-        ("postgresql:///d?host=/run/x&sslmode=require", "postgresql://u@/d?host=/run/x"),
-        ("a/../b.sqlite", "b.sqlite"),
-    ],
-)
-def test_places_are_one_text_each_without_secrets(one, other):
-    assert placed(one) == placed(other)
-    assert "p@" not in placed(one)
-    kept = home._kept(one, folder(Path("x.yaml")))
-    assert placed(kept, folder(Path("x.yaml"))) == placed(one)
-    assert ":p@" not in kept
-
-
-def test_a_folder_of_rows_that_cannot_be_written_stops_nobody(declaration, monkeypatch):
-    def refuses(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(claims.os, "link", refuses)
-    with reticent.open(declaration) as session:
-        spend(session)
-    assert not list(declaration.parent.glob(".*.reticent*"))

@@ -1,6 +1,9 @@
 """An account that moves into a contract, and the oracle that measures for it: still one budget."""
 
+import itertools
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, redirect_stdout
 from functools import partial
 from io import StringIO
@@ -16,13 +19,14 @@ from reticent.chain.node import Node
 from reticent.errors import AccountConflict, LedgerError, ParameterError
 from reticent.ledger import Amount, SqlLedger, Unit
 from reticent.ledger.ethereum.chain_file import ChainFile
+from reticent.ledger.ethereum.ledger import EthereumLedger
 from reticent.query import Session, census
 from reticent.query import count as how_many
 from reticent.query.chain import commitment
 from reticent.query.chain.finding import connected
-from reticent.query.declarations import dataset_file, home
+from reticent.query.declarations import account_moving, account_opening, dataset_file, home
 from reticent.query.language.questions import resolve
-from reticent.query.measure import plan
+from reticent.query.measure import Plan, plan
 from reticent.query.notebook import Notebook
 from reticent.query.rows import source
 from reticent.service.settings import Settings
@@ -95,9 +99,10 @@ def test_a_registration_that_was_cut_off_goes_on(place, monkeypatch):
     def ended(*_):
         raise KeyboardInterrupt
 
-    for step in ("_write", "hand_over", "_write"):  # on the chain before anything is written here, too
+    steps = ((home, "write"), (account_moving, "hand_over"), (home, "write"))
+    for room, step in steps:  # on the chain before anything is written here, too
         with monkeypatch.context() as planted:
-            planted.setattr(home, step, ended)
+            planted.setattr(room, step, ended)
             with pytest.raises(KeyboardInterrupt):
                 register(place)
     register(place)
@@ -112,7 +117,7 @@ def test_a_registration_that_was_cut_off_keeps_its_oracle(place, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as planted:
-        planted.setattr(home, "_write", ended)
+        planted.setattr(home, "write", ended)
         with pytest.raises(KeyboardInterrupt):
             register(place)
     with pytest.raises(AccountConflict, match="account census is registered already"):
@@ -168,7 +173,7 @@ def test_a_registration_that_was_cut_off_goes_to_no_other_contract(place, anvil,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as planted:
-        planted.setattr(home, "hand_over", ended)
+        planted.setattr(account_moving, "hand_over", ended)
         with pytest.raises(KeyboardInterrupt):
             register(place)
     copy = place.with_name("copy.yaml")
@@ -186,7 +191,7 @@ def test_analysts_who_were_quicker_than_the_move(place, monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as planted:
-        planted.setattr(home, "hand_over", ended)
+        planted.setattr(account_moving, "hand_over", ended)
         with pytest.raises(KeyboardInterrupt):
             register(place)
     file, owner = ChainFile.read(tmp_path / "chain.json"), work.opened_key(tmp_path / "owner.key")
@@ -286,7 +291,7 @@ class _Kept:
 
 
 def test_what_is_on_a_chain_moves_nowhere(place, tmp_path):
-    from reticent.apps.query.dataset import move
+    from reticent.apps.query.dataset_work import move
 
     register(place)
     with pytest.raises(ParameterError, match="it cannot move from there"):
@@ -309,3 +314,149 @@ def test_the_command_moves_and_tells(tmp_path, command):
     assert command("price", copy, "SELECT COUNT(*) FROM census WHERE income > 5", "--error", "9")[0] == 2
     assert command("dataset", "moved", copy)[0] == 0
     assert command("price", copy, "SELECT COUNT(*) FROM census WHERE income > 5", "--error", "9")[0] == 0
+
+
+# Oracles and sellers beside a registration
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The information of every draw that anybody makes, here or for the chain: what privacy it costs."""
+    found, meant = [], Plan.measure
+
+    def measure(self, exact, information, rng=None):
+        found.append(information)
+        return meant(self, exact, information, rng)
+
+    monkeypatch.setattr(Plan, "measure", measure)
+    return found
+
+
+def buy(place, tenths, income):
+    """Somebody whom the owner allows all asks on the chain; whether the contract let them."""
+    base = place.parent.parent
+    file, owner = ChainFile.read(base / "chain.json"), work.opened_key(base / "owner.key")
+    anna, data = work.opened_key(base / "anna.key"), home.known(place).of(dataset_file.read(place))
+    asked = plan(resolve(how_many(where=f"income > {income}"), data))
+    words = {"question": asked.question.text, "grid": asked.shift, "dimension": asked.values}
+    try:
+        with work.opened_ledger(file, file.connect(), owner, owner.address) as ledger:
+            ledger.allow("census", anna.address, data.terms.cap)
+        with work.opened_ledger(file, file.connect(), anna, owner.address) as ledger:
+            ledger.declare("census", asked.question.key, **words)
+            part = Amount(tenths * data.terms.cap // 10, Unit.MU2, data.relation)
+            ledger.request("census", asked.question.key, part)
+    except LedgerError:
+        return False
+    return True
+
+
+def sell(place, part, income):
+    """Sell a question here, if this is where it is sold; whether it was."""
+    try:
+        with reticent.open(place) as session:
+            session.count(where=f"income > {income}", information=part * session.data.terms.cap / 10**12)
+    except LedgerError:
+        return False
+    return True
+
+
+def measure(place):
+    """Let the oracle do what it can, if it may be opened; whether it could."""
+    try:
+        with oracle(place) as measuring:
+            measuring.step()
+    except (LedgerError, ParameterError):
+        return False
+    return True
+
+
+STEPS = {  # where a registration is cut off, in its order: what is called, and the how manieth call of it
+    "promise": (work.Commitment, "write", 0),
+    "register": (EthereumLedger, "register", 0),
+    "registered": (home, "write", 0),
+    "on its way": (account_moving, "hand_over", 0),
+    "handed over": (work, "_charged", 0),
+    "charged": (home, "write", 1),
+}
+
+
+def cut_off(place, monkeypatch, step):
+    """A registration that ends right before one of its steps."""
+    owner, name, calls = STEPS[step]
+    meant, left = getattr(owner, name), [None] * calls
+
+    def ended(*given, **options):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return meant(*given, **options)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(owner, name, ended)
+        with pytest.raises(KeyboardInterrupt):
+            register(place)
+
+
+def attacked(place, monkeypatch, step):
+    """Buy, sell and measure wherever one can while a registration is cut off, and after it was ended."""
+    assert sell(place, 0.4, 5)
+    cut_off(place, monkeypatch, step)
+    bought = buy(place, 9, 9)
+    told = [measure(place), sell(place, 0.5, 6), measure(place)]
+    register(place)
+    assert measure(place)
+    assert not sell(place, 0.5, 7)
+    buy(place, 1, 8)
+    measure(place)
+    return bought, told, dataset_file.read(place).terms.cap
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_oracle_measures_while_a_registration_is_under_way(place, monkeypatch, drawn, step):
+    bought, told, cap = attacked(place, monkeypatch, step)
+    assert bought == (step not in ("promise", "register", "charged"))  # which leaves too little there
+    assert told == [False, step in ("promise", "register", "registered"), False]
+    assert sum(drawn) <= cap
+
+
+@pytest.mark.parametrize("step", ["registered", "on its way", "handed over"])
+def test_planted_an_oracle_that_does_not_look_where_the_account_is(place, monkeypatch, drawn, step):
+    def at_home(path, data, chain, own, folder):
+        registered = account_opening.as_registered(data, chain.balance("census").terms)
+        own.open(registered.terms)
+        return registered
+
+    monkeypatch.setattr("reticent.query.chain.oracle._at_home", at_home)
+    _, told, cap = attacked(place, monkeypatch, step)
+    assert told[0]
+    assert sum(drawn) > cap
+
+
+def test_a_registration_among_oracles_and_sellers(place, drawn):
+    """All at once: whoever comes when, what is drawn in all stays below the cap."""
+    assert sell(place, 0.2, 5)
+    done, sold, measured = threading.Event(), [], []
+
+    def selling():
+        for number in itertools.count(10):
+            sold.append(sell(place, 0.1, number))
+            if done.is_set() or not sold[-1]:
+                return
+
+    def measuring():
+        while not done.is_set():
+            measured.append(measure(place))
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(selling), pool.submit(measuring)]
+        try:
+            register(place)
+            buy(place, 9, 9)
+        finally:
+            done.set()
+        for one in others:
+            one.result()
+    assert measure(place)
+    assert not sell(place, 0.1, 8)
+    assert 0 < sum(drawn) <= dataset_file.read(place).terms.cap

@@ -31,7 +31,7 @@ from reticent.query import census
 from reticent.query import count as how_many
 from reticent.query.chain import commitment
 from reticent.query.chain.oracle import open_oracle
-from reticent.query.declarations import dataset_file, home
+from reticent.query.declarations import account_moving, dataset_file, home
 from reticent.query.declarations.home import folder as kept_folder
 from reticent.query.language.questions import resolve
 from reticent.query.measure import Plan, plan
@@ -47,7 +47,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 HERE = ("python", "command", "service")
 POINTS = [
-    (home, "_write"), (home, "hand_over"), (home, "take_over"), (commitment, "place"), (Plan, "measure"),
+    (home, "write"), (account_moving, "hand_over"), (account_moving, "take_over"), (commitment, "place"),
+    (Plan, "measure"),
     (SqlLedger, "transact"), (SqlLedger, "request_many"), (SqlLedger, "fulfil"), (Outbox, "put"),
     (EthereumLedger, "register"), (EthereumLedger, "charge"), (EthereumLedger, "record_many"),
     (Node, "rpc"), (Node, "rpc_many"),
@@ -278,7 +279,7 @@ def stays_open():
     """What moves is not closed where it was, and the oracle takes nothing over."""
     real = SqlLedger.transact
     SqlLedger.transact = lambda self, work: None if _closes(work) else real(self, work)
-    home.left_behind = lambda *_, **__: home.Taken(0, 0)
+    account_moving.left_behind = lambda *_, **__: account_moving.Taken(0, 0)
 
 
 def _closes(work):

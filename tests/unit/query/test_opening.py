@@ -79,7 +79,7 @@ def test_answers_come_as_frames(declaration):
     with reticent.open(declaration) as session:
         answer = session.histogram("race", error=50)
     table, shown = answer.to_arrow(), answer.to_pandas()
-    assert list(shown.columns) == ["race", "value", "standard_error", "low", "high"]
+    assert list(shown.columns) == ["race", "value", "standard_error", "low", "high", "unbiased"]
     assert table.to_pandas().equals(shown) or table.to_pydict() == shown.to_dict("list")
     assert shown.value.tolist() == [cell.estimate.value for cell in answer.cells]
 

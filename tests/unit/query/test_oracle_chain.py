@@ -1,14 +1,19 @@
 """The oracle on a real chain: analysts ask, it records; strangers' words; one oracle at a time."""
 
 import json
+import os
 import threading
 from contextlib import nullcontext
 from fractions import Fraction
 
 import pytest
+from eth_utils.crypto import keccak
 
-from reticent.errors import LedgerError, NotMeasured, QuestionRefused, TransactionRefused
+from reticent.chain.keys import Key
+from reticent.chain.sender import Sender
+from reticent.errors import LedgerError, NodeUnavailable, NotMeasured, QuestionRefused, TransactionRefused
 from reticent.ledger import SqlLedger
+from reticent.ledger.ethereum.records import Records
 from reticent.query import Case, Session, census, histogram, mean
 from reticent.query import count as how_many
 from reticent.query.chain import oracle as oracle_module
@@ -17,7 +22,7 @@ from reticent.query.declarations import dataset_file
 from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 
-from .town import Town, seen
+from .town import Town, faults, seen
 
 ASKED = mean("income", where="age > 60")
 
@@ -247,3 +252,92 @@ def test_an_oracle_that_was_replaced_draws_nothing(town, data, oracle):
     assert (spent(town), seen(town.paper)) == (0, [])
     town.send(town.owner, "appoint", town.dataset, town.keeper.address)
     assert [one.state for one in oracle.step()] == [State.RECORDED]
+
+
+# A key that is replaced while it records
+
+
+def replaced_key(town, declaration, data, monkeypatch, *, when, nonces):
+    """An oracle whose key is replaced while its record is on its way; what the next one makes of it.
+
+    Args:
+        town: with the data set.
+        declaration: of it.
+        data: what it says.
+        monkeypatch: cuts the old one off.
+        when: before its record is handed to the node ("signed"); after, and it comes into no block ("sent"),
+            or into one where the key is replaced already ("reverted").
+        nonces: that the new key has used before, more than the old one.
+    """
+    town.ask(planned(data), data.terms.minimum)
+    node, fresh = town.node, Key(os.urandom(32))
+    for key in (fresh, town.keeper):
+        node.rpc("anvil_setBalance", key.address, hex(10**24))
+    used = int(node.rpc("eth_getTransactionCount", town.keeper.address, "latest"), 16)
+    node.rpc("anvil_setNonce", fresh.address, hex(max(0, used + nonces)))
+
+    def lost(self, *given):
+        raise NodeUnavailable("the node is away")
+
+    with open_oracle(declaration, town.connect, town.folder) as old, monkeypatch.context() as away:
+        away.setattr(Sender, "_announce" if when == "signed" else "wait_many", lost)
+        if when != "signed":
+            node.rpc("evm_setAutomine", False)
+        with pytest.raises(LedgerError, match="the node is away"):
+            old.step()
+    if when == "signed":
+        town.send(town.owner, "appoint", town.dataset, fresh.address)
+    else:  # the owner's word gets in first
+        raw = seen(town.paper)[-1].raw
+        node.rpc("anvil_dropTransaction", "0x" + keccak(bytes.fromhex(raw[2:])).hex())
+        node.rpc("evm_setAutomine", True)
+        town.send(town.owner, "appoint", town.dataset, fresh.address)
+        if when == "reverted":
+            node.rpc("eth_sendRawTransaction", raw)
+    town.keeper = fresh
+    with open_oracle(declaration, town.connect, town.folder) as new, monkeypatch.context() as slow:
+        if when == "reverted":  # a block comes once it was looked for in vain
+            meant = Sender._confirmed
+            node.rpc("evm_setAutomine", False)
+
+            def confirmed(self, missing):
+                found = meant(self, missing)
+                node.rpc("anvil_mine", "0x1")
+                return found
+
+            slow.setattr(Sender, "_confirmed", confirmed)
+        try:
+            return [one.state for one in new.step()]
+        finally:
+            node.rpc("evm_setAutomine", True)
+
+
+@pytest.mark.parametrize("nonces", [-1, 0, 5])
+@pytest.mark.parametrize("when", ["signed", "sent", "reverted"])
+def test_a_new_key_records_the_draw_of_the_old_one(town, declaration, data, monkeypatch, when, nonces):
+    states = replaced_key(town, declaration, data, monkeypatch, when=when, nonces=nonces)
+    assert states == [State.RECORDED]
+    assert faults(town) == []
+
+
+def test_planted_taking_an_old_revert_for_the_end_is_caught(town, declaration, data, monkeypatch):
+    monkeypatch.setattr(Sender, "_may_follow", lambda self, reverted: False)
+    assert replaced_key(town, declaration, data, monkeypatch, when="reverted", nonces=1) == [State.DELAYED]
+
+
+def test_planted_sending_what_the_old_key_signed_is_caught(town, declaration, data, monkeypatch):
+    class Anybody(str):
+        __hash__, __eq__ = str.__hash__, lambda self, other: True
+
+    monkeypatch.setattr("reticent.chain.sender.signer_of", lambda raw: Anybody())
+    assert replaced_key(town, declaration, data, monkeypatch, when="signed", nonces=0) == [State.DELAYED]
+
+
+def test_planted_an_oracle_that_draws_for_each_key_is_caught(town, declaration, data, monkeypatch):
+    meant = oracle_module._identity
+    monkeypatch.setattr(oracle_module, "_identity", lambda chain, one: f"{meant(chain, one)}/{chain.address}")
+    monkeypatch.setattr(
+        Records, "_label", lambda self, waiting, data: f"{self._sender.address}/{waiting.number}"
+    )
+    replaced_key(town, declaration, data, monkeypatch, when="sent", nonces=0)
+    assert "two draws left for one request" in faults(town)

@@ -20,6 +20,7 @@ from reticent.errors import BudgetExceeded, ParameterError
 from reticent.ledger import MemoryLedger, SqlLedger
 from reticent.privacy import UNITS_PER_ONE, Budget
 from reticent.query import Column, DataSet, Kind, Policy, Price, Session, prices
+from reticent.query import accuracy as accuracies
 from reticent.query.estimates import estimates, widest
 from reticent.query.language import tree
 from reticent.query.language.tree import Comparison
@@ -193,12 +194,12 @@ def test_another_machine_that_rounds_otherwise_buys_nothing(accuracy, monkeypatc
     query, _ = ASKED["mean"]
     with opened(declared()) as session:
         session.ask(query, **accuracy)
-        factor, mu = prices.half_width_factor, prices.mu_of
+        factor, mu = prices.half_width_factor, accuracies.mu_of
         monkeypatch.setattr(prices, "half_width_factor", lambda c: factor(c) * (1 + 1e-15))
-        monkeypatch.setattr(prices, "mu_of", lambda *given: mu(*given) * (1 + 1e-14))
+        monkeypatch.setattr(accuracies, "mu_of", lambda *given: mu(*given) * (1 + 1e-14))
         assert session.price(query, **accuracy).cost == session.ask(query, **accuracy).cost == 0
         monkeypatch.setattr(prices, "half_width_factor", lambda c: factor(c) * (1 + 1e-6))
-        monkeypatch.setattr(prices, "mu_of", lambda *given: mu(*given) * (1 + 1e-6))
+        monkeypatch.setattr(accuracies, "mu_of", lambda *given: mu(*given) * (1 + 1e-6))
         assert session.price(query, **accuracy).cost > 0
 
 

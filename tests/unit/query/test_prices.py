@@ -13,11 +13,12 @@ from reticent.ledger import MemoryLedger
 from reticent.privacy import mu_of
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import By, Case, Column, DataSet, Kind, Session
+from reticent.query.accuracy import Accuracy
 from reticent.query.language import tree
 from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Comparison
 from reticent.query.measure import plan
-from reticent.query.prices import Accuracy, assumed_rows, predicted_error, units_for_error
+from reticent.query.prices import assumed_rows, predicted_error, units_for_error
 from reticent.randomness import SimulationStream
 
 from .tables import ADD, BUDGET, REPLACE, Tallied
@@ -268,3 +269,26 @@ def test_the_least_purchase_is_charged_for_less():
         assert price.cost == answer.cost == answer.information == minimum
         assert answer.without_reuse == minimum
         assert session.ask(query, information=(minimum + 1) / UNITS_PER_ONE).cost == minimum
+
+
+# As one, or word by word
+
+
+def test_an_accuracy_is_given_as_one_or_word_by_word():
+    one = Accuracy(error=3.0, confidence=0.9, rows=40)
+    assert one.words() == {"error": 3.0, "confidence": 0.9, "rows": 40}
+    assert Accuracy.of(None, one.words()) == one
+    assert Accuracy.of(one, {}) is one
+    with pytest.raises(ParameterError, match="as one or word by word, got rows too"):
+        Accuracy.of(one, {"rows": 40})
+    with pytest.raises(TypeError, match="eror"):
+        Accuracy.of(None, {"eror": 3.0})
+
+
+def test_a_session_takes_either():
+    asked = tree.total("pay")
+    with opened(declared(), [(0, *spread_out(ROWS))]) as session:
+        assert session.price(asked, Accuracy(error=5_000.0)) == session.price(asked, error=5_000.0)
+        assert session.ask(asked, Accuracy(error=5_000.0)).cost > 0
+        assert session.ask(asked, error=5_000.0).cost == 0
+        assert session.free(asked, Accuracy(error=5_000.0)) == session.reused(asked, error=5_000.0)

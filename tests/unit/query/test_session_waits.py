@@ -10,8 +10,8 @@ from reticent.query import Session
 from reticent.query.language import tree
 from reticent.query.language.tree import Comparison
 
+from .asked_sessions import SUMS, declared
 from .tables import Tallied
-from .test_session import SUMS, declared
 
 PATIENCE_S = 120.0  # of a test that would otherwise hang
 MEAN, OTHER = tree.mean("age"), tree.count(where=Comparison("age", ">", 7))

@@ -26,8 +26,8 @@ from reticent.query.language.tree import (
     to_json,
 )
 
-from .matching import query, random_schema
 from .mutants import broken_trees
+from .random_queries import query, random_schema
 
 FIELD = re.compile(r"(query|kind|column|sql|levels|(where|of|by)(\.[a-z]+)?)\b")
 AGE = {"column": "age", "op": ">=", "value": 40}

@@ -109,5 +109,5 @@ def test_the_result_goes_where_it_is_wanted():
 def test_other_spaces_are_dense():
     space = FiniteSpace.of_points(np.arange(6.0)[:, None])
     assert kernel(space, WEIGHTS["usual"])(np.ones(6)).shape == (6,)
-    with pytest.raises(ParameterError, match="dense must be true for a space that is no grid"):
+    with pytest.raises(ParameterError, match="dense must be true for a space that is neither a grid"):
         kernel(space, WEIGHTS["usual"], dense=False)

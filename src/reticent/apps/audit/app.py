@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from reticent.apps.base import App
 from reticent.cli.commands import Commands
 
+if TYPE_CHECKING:
+    from reticent.service.served import Served
+
 
 def _commands() -> Commands:
-    from reticent.apps.audit.commands import group
+    from reticent.apps.audit.commands import demo, group
 
-    return Commands(groups=(group,), commands=(), demos={})
+    return Commands(groups=(group,), commands=(), demos={"audit": demo})
 
 
-APP = App(name="audit", commands=_commands, served=None)
+def _served() -> Served:
+    from reticent.apps.audit import pages
+    from reticent.service.served import Served, Tab
+
+    return Served(
+        folder=Path(__file__).parent,
+        routers=(pages.router,),
+        tabs=(Tab(5, "audits", "/audits", "Audits", is_owners=True),),
+        prepare=pages.prepare,
+        running=None,
+    )
+
+
+APP = App(name="audit", commands=_commands, served=_served)

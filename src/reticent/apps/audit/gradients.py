@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from reticent.apps.audit.work import loaded
+from reticent.apps.audit import reports
+from reticent.apps.audit.work import guarded, loaded
 from reticent.audit import GradientAudit
 from reticent.audit import gradients as judged
+from reticent.audit.leak_page import leak_page, of_update
 from reticent.audit.leakage.sources import read_arrays
 from reticent.errors import ParameterError
 from reticent.files import appearing
@@ -27,27 +30,45 @@ def run(
     labels: str | None,
     noise: float,
     non_negative: bool,
+    truth: Path | None,
     out: Path | None,
+    report: Path | None,
 ) -> int:
     """Judge the update, print the verdict, write the records; return the exit code."""
+    reports.refuse_same([report, out], [update, truth])
     arrays = read_arrays(update)
     found = judged(
-        loaded(model)(),
+        guarded(loaded(model), model)(),
         update=arrays,
         loss=loss,
         rate=rate,
         records=records,
         labels=None if labels is None else _classes(labels),
+        truth=None if truth is None else _truth(truth),
         noise=noise,
         non_negative=non_negative,
     )
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     for line in found.lines:
         console.print(line, soft_wrap=True)
     if out is not None and found.found:
         _write(found, out)
         console.print(f"Records: {out}")
+    if report is not None:
+        exhibit = of_update(found, arrays, title=f"One update of {model}")
+        made = reports.made_line(f"the update in {update.name}")
+        page = leak_page([exhibit], title="What the server learns from one update", made=made)
+        reports.write(page, report, for_owner=True)
+        console.print(f"Report, for its owner alone: {report}", soft_wrap=True)
     return 1 if found.found else 0
+
+
+def _truth(path: Path) -> np.ndarray[Any, Any]:
+    """The records behind the update."""
+    arrays = read_arrays(path)
+    if list(arrays) != ["records"]:
+        raise ParameterError(f"truth: {path.name} must hold one array, called records")
+    return arrays["records"]
 
 
 def _classes(text: str) -> list[int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from reticent import __version__
+from reticent.apps.audit.reports import Places, made_line
 from reticent.audit import Report, audit, audit_all, audit_callable
 from reticent.audit.gate import EPSILONS
+from reticent.audit.page import page
 from reticent.audit.page import plot as draw_plot
-from reticent.audit.page import write_page
 from reticent.audit.subjects import made
-from reticent.errors import ParameterError
+from reticent.errors import ParameterError, ReticentError
 
 _CALLABLE_SAMPLES = 200_000
 _QUICK_SAMPLES = 20_000
+_TABLES = (".yaml", ".yml", ".csv", ".parquet", ".db", ".duckdb", ".sqlite")
 
 
 def run(
@@ -39,11 +42,18 @@ def run(
     samples: int | None,
     quick: bool,
     plot: Path | None,
-    report: Path | None,
+    places: Places,
 ) -> int:
     """Run what was asked for, print the table, write the files; return the exit code."""
     reports = _reports(mechanism, epsilon, delta, function, inputs, samples, quick)
-    console = Console(highlight=False, markup=False)
+    return shown(reports, quick=quick, plot=plot, places=places)
+
+
+def shown(
+    reports: Sequence[Report], *, quick: bool, plot: Path | None, places: Places, of: str = "mechanism"
+) -> int:
+    """Print the table, write the files; return the exit code. `of` says what was audited."""
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(_table(reports))
     for one in reports:
         if len(reports) == 1:
@@ -56,10 +66,14 @@ def run(
     if plot is not None:
         draw_plot(reports, plot)
         console.print(f"Plot: {plot}")
-    if report is not None:
-        write_page(reports, report, made=_made(reports, quick))
-        console.print(f"Report: {report}")
     failed = sum(not one.passed for one in reports)
+    title = f"Audit of every {of}" if len(reports) > 1 else f"Audit of the {of} {reports[0].name}"
+    places.keep(
+        console,
+        lambda: page(reports, title=title, made=_made(reports, quick)),
+        claim=_claim(reports, of),
+        is_kept=not failed,
+    )
     words = (
         "nothing found against any claim" if not failed else f"{failed} of {len(reports)} break their claim"
     )
@@ -80,6 +94,11 @@ def _reports(
         raise ParameterError("give a MECHANISM, all, or --callable module:name")
     if mechanism is not None and mechanism.lower() == "all":
         return _all(EPSILONS if epsilon is None else (epsilon,), quick)
+    if mechanism is not None and Path(mechanism).suffix.lower() in _TABLES:
+        raise ParameterError(
+            f"mechanism must be a name, got {mechanism!r:.60}: an audit of answers draws thousands of them, "
+            "so it invents its own tables (audit all) and takes nobody's"
+        )
     if epsilon is None:
         raise ParameterError("give --epsilon, the level that is claimed")
     if function is None:
@@ -88,7 +107,7 @@ def _reports(
             raise ParameterError("give --delta with --callable only: a mechanism knows its own guarantee")
         return [audit(made(mechanism, epsilon), quick=quick)]
     count = samples or (_QUICK_SAMPLES if quick else _CALLABLE_SAMPLES)
-    own = loaded(function)
+    own = guarded(loaded(function), function)
     return [audit_callable(own, _values(inputs), epsilon=epsilon, delta=delta, samples=count, name=function)]
 
 
@@ -106,15 +125,21 @@ def _all(epsilons: Sequence[float], quick: bool) -> list[Report]:
 def loaded(path: str) -> Callable[..., Any]:
     """The function `module:name`, looked for in the working directory too."""
     module, _, name = path.partition(":")
-    if not module or not name:
+    if not module or not name or module.startswith("."):
         raise ParameterError(f"callable must be module:name, got {path!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as err:
-        if err.name is None or not module.startswith(err.name):
-            raise  # the user's module needs something else
-        raise ParameterError(f"callable: there is no module {module!r}") from err
+        with of_others(f"callable: module {module!r}"):
+            found = importlib.import_module(module)
+    except ParameterError as err:
+        cause = err.__cause__
+        if (
+            isinstance(cause, ModuleNotFoundError)
+            and cause.name
+            and f"{module}.".startswith(f"{cause.name}.")
+        ):
+            raise ParameterError(f"callable: there is no module {module!r}") from cause
+        raise
     finally:
         sys.path.pop(0)
     for part in name.split("."):
@@ -124,6 +149,37 @@ def loaded(path: str) -> Callable[..., Any]:
     if not callable(found):
         raise ParameterError(f"callable: {path} cannot be called")
     return found
+
+
+@contextmanager
+def of_others(what: str) -> Iterator[None]:
+    """Code of the user's: that it raises is no verdict, nor that it ends the process as if all were well.
+
+    Raises:
+        ParameterError: in its place, in one line.
+    """
+    try:
+        yield
+    except ReticentError:
+        raise
+    except SystemExit as error:
+        raise ParameterError(
+            f"{what} ends the process, with exit code {error.code!r:.60}: no audit"
+        ) from error
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise ParameterError(f"{what} raises {type(error).__name__}: {said:.200}") from error
+
+
+def guarded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function of the user's, see `of_others`."""
+
+    @wraps(function)
+    def called(*given: Any, **named: Any) -> Any:
+        with of_others(name):
+            return function(*given, **named)
+
+    return called
 
 
 def _values(text: str) -> list[Any]:
@@ -147,23 +203,36 @@ def _word(text: str) -> Any:
 def _table(reports: Sequence[Report]) -> Table:
     table = Table(title="claimed against measured", title_justify="left")
     table.add_column("mechanism", no_wrap=True)
-    for heading in ("claimed", "exact", "measured", "fit p"):
+    for heading in ("claimed", "exact", "measured", "at 95 %", "fit p"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for one in reports:
         exact = "" if one.exact is None else f"{one.exact.loss:.6g}"
         measured = "" if one.black_box is None else f">= {one.black_box.lower:.4g}"
+        likely = "" if one.black_box is None else f"{one.black_box.likely:.4g}"
         fitted = "" if one.fit is None else f"{one.fit.p_value:.2g}"
         claimed = f"{one.notion} {one.claimed:g}"
         verdict = "holds" if one.passed else "FAULT"
         table.add_row(
-            one.name, claimed, exact, measured, fitted, verdict, style="" if one.passed else "bold red"
+            one.name,
+            claimed,
+            exact,
+            measured,
+            likely,
+            fitted,
+            verdict,
+            style="" if one.passed else "bold red",
         )
     return table
 
 
 def _made(reports: Sequence[Report], quick: bool) -> str:
     seconds = sum(one.seconds for one in reports)
-    size = "quick" if quick else "full"
-    day = time.strftime("%Y-%m-%d", time.gmtime())
-    return f"reticent {__version__}, {day}, {size} audit, {seconds:.0f} s of processor time."
+    return made_line(f"{'quick' if quick else 'full'} audit, {seconds:.0f} s of processor time")
+
+
+def _claim(reports: Sequence[Report], of: str) -> str:
+    """What was claimed, as a ledger keeps it."""
+    if len(reports) == 1:
+        return f"{of} {reports[0].name}: {reports[0].notion} {reports[0].claimed:g}"
+    return f"{len(reports)} mechanisms of reticent {__version__}: each what it claims"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
-group = typer.Typer(
-    name="chain",
-    help="Keep the ledger in a contract on an Ethereum chain.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from reticent.cli.options import group_of_commands, with_options
+
+group = group_of_commands("chain", "Keep the ledger in a contract on an Ethereum chain.")
 
 CHAIN = Path("chain.json")
 
@@ -35,6 +33,33 @@ MaxTip = Annotated[
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="ADDRESS", help="Who registered the data set, if in doubt.")
 ]
+
+
+class Words(TypedDict):
+    """What `Signing` says, as arguments of a call."""
+
+    key: Path
+    chain: Path
+    rpc: str | None
+    owner: str | None
+    fees: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Who signs a transaction about a data set, where, and what it may cost."""
+
+    key: Key
+    chain: Chain = CHAIN
+    rpc: Rpc = None
+    owner: Owner = None
+    max_fee: MaxFee = None
+    max_tip: MaxTip = None
+
+    def words(self) -> Words:
+        """The arguments of what does it."""
+        fees = (self.max_fee, self.max_tip)
+        return {"key": self.key, "chain": self.chain, "rpc": self.rpc, "owner": self.owner, "fees": fees}
 
 
 @group.command()
@@ -103,21 +128,18 @@ def register(
 
 
 @group.command()
+@with_options
 def allow(
     dataset: Declaration,
     analyst: Annotated[str, typer.Argument(metavar="ANALYST", help="The address of the analyst's key.")],
-    key: Key,
     share: Annotated[
         float | None, typer.Option(help="The part of the cap that the analyst may be charged in all.")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Instead: an epsilon, at the delta of the budget.")
     ] = None,
-    chain: Chain = CHAIN,
-    rpc: Rpc = None,
-    owner: Owner = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    *,
+    signing: Signing,
 ) -> None:
     """Let an analyst ask, up to a part of the budget.
 
@@ -125,19 +147,14 @@ def allow(
     """
     from reticent.apps.chain.work import allow as run
 
-    fees = (max_fee, max_tip)
-    run(dataset, analyst, share=share, epsilon=epsilon, key=key, chain=chain, rpc=rpc, owner=owner, fees=fees)
+    run(dataset, analyst, share=share, epsilon=epsilon, **signing.words())
 
 
 @group.command()
+@with_options
 def pause(
     dataset: Declaration,
-    key: Key,
-    chain: Chain = CHAIN,
-    rpc: Rpc = None,
-    owner: Owner = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    signing: Signing,
 ) -> None:
     """Stop all spending of a data set.
 
@@ -145,23 +162,19 @@ def pause(
     """
     from reticent.apps.chain.work import pause as run
 
-    run(dataset, paused=True, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip))
+    run(dataset, paused=True, **signing.words())
 
 
 @group.command()
+@with_options
 def resume(
     dataset: Declaration,
-    key: Key,
-    chain: Chain = CHAIN,
-    rpc: Rpc = None,
-    owner: Owner = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    signing: Signing,
 ) -> None:
     """Go on after a pause."""
     from reticent.apps.chain.work import pause as run
 
-    run(dataset, paused=False, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip))
+    run(dataset, paused=False, **signing.words())
 
 
 @group.command()
@@ -209,14 +222,10 @@ def verify(
     run(dataset, chain=chain, rpc=rpc, owner=owner)
 
 
+@with_options
 def oracle(
     dataset: Declaration,
-    key: Key,
-    chain: Chain = CHAIN,
-    rpc: Rpc = None,
-    owner: Owner = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    signing: Signing,
     once: Annotated[bool, typer.Option("--once", help="Stop after what waits now.")] = False,
 ) -> None:
     """Measure what is paid for on a chain, and record it.
@@ -226,7 +235,7 @@ def oracle(
     """
     from reticent.apps.chain.oracle import run
 
-    run(dataset, key=key, chain=chain, rpc=rpc, owner=owner, fees=(max_fee, max_tip), once=once)
+    run(dataset, once=once, **signing.words())
 
 
 def demo() -> None:

@@ -23,12 +23,13 @@ from reticent.apps.chain import work as chain
 from reticent.apps.chain.keys import new_key
 from reticent.apps.chain.oracle import opened
 from reticent.apps.chain.watching import Teller
-from reticent.apps.query.ask import refused_line
+from reticent.apps.query import views
+from reticent.apps.query.ask_work import refused_line
 from reticent.apps.query.demo import five_truths
 from reticent.chain.anvil import Anvil
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.errors import ChainError, QuestionRefused
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import artifact
@@ -74,7 +75,7 @@ class _Story:
     """Who takes part, and what happens."""
 
     def __init__(self, folder: Path, anvil: Anvil) -> None:
-        self.screen = views.console()
+        self.screen = terminal.console()
         self.node = Node(anvil.url)
         self.chain = folder / "chain.json"
         self.declaration = census.write(folder)
@@ -121,7 +122,7 @@ class _Story:
 
     def _deploy(self) -> None:
         budget = self.data.budget
-        cap = views.down(as_mu2(budget.mu2_cap))
+        cap = terminal.down(as_mu2(budget.mu2_cap))
         self._say(
             f"1. The owner puts the ledger on the chain, and a census of {self.data.rows:,} invented persons "
             f"in it: epsilon {budget.epsilon:g} at delta {budget.delta:g}, which is mu2 {cap}, for ever. "
@@ -170,10 +171,10 @@ class _Story:
         with self._session(name) as session, chain.waiting(f"{name} asks"):
             answer = session.ask(question, error=error)
         half = views.half(answer.cells[0].estimate)
-        value = f"{views.rounded(answer.value, half)} ± {views.error_text(half)}"
+        value = f"{terminal.rounded(answer.value, half)} ± {terminal.error_text(half)}"
         left = _part(answer.remaining, self.data)
         self._indented(
-            f"{value} (truth {views.rounded(self.truth, half)}), case {answer.case.value}, cost "
+            f"{value} (truth {terminal.rounded(self.truth, half)}), case {answer.case.value}, cost "
             f"{views.amount(answer.cost, answer.delta)}; left {left}",
             style="" if answer.cost else "green",
         )
@@ -204,7 +205,7 @@ class _Story:
             chain_views.verify(self.declaration, chain=self.chain, rpc=None, owner=None)
         _, state = verify(self.node, artifact(), file.contract, first_block=file.block)
         held = next(iter(state.datasets.values()))
-        spent = f"mu2 {views.up(as_mu2(held.spent))} of {views.down(as_mu2(held.cap))} is spent"
+        spent = f"mu2 {terminal.up(as_mu2(held.spent))} of {terminal.down(as_mu2(held.cap))} is spent"
         self._command("chain verify census.yaml", f"verified: {held.measurements} measurements, {spent}")
 
     # How it is shown
@@ -237,4 +238,4 @@ class _Story:
 
 
 def _part(units: int, data: DataSet) -> str:
-    return f"{views.down(100 * units / data.terms.cap)} %"
+    return f"{terminal.down(100 * units / data.terms.cap)} %"

@@ -38,7 +38,7 @@ def _told(ledger: EthereumLedger, events: Iterable[Event]) -> list[dict[str, Any
     return [
         {
             "event": one.name,
-            "words": showing.event(one.name, one.fields, _name(names.get(one.fields["dataset"]))),
+            "words": _words(one.name, one.fields, _name(names.get(one.fields["dataset"]))),
             "block": one.log.block,
             "transaction": one.log.transaction,
             "gas": gas,
@@ -49,3 +49,25 @@ def _told(ledger: EthereumLedger, events: Iterable[Event]) -> list[dict[str, Any
 
 def _name(dataset: Any) -> str:
     return "?" if dataset is None else str(dataset.name)
+
+
+_EVENTS = {
+    "Registered": "{dataset} registered, cap mu² {cap}",
+    "Declared": "{dataset}: a question declared",
+    "Allowed": "{dataset}: an analyst may be charged mu² {quota} in all",
+    "MeasurementRequested": "{dataset}: mu² {information} charged for measurement {number}",
+    "Reused": "{dataset}: mu² {information} asked for, bought before",
+    "Paid": "{dataset}: mu² {information} charged, measured elsewhere",
+    "Fulfilled": "{dataset}: measurement {number} recorded",
+    "Paused": "{dataset}: spending {paused}",
+    "OracleAppointed": "{dataset}: another oracle",
+    "OwnershipOffered": "{dataset} offered to another owner",
+    "OwnershipTaken": "{dataset} taken by another owner",
+}
+
+
+def _words(kind: str, fields: dict[str, Any], dataset: str) -> str:
+    """What an event of the contract says, in words."""
+    amounts = {name: showing.mu2(fields[name]) for name in ("cap", "quota", "information") if name in fields}
+    words = {"dataset": dataset, "paused": "stopped" if fields.get("paused") else "goes on"}
+    return _EVENTS[kind].format(**(fields | amounts | words))

@@ -23,7 +23,7 @@ from reticent.arguments import real
 from reticent.chain.contracts import Event
 from reticent.chain.log import ChainLog
 from reticent.chain.node import Node
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.errors import LedgerDamaged, NodeUnavailable, UnknownAccount
 from reticent.ledger import Unit
 from reticent.ledger.ethereum.chain_file import ChainFile
@@ -36,7 +36,7 @@ from reticent.query import DataSet
 from reticent.query.chain.commitment import Commitment, place
 from reticent.query.chain.finding import registrant
 from reticent.query.declarations import dataset_file
-from reticent.query.declarations.home import as_registered
+from reticent.query.declarations.account_opening import as_registered
 
 _DELTA = 1e-6
 _PAUSE_S = 1.0
@@ -70,7 +70,7 @@ def status(
     if delta is None:
         delta = _DELTA if data is None else data.budget.delta
     depth = f" ({file.confirmations} confirmations)" if file.confirmations else ""
-    screen = views.console()
+    screen = terminal.console()
     screen.print(
         f"PrivacyLedger {file.contract} on chain {file.chain_id}, block {log.block}{depth}", soft_wrap=True
     )
@@ -102,7 +102,7 @@ def _chosen(
 
 
 def _show(held: Registered, state: State, delta: float) -> None:
-    screen, terms = views.console(), held.terms
+    screen, terms = terminal.console(), held.terms
     paused = " (paused: nothing can be spent)" if held.paused else ""
     screen.print(f"{plain(held.name)}{paused}", style="bold", soft_wrap=True)
     pending = sum(one.dataset == held.id for one in state.waiting.values())
@@ -141,9 +141,9 @@ def _budget(held: Registered, delta: float) -> Table:
     for heading in (_unit(held), *((f"epsilon at {delta:g}",) if in_mu2 else ()), "of the cap"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = (
-        ("cap", held.cap, views.down),
-        ("spent", held.spent, views.up),
-        ("left", held.cap - held.spent, views.down),
+        ("cap", held.cap, terminal.down),
+        ("spent", held.spent, terminal.up),
+        ("left", held.cap - held.spent, terminal.down),
     )
     for name, units, rounded in rows:
         epsilon = (rounded(spent_epsilon(units, delta)) if units else "0",) if in_mu2 else ()
@@ -159,9 +159,9 @@ def _analysts(held: Registered) -> Table:
     for who, one in held.analysts.items():
         table.add_row(
             who,
-            _amount(one.quota, views.down),
-            _amount(one.used, views.up),
-            _part(one.used, one.quota, views.up) if one.quota else "not allowed",
+            _amount(one.quota, terminal.down),
+            _amount(one.used, terminal.up),
+            _part(one.used, one.quota, terminal.up) if one.quota else "not allowed",
         )
     return table
 
@@ -240,24 +240,24 @@ class Teller:
 
 
 def _what(kind: str, told: dict[str, Any], unit: str, cap: int) -> str:
-    def amount(units: int, rounded: Callable[[float], str] = views.up) -> str:
+    def amount(units: int, rounded: Callable[[float], str] = terminal.up) -> str:
         return f"{unit} {_amount(units, rounded)}"
 
     match kind:
         case "Registered":
-            return f"registered by {told['owner']}, cap {amount(cap, views.down)}, oracle {told['oracle']}"
+            return f"registered by {told['owner']}, cap {amount(cap, terminal.down)}, oracle {told['oracle']}"
         case "Declared":
             return f"{told['declarer']} declares a question: {_question(told['question'])}"
         case "Allowed":
-            return f"{told['analyst']} may be charged {amount(told['quota'], views.down)} in all"
+            return f"{told['analyst']} may be charged {amount(told['quota'], terminal.down)} in all"
         case "MeasurementRequested":
-            spent = _part(told["spent"], cap, views.up)
+            spent = _part(told["spent"], cap, terminal.up)
             charge = f"{amount(told['information'])}; {spent} of the cap is spent"
             return f"measurement {told['number']}, {told['analyst']} is charged {charge}"
         case "Reused":
             return f"{told['analyst']} asks for {amount(told['information'])}, bought before: free"
         case "Paid":
-            spent = _part(told["spent"], cap, views.up)
+            spent = _part(told["spent"], cap, terminal.up)
             charge = f"{amount(told['information'])}; {spent} of the cap is spent"
             return f"measurement {told['number']}, made elsewhere, {told['payer']} is charged {charge}"
         case "Fulfilled":
@@ -315,7 +315,7 @@ def verify(declaration: Path | None, *, chain: Path, rpc: str | None, owner: str
         ("recorded", f"{measurements - pending:,}"),
         *((("declaration", committed),) if committed else ()),
     ]
-    screen = views.console()
+    screen = terminal.console()
     screen.print(f"PrivacyLedger {file.contract} on chain {file.chain_id}: verified", soft_wrap=True)
     table = Table(show_header=False)
     table.add_column(no_wrap=True)

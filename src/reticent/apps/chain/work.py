@@ -18,7 +18,7 @@ from reticent.chain.fees import Ceiling
 from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
 from reticent.chain.view import checked_address
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.errors import AccountConflict, BudgetExceeded, LedgerError, ParameterError
 from reticent.ledger import Amount, Unit
 from reticent.ledger.ethereum.anchor import contract as anchor_contract
@@ -30,7 +30,9 @@ from reticent.query.answers import as_mu2
 from reticent.query.chain.commitment import Commitment, place
 from reticent.query.chain.finding import connected, opened_ledger
 from reticent.query.declarations import dataset_file
-from reticent.query.declarations.home import moved_on_chain, on_chain, settled
+from reticent.query.declarations.account_moving import moved_on_chain
+from reticent.query.declarations.home import settled
+from reticent.query.declarations.ledger_places import on_chain
 
 if TYPE_CHECKING:
     from reticent.ledger.ethereum.ledger import EthereumLedger
@@ -82,7 +84,7 @@ def deploy(
         kept = None if forget_rpc else shareable(where)
         first = min(receipt.block for receipt in receipts)
         ChainFile(kept, node.chain_id, ledger, anchor, first, confirmations).write(out)
-        screen = views.console()
+        screen = terminal.console()
         for one, receipt in zip(made, receipts, strict=True):
             cost = f"gas {receipt.gas:,}, {ether(node, receipt)} ether"
             screen.print(f"{one.name:<13} {receipt.contract} ({cost})", soft_wrap=True)
@@ -108,16 +110,18 @@ def register(
     file, data = ChainFile.read(chain), dataset_file.read(declaration)
     if data.policy is not Policy.SHARE:
         raise ParameterError("policy must be share on a chain, where everybody sees the best answer")
+    if data.people:
+        raise ParameterError("people must be left out on a chain: a contract holds one data set's account")
     ceiling, measuring, signer = Ceiling.of(*fees), checked_address("oracle", oracle), opened_key(key)
     node = file.connect(rpc)
     with closing(opened_ledger(file, node, signer, signer.address, ceiling=ceiling)) as ledger:
         since = node.number()
         with waiting("registering"):
             data, before = _moved(declaration, data, ledger, measuring, file)
-        screen, budget = views.console(), data.budget
+        screen, budget = terminal.console(), data.budget
         screen.print(
             f"{data.name} is registered, for ever: epsilon {budget.epsilon:g} at delta {budget.delta:g}, "
-            f"mu2 {views.down(as_mu2(data.terms.cap))}",
+            f"mu2 {terminal.down(as_mu2(data.terms.cap))}",
             soft_wrap=True,
         )
         if before:
@@ -213,11 +217,11 @@ def allow(
         since = node.number()
         with waiting("allowing"):
             ledger.allow(data.name, who, quota)
-        screen = views.console()
+        screen = terminal.console()
         if quota:
             part = f"{100 * quota / data.terms.cap:.4g} % of the cap"
             screen.print(
-                f"{who} may be charged mu2 {views.down(as_mu2(quota))} in all, {part}.", soft_wrap=True
+                f"{who} may be charged mu2 {terminal.down(as_mu2(quota))} in all, {part}.", soft_wrap=True
             )
         else:
             screen.print(f"{who} may buy nothing more.", soft_wrap=True)
@@ -254,7 +258,7 @@ def pause(
             (ledger.pause if paused else ledger.resume)(data.name)
         receipt = written(node, file, since, "Paused", dataset_id(ledger.owner, data.name))
         state = "is paused: nothing can be spent" if paused else "is open: analysts may buy"
-        screen = views.console()
+        screen = terminal.console()
         screen.print(f"{data.name} {state}{'' if receipt else ', as it was before'}.", soft_wrap=True)
         if receipt is not None:
             screen.print(paid(node, receipt), soft_wrap=True)
@@ -315,4 +319,4 @@ def paid(node: Node, receipt: Receipt | None) -> str:
 def ether(node: Node, receipt: Receipt) -> str:
     """What a transaction cost at the price that was paid, rounded up."""
     price = (node.rpc("eth_getTransactionReceipt", receipt.transaction) or {}).get("effectiveGasPrice")
-    return "?" if price is None else views.up(receipt.gas * int(price, 16) / _WEI)
+    return "?" if price is None else terminal.up(receipt.gas * int(price, 16) / _WEI)

@@ -23,12 +23,12 @@ def _commands() -> Commands:
 
 
 def _served() -> Served:
-    from reticent.apps.collect import collecting, pages
+    from reticent.apps.collect import api, collecting, pages
     from reticent.service.served import Served, Tab
 
     return Served(
         folder=Path(__file__).parent,
-        routers=(collecting.router, pages.router),
+        routers=(api.router, pages.router),
         tabs=(Tab(2, "surveys", "/surveys", "Surveys"),),
         prepare=collecting.prepare,
         running=collecting.running,

@@ -7,23 +7,18 @@ from typing import Annotated
 
 import typer
 
-group = typer.Typer(
-    name="survey",
-    help="Ask devices, and learn only from what they perturbed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from reticent.cli.options import group_of_commands
 
-enrolment_group = typer.Typer(
-    name="enrolment",
-    help="Take enrolments of devices back, and list those that were.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+group = group_of_commands("survey", "Ask devices, and learn only from what they perturbed.")
+
+enrolment_group = group_of_commands("enrolment", "Take enrolments of devices back, and list those that were.")
 
 Where = Annotated[
     Path, typer.Argument(metavar="WHERE", help="The folder of a service, or a file with a master key.")
 ]
+Yaml = Annotated[Path, typer.Argument(metavar="YAML", help="The survey.")]
+Devices = Annotated[Path, typer.Option("--out", help="Where devices' file goes; must not exist.")]
+SigningKey = Annotated[Path, typer.Option("--key", help="The signing key; made if there is none.")]
 File = Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey: YAML, or signed as JSON.")]
 Signed = Annotated[Path, typer.Option("--survey", help="The signed survey.")]
 Workers = Annotated[int, typer.Option(help="Processes that work at once.")]
@@ -33,11 +28,14 @@ Cluster = Annotated[str | None, typer.Option(help="A Dask scheduler instead, tcp
 @group.command()
 def new(
     file: Annotated[Path, typer.Argument(metavar="YAML", help="Where to write; must not exist.")],
+    purpose: Annotated[
+        str | None, typer.Option(help="Why you ask, in words for the person behind a device.")
+    ] = None,
 ) -> None:
     """Write a survey to be filled in."""
     from reticent.apps.collect.work import new as run
 
-    run(file)
+    run(file, purpose=purpose)
 
 
 @group.command()
@@ -60,11 +58,7 @@ def show(
 
 
 @group.command()
-def sign(
-    file: Annotated[Path, typer.Argument(metavar="YAML", help="The survey.")],
-    out: Annotated[Path, typer.Option("--out", help="Where devices' file goes; must not exist.")],
-    key: Annotated[Path, typer.Option(help="The signing key; made if there is none.")],
-) -> None:
+def sign(file: Yaml, out: Devices, key: SigningKey) -> None:
     """Choose the mechanisms, and sign what devices get. It never changes again: a change is a new survey."""
     from reticent.apps.collect.work import sign as run
 
@@ -75,9 +69,9 @@ def sign(
 def enrol(
     out: Annotated[Path, typer.Option("--out", help="A folder for the enrolments, one file each.")],
     master: Annotated[Path, typer.Option(help="The operator's master key; made if there is none.")],
-    count: Annotated[int, typer.Option(help="How many devices.")] = 1,
+    count: Annotated[int, typer.Option(help="How many devices or clients.")] = 1,
 ) -> None:
-    """Make enrolments: what each device is given, once and in secret."""
+    """Make enrolments: what each device or client is given, once and in secret."""
     from reticent.apps.collect.work import enrol as run
 
     run(out=out, master=master, count=count)
@@ -127,6 +121,22 @@ def publish(
     from reticent.apps.collect.work import publish as run
 
     run(folder, file)
+
+
+@group.command()
+def under(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the survey, or its id.")],
+    people: Annotated[Path, typer.Argument(metavar="PEOPLE", help="The file NAME.people.")],
+) -> None:
+    """Let the account of people pay for what a survey of the same people shows, too; for ever.
+
+    Their budget then holds over their data sets and this survey together: a period that it does not hold is
+    not shown. What was shown before is charged now.
+    """
+    from reticent.apps.collect.work import under as run
+
+    run(folder, name, people)
 
 
 @group.command("estimates")

@@ -21,7 +21,7 @@ from rich.progress import Progress
 from reticent.apps.collect.work import broker_address, table
 from reticent.apps.query.demo import HOST, demo_keys, demo_listener
 from reticent.arguments import whole
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.collect.collector import Collector
 from reticent.collect.design import designed
 from reticent.collect.device import Device
@@ -62,7 +62,7 @@ def run(*, devices: int, broker: str | None, port: int | None, once: bool) -> No
     from reticent.service.settings import Settings
 
     whole("devices", devices, low=10, high=100_000)
-    screen = views.console()
+    screen = terminal.console()
     with contextlib.ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="reticent-")))
         listener = held.enter_context(demo_listener(port))

@@ -13,7 +13,8 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from reticent.apps.collect.collecting import Collecting, Name, TheCollecting
+from reticent.apps.collect.api import Name
+from reticent.apps.collect.collecting import Collecting, TheCollecting
 from reticent.collect.estimates import SHARES, Estimate, estimates
 from reticent.collect.explanation import explain
 from reticent.collect.survey import Survey

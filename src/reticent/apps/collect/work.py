@@ -24,6 +24,7 @@ from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
 from reticent.files import made, secluded
+from reticent.fleet import people as peoples
 from reticent.fleet.enrolment import ID_BYTES, enrolled
 from reticent.fleet.operator import LEDGER, LEDGER_KEY
 from reticent.fleet.record import Record
@@ -32,18 +33,19 @@ from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.texts import hexadecimal
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness.opening import opened
+from reticent.privacy import UNITS_PER_ONE
 from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21
 _MOST_ENROLMENTS = 1_000_000
 
 
-def new(file: Path) -> None:
+def new(file: Path, *, purpose: str | None) -> None:
     """Write the template."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(survey_file.TEMPLATE.format(today=today))
+            target.write(survey_file.template(today, purpose))
     except FileExistsError as error:
         raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
@@ -103,6 +105,7 @@ def sign(file: Path, *, out: Path, key: Path) -> None:
     survey = read(file)
     if out.exists():
         raise ParameterError(f"out must not exist, got {out}")
+    survey_file.check_purpose(survey)
     content = signed(survey, load_key(key))
     out.write_bytes(content)
     Console().print(
@@ -116,8 +119,44 @@ def publish(folder: Path, file: Path) -> None:
     """Sign with the key of a service, and let it collect."""
     with _collecting(folder) as collecting:
         survey = read(file)
+        survey_file.check_purpose(survey)
         collecting.collector.collect(signed(survey, collecting.signing_key), collecting.signer)
     Console().print(f"{survey.name}, {survey.id.hex()}, is collected from now on.", soft_wrap=True)
+
+
+def under(folder: Path, name: str, people: Path) -> None:
+    """Put a survey of a service under the account of people."""
+    from reticent.apps.query.data_sets import DataSets
+    from reticent.ledger import SqlLedger
+    from reticent.query.declarations import people_account, populations
+    from reticent.service.settings import Settings
+
+    with contextlib.ExitStack() as held:
+        made: list[DataSets] = []
+        collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
+        made.append(held.enter_context(contextlib.closing(DataSets(Settings(folder)))))
+        data_sets, survey = made[0], collecting.survey(name)
+        if not isinstance(data_sets.book, SqlLedger):
+            raise ParameterError(
+                "the folder's ledger must be no contract, which holds one data set's account"
+            )
+        for one in data_sets.datasets():  # so that their account is where the service pays from
+            if one.people and populations.path_of(folder / "x", one.people) == people.resolve():
+                data_sets.session(one.name)
+        whose = people_account.opened(people, data_sets.book)
+        study = of_survey(survey)
+        charged = collecting.operator.record.put_under(study, whose)
+        price = peoples.price(study.unit, study.units, whose.devices)
+    screen = Console(highlight=False)
+    screen.print(
+        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs them mu2 "
+        f"{price / UNITS_PER_ONE:.6g}.",
+        soft_wrap=True,
+    )
+    if charged:
+        screen.print(
+            f"For what was shown before, mu2 {charged / UNITS_PER_ONE:.6g} is charged.", soft_wrap=True
+        )
 
 
 @contextlib.contextmanager
@@ -136,15 +175,15 @@ def _collecting(folder: Path, ledger: Any = None) -> Iterator[Any]:
 
 def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
     """Print, and write, what a service's collector counted."""
-    from reticent.apps.query.desk import Desk
+    from reticent.apps.query.data_sets import DataSets
     from reticent.service.settings import Settings
 
     if out is not None and out.exists():
         raise ParameterError(f"out must not exist, got {out}")
     with contextlib.ExitStack() as held:
-        made: list[Desk] = []
+        made: list[DataSets] = []
         collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
-        made.append(held.enter_context(contextlib.closing(Desk(Settings(folder)))))
+        made.append(held.enter_context(contextlib.closing(DataSets(Settings(folder)))))
         survey = collecting.survey(name)
         periods = collecting.collector.periods(survey)
         account = collecting.learn(survey, periods)

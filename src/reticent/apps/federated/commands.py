@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-group = typer.Typer(
-    name="federated",
-    help="Train a model on people's data without seeing it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from reticent.apps.collect.commands import SigningKey, enrol
+from reticent.cli.options import group_of_commands
+
+group = group_of_commands("federated", "Train a model on people's data without seeing it.")
 
 Yaml = Annotated[Path, typer.Argument(metavar="YAML", help="The training task.")]
+Clients = Annotated[Path, typer.Option("--out", help="Where clients' file goes; must not exist.")]
 File = Annotated[Path, typer.Argument(metavar="TASK", help="A training task: YAML, or signed as JSON.")]
 
 
@@ -59,27 +58,14 @@ def plan(
 
 
 @group.command()
-def sign(
-    file: Yaml,
-    out: Annotated[Path, typer.Option("--out", help="Where clients' file goes; must not exist.")],
-    key: Annotated[Path, typer.Option(help="The signing key; made if there is none.")],
-) -> None:
+def sign(file: Yaml, out: Clients, key: SigningKey) -> None:
     """Choose the mechanism, and sign what clients get. It never changes again: a change is a new task."""
     from reticent.apps.federated.work import sign as run
 
     run(file, out=out, key=key)
 
 
-@group.command()
-def enrol(
-    out: Annotated[Path, typer.Option("--out", help="A folder for the enrolments, one file each.")],
-    master: Annotated[Path, typer.Option(help="The operator's master key; made if there is none.")],
-    count: Annotated[int, typer.Option(help="How many clients.")] = 1,
-) -> None:
-    """Make enrolments: what each client is given, once and in secret."""
-    from reticent.apps.collect.work import enrol as run
-
-    run(out=out, master=master, count=count)
+group.command()(enrol)
 
 
 @group.command("run")

@@ -10,7 +10,7 @@ from reticent.apps.chain.work import GweiFees
 from reticent.apps.ledger.work import opened
 from reticent.chain.fees import Ceiling
 from reticent.chain.sender import Sender
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import PublicKey, read_key
 from reticent.ledger.ethereum.anchor import anchors, check_anchors, write_anchor
@@ -31,7 +31,7 @@ def anchor(
     with closing(opened(where, key)) as ledger, closing(place.connect(rpc)) as node:
         sender = Sender(node, payer, confirmations=place.confirmations, ceiling=ceiling)
         head, receipt = write_anchor(ledger, sender, place.anchor)
-    signer, screen = PublicKey(head.origin, read_key(key).public_key()), views.console()
+    signer, screen = PublicKey(head.origin, read_key(key).public_key()), terminal.console()
     screen.print(
         f"{head.size:,} entries of {head.origin} are anchored in block {receipt.block:,}, "
         f"transaction {receipt.transaction} (gas {receipt.gas:,})",

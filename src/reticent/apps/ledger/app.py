@@ -19,13 +19,13 @@ def _commands() -> Commands:
 
 
 def _served() -> Served:
-    from reticent.apps.ledger import pages
+    from reticent.apps.ledger import api, pages
     from reticent.service.served import Served, Tab
 
     return Served(
         folder=Path(__file__).parent,
-        routers=(pages.router,),
-        tabs=(Tab(4, "ledger", "/ledger", "Ledger"),),
+        routers=(api.router, pages.router),
+        tabs=(Tab(4, "ledger", "/ledger", "Ledger", is_buyers=True),),
         prepare=None,
         running=None,
     )

@@ -8,19 +8,10 @@ from typing import Annotated
 import typer
 
 from reticent.apps.chain.commands import MaxFee, MaxTip
+from reticent.cli.options import group_of_commands
 
-group = typer.Typer(
-    name="ledger",
-    help="Show, verify, prove, witness and recover a ledger.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-witness = typer.Typer(
-    name="witness",
-    help="Run a witness, ask one, or allow a recovery.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+group = group_of_commands("ledger", "Show, verify, prove, witness and recover a ledger.")
+witness = group_of_commands("witness", "Run a witness, ask one, or allow a recovery.")
 group.add_typer(witness)
 
 Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A path, or a postgresql:// address.")]

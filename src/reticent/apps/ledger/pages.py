@@ -8,13 +8,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from reticent.apps.chain import shown as chain_views
-from reticent.apps.query.api import TheDesk
+from reticent.apps.ledger import words
+from reticent.apps.query.dependencies import TheDesk
 from reticent.apps.query.desk import Desk
+from reticent.fleet.people import not_added
 from reticent.ledger import SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
-from reticent.service import showing
 from reticent.service.refusals import not_found
-from reticent.service.visits import Seen, page
+from reticent.service.visits import AnySeen, page
 
 router = APIRouter(include_in_schema=False)
 
@@ -23,7 +24,10 @@ _PER_PAGE = 50
 
 @router.get("/ledger")
 def ledger(
-    request: Request, desk: TheDesk, visit: Seen, last: Annotated[int | None, Query(ge=0, le=1 << 53)] = None
+    request: Request,
+    desk: TheDesk,
+    visit: AnySeen,
+    last: Annotated[int | None, Query(ge=0, le=1 << 53)] = None,
 ) -> HTMLResponse:
     """The signed head and the newest entries; the page itself checks proofs."""
     if desk.chain is not None:
@@ -34,10 +38,12 @@ def ledger(
     head, _ = parse_checkpoint(checkpoint)
     end = head.size if last is None else min(head.size, last)
     start = max(0, end - _PER_PAGE)
+    units = {str(number): unit for number, unit in log.rows("SELECT id, unit FROM account")}
     entries = [
-        {"number": number, "leaf": leaf, "words": showing.entry(leaf)}
+        {"number": number, "leaf": leaf, "words": words.entry(leaf, units)}
         for number, leaf in enumerate(log.leaves(start, end), start)
     ]
+    accounts = log.accounts()
     return page(
         request,
         "ledger.html",
@@ -50,14 +56,15 @@ def ledger(
         last=end,
         newer=min(head.size, end + _PER_PAGE) if end < head.size else None,
         older=start,
-        accounts=log.accounts(),
+        accounts=accounts,
+        not_added=not_added(accounts),
     )
 
 
 @router.get("/ledger/proofs")
 def proofs(
     desk: TheDesk,
-    visit: Seen,
+    visit: AnySeen,
     first: Annotated[int, Query(ge=0, le=1 << 53)],
     last: Annotated[int, Query(ge=0, le=1 << 53)],
     size: Annotated[int, Query(ge=0, le=1 << 53)],
@@ -77,7 +84,7 @@ def proofs(
 @router.get("/ledger/consistency")
 def consistency(
     desk: TheDesk,
-    visit: Seen,
+    visit: AnySeen,
     old: Annotated[int, Query(ge=0, le=1 << 53)],
     new: Annotated[int, Query(ge=0, le=1 << 53)],
 ) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from reticent import privacy
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
+from reticent.fleet.people import not_added
 from reticent.ledger import SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, checked_name, load_key, parse, read_key
 from reticent.ledger.export import export as write_export
@@ -37,14 +38,28 @@ _LONGEST_PROOF = 1 << 20
 
 
 def _console() -> Console:
-    return Console(highlight=False, markup=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
     """An existing ledger; looking at one neither makes nor changes one."""
+    if Path(where).is_dir() or where.endswith((".yaml", ".yml")):
+        where = _of_declarations(Path(where))
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where).is_file():
         raise ParameterError(f"there is no ledger at {where}")
     return SqlLedger(where, key=read_key(key) if key else None, create=False, migrate=change)
+
+
+def _of_declarations(place: Path) -> str:
+    """The ledger of a declaration, or of those in a folder."""
+    from reticent.query.declarations import home
+
+    listed = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+    found = {one.paying_address for path in listed if (one := home.known(path)) is not None}
+    if len(found) != 1:
+        many = "no" if not found else f"{len(found)} different"
+        raise ParameterError(f"{place} must lead to one ledger: its declarations have {many} ledgers")
+    return found.pop()
 
 
 @contextmanager
@@ -57,7 +72,9 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _decimal(units: int) -> str:
+def _decimal(units: int, unit: Unit) -> str:
+    if unit is Unit.MONEY:
+        return f"{units // 100:,}.{units % 100:02d}"
     whole, part = divmod(units, privacy.UNITS_PER_ONE)
     return f"{whole:,}.{part:012d}".rstrip("0").rstrip(".")
 
@@ -75,7 +92,7 @@ def show(where: str, *, delta: float, key: Path | None) -> None:
     for balance in balances:
         terms = balance.terms
         amounts = {"cap": terms.cap, "spent": balance.spent, "remaining": balance.remaining}
-        rows = [(name, _decimal(units)) for name, units in amounts.items()]
+        rows = [(name, _decimal(units, terms.unit)) for name, units in amounts.items()]
         if terms.unit is Unit.MU2:
             rows.append((f"epsilon at {delta:g}", _epsilon(balance.spent, delta)))
         names, shown = zip(*rows, strict=True)
@@ -86,6 +103,8 @@ def show(where: str, *, delta: float, key: Path | None) -> None:
             "\n".join(shown),
         )
     _console().print(table)
+    for sentence in not_added(balances):
+        _console().print(sentence, soft_wrap=True)
     print(text, end="")  # as it is: a wrapped checkpoint could not be checked
 
 
@@ -155,6 +174,7 @@ def _print_report(report: Report) -> None:
         ("recorded", f"{report.fulfilled:,}"),
         ("closed in recoveries", f"{report.void:,}"),
         ("entries of recoveries", f"{report.recoveries:,}"),
+        ("audits", f"{report.audits:,}"),
     ]
     for label, size in (("checkpoint", report.checked), ("witness", report.witnessed)):
         rows.append((f"entries seen by the {label}", "not asked" if size is None else f"{size:,}"))
@@ -290,13 +310,14 @@ def recover(
             accept_fork=accept_fork,
             unused_backup=unused_backup,
         )
+        kept = {number: Unit(unit) for number, unit in ledger.rows("SELECT id, unit FROM account")}
     table = Table(title="charged to come up to the witness", title_justify="left")
     table.add_column("account", justify="right")
     table.add_column("charged", justify="right")
     table.add_column("")
     for number, units in done.charged.items():
         kind = "sealed" if number in done.sealed else "reopened" if number in done.reopened else ""
-        table.add_row(str(number), _decimal(units), kind)
+        table.add_row(str(number), _decimal(units, kept.get(number, Unit.EPSILON)), kind)
     console = _console()
     console.print(table)
     console.print(

@@ -19,12 +19,12 @@ def _commands() -> Commands:
 
 
 def _served() -> Served:
-    from reticent.apps.location import pages, places
+    from reticent.apps.location import api, pages, places
     from reticent.service.served import Served, Tab
 
     return Served(
         folder=Path(__file__).parent,
-        routers=(places.router, pages.router),
+        routers=(api.router, pages.router),
         tabs=(Tab(3, "places", "/places", "Places"),),
         prepare=places.prepare,
         running=places.running,

@@ -7,19 +7,15 @@ from typing import Annotated
 
 import typer
 
-group = typer.Typer(
-    name="location",
-    help="Learn where people are without learning where anyone is.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-privic = typer.Typer(
-    name="privic",
-    help="Collect private reports of places in rounds, each with a better channel.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+from reticent.apps.stations.commands import group as stations
+from reticent.cli.options import group_of_commands
+
+group = group_of_commands("location", "Learn where people are without learning where anyone is.")
+privic = group_of_commands(
+    "privic", "Collect private reports of places in rounds, each with a better channel."
 )
 group.add_typer(privic)
+group.add_typer(stations)
 
 Folder = Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The folder of a campaign.")]
 Boxed = Annotated[str, typer.Option("--box", help="South, north, west, east in degrees, with commas.")]
@@ -135,6 +131,20 @@ def show(folder: Folder) -> None:
     from reticent.apps.location.work import show as run
 
     run(folder)
+
+
+@privic.command()
+def streets(
+    folder: Folder,
+    file: Annotated[
+        Path, typer.Argument(metavar="MAP", help="Edges in CSV, GraphML, or Overpass JSON; gzipped or not.")
+    ],
+    nodes: Annotated[Path | None, typer.Option(help="Nodes of a map in CSV, if not beside it.")] = None,
+) -> None:
+    """Draw the streets of a public map under a campaign's maps, on its page."""
+    from reticent.apps.location.work import streets as run
+
+    run(folder, file, nodes=nodes)
 
 
 @privic.command()

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.apps.query.demo import demo_keys, demo_listener
 from reticent.arguments import whole
-from reticent.cli import terminal as views
+from reticent.cli import terminal
 from reticent.collect.wire import batch
 from reticent.estimation.transport import earth_movers_distance
 from reticent.experiments.data import directory
@@ -59,7 +59,7 @@ def run(*, people: int, port: int | None, once: bool) -> None:
     from reticent.service.settings import Settings as ServiceSettings
 
     whole("people", people, low=DEVICES, high=100_000)
-    screen = views.console()
+    screen = terminal.console()
     with contextlib.ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="reticent-")))
         listener = held.enter_context(demo_listener(port))

@@ -10,7 +10,9 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from reticent.apps.location.places import Name, Places, ThePlaces
+from reticent.apps.location import streets
+from reticent.apps.location.api import Name
+from reticent.apps.location.places import Places, ThePlaces
 from reticent.errors import ParameterError
 from reticent.location.campaign import Campaign
 from reticent.mechanisms.base import Floats
@@ -47,6 +49,7 @@ def place(request: Request, held: ThePlaces, visit: Seen, name: Name) -> HTMLRes
         here="places",
         campaign=name,
         is_drawn=campaign.settings.grid.size <= _MOST_CELLS,
+        has_streets=(campaign.folder / streets.FILE).is_file(),
         is_simulated=(campaign.folder / SIMULATED).exists(),
         account=campaign.study.terms.name,
         **_news(campaign),
@@ -75,6 +78,15 @@ def maps(held: ThePlaces, visit: Seen, name: Name) -> Reply:
     if campaign.settings.grid.size > _MOST_CELLS:
         raise not_found("map")
     return Reply(_drawn(held, name, campaign))
+
+
+@router.get("/places/{name}/streets")
+def streets_under(held: ThePlaces, visit: Seen, name: Name) -> Response:
+    """What is drawn under the maps: a public map that the owner put there."""
+    found = streets.drawn(held.campaign(name).folder)
+    if found is None:
+        raise not_found("map")
+    return Response(found, media_type="application/json")
 
 
 @router.get("/places/{name}/law")

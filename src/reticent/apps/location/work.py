@@ -38,6 +38,7 @@ from reticent.mechanisms.location import (
 )
 from reticent.randomness import SimulationStream
 from reticent.spaces import Box, Grid
+from reticent.spaces.roads import read_map
 
 KINDS = ("ba", "exponential", "laplace", "lp")
 SIGNING, MASTER = "round.key", "enrolment.key"
@@ -231,6 +232,16 @@ def counted(folder: Path, identity: str) -> None:
         print(campaign.store.counted(bytes.fromhex(identity)).to_json())
 
 
+def streets(folder: Path, file: Path, *, nodes: Path | None) -> None:
+    """Put a map under the maps of a campaign."""
+    from reticent.apps.location import streets as drawing
+
+    with _campaign(folder) as campaign:
+        box = campaign.settings.grid.box
+    count = drawing.write(folder, read_map(file, nodes), box)
+    Console(highlight=False).print(f"{count:,} streets are drawn under the maps of {folder.name}.")
+
+
 def add(folder: Path, reports: list[Path]) -> None:
     """Count reports from files."""
     with _campaign(folder) as campaign:
@@ -366,12 +377,12 @@ def _operator(folder: Path) -> Iterator[tuple[Operator, Ed25519PrivateKey]]:
 @contextmanager
 def _served(folder: Path) -> Iterator[tuple[Operator, Ed25519PrivateKey]]:
     from reticent.apps.collect.collecting import Collecting
-    from reticent.apps.query.desk import Desk
+    from reticent.apps.query.data_sets import DataSets
     from reticent.service.settings import Settings as ServiceSettings
 
     with (
-        closing(Desk(ServiceSettings(folder))) as desk,
-        closing(Collecting(desk.settings, lambda: desk.book)) as collecting,
+        closing(DataSets(ServiceSettings(folder))) as served,
+        closing(Collecting(served.settings, lambda: served.book)) as collecting,
     ):
         yield collecting.operator, collecting.signing_key
 

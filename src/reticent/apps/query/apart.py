@@ -1,15 +1,18 @@
-"""A process of its own for what has many cells and is free, so that nobody who is served waits for it.
+"""A process of its own for what has many cells, so that nobody who is served waits for it.
 
 The interpreter runs one thread at a time. Whoever makes an answer of 65,536 cells needs it for a second,
 and everybody else for a few milliseconds; on a busy machine the one may even be put aside while it has its
-turn, and then all wait. So what is only arithmetic on public and recorded numbers is done elsewhere: prices,
-known answers, rehearsals, and what an analyst is told of a question that is paid for. Charging, drawing and
-recording stay in the process that serves, and so does every draw under the policy `degrade`.
+turn, and then all wait. So whatever grows with the cells is done elsewhere: prices, known answers,
+rehearsals, what a question would need, reading rows and drawing noise for one that is paid for, recording
+that, and what an analyst is told of it. Quotas and charging stay in the process that serves, and so does
+every draw under the policy `degrade`.
 
 The other process is one more worker in all that matters: it has a desk of its own on the same folder, opened
-after it was started afresh (nothing is forked), and runs at a lower priority. If it dies nothing is lost:
-what it was asked is asked of the next one, and what was paid for is recorded before it hears of it. What
-passes between the two is pickled: values one way, bytes back.
+after it was started afresh (nothing is forked). It runs at a lower priority, but for what it writes, which
+others may wait for; and in a session of its own, since Linux may divide its time among sessions first. If it
+dies nothing is lost: what it was asked is asked of the next one, what was paid for and not recorded is drawn
+again, and what was recorded stands. What passes between the two is pickled: values one way, bytes back, and
+nothing that was read from rows before noise was added.
 """
 
 from __future__ import annotations
@@ -21,15 +24,20 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-from reticent.apps.query.desk import Desk
+from reticent.apps.query.desk import Desk, Question
 from reticent.errors import ReticentError
+from reticent.ledger import Grant
 from reticent.processes import end_with_parent
+from reticent.query.accuracy import Accuracy
+from reticent.query.paying import Due
 from reticent.service.refusals import Refused, busy, refused_as
 from reticent.service.settings import Settings
 
@@ -100,6 +108,26 @@ class Apart:
         pool.shutdown(wait=False)
 
 
+class OtherHand:
+    """Who says there what is due for a question, and draws and records there what is paid for here.
+
+    Args:
+        other: the other process.
+        name: of the data set.
+    """
+
+    def __init__(self, other: Apart, name: str) -> None:
+        self._other, self._name = other, name
+
+    def due(self, query: Question, accuracy: Accuracy) -> Due:
+        """What a question needs."""
+        return self._other.call(partial(_due, self._name, query, accuracy))
+
+    def record(self, query: Question, grant: Grant) -> None:
+        """Read, draw and record."""
+        self._other.call(partial(_record, self._name, query, grant))
+
+
 # In the other process
 
 
@@ -119,26 +147,52 @@ class _Refusal:
 
 _settings: Settings | None = None
 _desk: Desk | None = None
+_prompt: ThreadPoolExecutor | None = None
+
+
+def _due(name: str, query: Question, accuracy: Accuracy, desk: Desk) -> Due:
+    return desk.session(name).due(query, accuracy)
+
+
+def _record(name: str, query: Question, grant: Grant, desk: Desk) -> None:
+    desk.session(name).record(query, grant, promptly=_promptly)
+
+
+def _promptly(call: Callable[[], Result]) -> Result:
+    """What the call gives, at the priority of who serves: they may wait for what it holds."""
+    return call() if _prompt is None else _prompt.submit(call).result()
+
+
+def _stand_back(prompt: ThreadPoolExecutor) -> None:
+    """Let others go first, with all threads but the prompt one: to Linux each has a priority of its own."""
+    kept = prompt.submit(threading.get_native_id).result()
+    level, tasks = os.nice(_NICER), Path("/proc/self/task")
+    for task in tasks.iterdir() if tasks.is_dir() else ():
+        if int(task.name) != kept:
+            with suppress(ProcessLookupError):  # it ended
+                os.setpriority(os.PRIO_PROCESS, int(task.name), level)
 
 
 def _begin(settings: Settings) -> None:
     global _settings
     _settings = settings
     end_with_parent()
+    os.setsid()
     for sign in (signal.SIGINT, signal.SIGTERM):  # a whole group gets them: whoever serves says when it ends
         signal.signal(sign, signal.SIG_IGN)
 
 
 def _worked(work: Work[Result]) -> Result | _Refusal:
-    global _desk
+    global _desk, _prompt
     try:
         if _desk is None:
             assert _settings is not None
             _desk = Desk(_settings)
             _desk.warm()
-            os.nice(_NICER)  # not before: opening a data set holds a lock that those who serve wait for
+            _prompt = ThreadPoolExecutor(1, "prompt")
+            _stand_back(_prompt)  # not before: opening a data set holds a lock that those who serve wait for
         found = work(_desk)
-        _desk.state.flush()  # nobody else writes its notes
+        _promptly(_desk.state.flush)  # nobody else writes its notes
         return found
     except ReticentError as error:
         refused = refused_as(error)

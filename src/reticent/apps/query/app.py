@@ -13,25 +13,24 @@ if TYPE_CHECKING:
 
 
 def _commands() -> Commands:
-    from reticent.apps.query.commands import ask, demo, price
+    from reticent.apps.query.commands import answers, ask, demo, price
     from reticent.apps.query.dataset_commands import group
 
-    return Commands(groups=(group,), commands=(ask, price), demos={ALONE: demo})
+    return Commands(groups=(group,), commands=(answers, ask, price), demos={ALONE: demo})
 
 
 def _served() -> Served:
-    from reticent.apps.query import api, asking, jobs, pages
+    from reticent.apps.query import api, ask_route, jobs, pages
     from reticent.service.served import Served, Tab
 
     return Served(
         folder=Path(__file__).parent,
-        routers=(api.questions, api.router, api.operations, pages.router),
+        routers=(api.questions, api.router, pages.router),
         tabs=(
             Tab(1, "overview", "/", "Data sets"),
             Tab(5, "register", "/owner/register", "Register", is_owners=True),
-            Tab(6, "keys", "/owner/keys", "Keys", is_owners=True),
         ),
-        prepare=asking.prepare,
+        prepare=ask_route.prepare,
         running=jobs.running,
     )
 

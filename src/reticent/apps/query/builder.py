@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import DataSet
+from reticent.query.accuracy import Accuracy
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import FORMS
 from reticent.query.language import tree
@@ -42,16 +43,14 @@ def asked(data: DataSet, fields: Fields) -> str | tree.Query:
     return _built(data, fields)
 
 
-def accuracy(data: DataSet, fields: Fields) -> dict[str, Any]:
+def accuracy(data: DataSet, fields: Fields) -> Accuracy:
     """How exact: by an error if one is given, else by where the slider stands."""
-    found: dict[str, Any] = {"confidence": 0.95}
-    if error := one(fields, "error"):
-        found["error"] = number("error", error)
-    else:
-        found["information"] = share(one(fields, "exactness") or "50") * data.terms.cap / UNITS_PER_ONE
-    if rows := one(fields, "rows"):
-        found["rows"] = whole("rows", rows)
-    return found
+    error = number("error", text) if (text := one(fields, "error")) else None
+    rows = whole("rows", text) if (text := one(fields, "rows")) else None
+    if error is not None:
+        return Accuracy(error=error, rows=rows)
+    part = share(one(fields, "exactness") or "50")
+    return Accuracy(information=part * data.terms.cap / UNITS_PER_ONE, rows=rows)
 
 
 def share(step: str) -> float:

@@ -1,14 +1,20 @@
-"""`reticent ask` and `reticent price`: options and help. What they do is in `ask`, imported late."""
+"""`reticent ask` and `reticent price`: options and help. What they do is in `ask_work`, imported late."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reticent.apps.chain.commands import CHAIN, MaxFee, MaxTip
+from reticent.cli.options import with_options
+
+if TYPE_CHECKING:  # it loads what answers need
+    from reticent.query.accuracy import Words
 
 
 class Format(StrEnum):
@@ -19,15 +25,6 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-Declaration = Annotated[Path, typer.Argument(metavar="DATASET", help="The owner's YAML file.")]
-Question = Annotated[str | None, typer.Argument(metavar="[QUESTION]", help="SQL, or a JSON object.")]
-File = Annotated[Path | None, typer.Option("--json", help="File with the question as JSON.")]
-Error = Annotated[float | None, typer.Option(help="Half the width of the interval that is wanted.")]
-Epsilon = Annotated[float | None, typer.Option(help="Instead: epsilon of this answer alone.")]
-Delta = Annotated[float | None, typer.Option(help="Delta beside --epsilon; that of the budget by default.")]
-Information = Annotated[float | None, typer.Option(help="Instead: mu2 of this answer.")]
-Rows = Annotated[int | None, typer.Option(help="A guess of the rows in a group, for the price only.")]
-Confidence = Annotated[float, typer.Option(help="Of the interval.")]
 Ledger = Annotated[
     str | None,
     typer.Option(help="A path, a postgresql:// address, or ethereum; by default beside the data set."),
@@ -46,21 +43,65 @@ Owner = Annotated[
 ]
 
 
+DataSetOrAddress = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET", help="The owner's YAML file, or http(s)://HOST:PORT/NAME of a service."
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="For a service: an API key, or a file with one; also by RETICENT_KEY. For ethereum: file with "
+        "the key that pays.",
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Send the API key over plain http to another machine.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question on the command line, and how exact its answer shall be."""
+
+    dataset: DataSetOrAddress
+    question: Annotated[str | None, typer.Argument(metavar="[QUESTION]", help="SQL, or a JSON object.")] = (
+        None
+    )
+    json: Annotated[Path | None, typer.Option("--json", help="File with the question as JSON.")] = None
+    error: Annotated[float | None, typer.Option(help="Half the width of the interval that is wanted.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="Instead: epsilon of this answer alone.")] = None
+    delta: Annotated[
+        float | None, typer.Option(help="Delta beside --epsilon; that of the budget by default.")
+    ] = None
+    information: Annotated[float | None, typer.Option(help="Instead: mu2 of this answer.")] = None
+    rows: Annotated[int | None, typer.Option(help="A guess of the rows in a group, for the price only.")] = (
+        None
+    )
+    confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95
+
+    def accuracy(self) -> Words:
+        """How exact, word by word: whoever says nothing wants what is free."""
+        return {
+            "error": self.error,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "information": self.information,
+            "rows": self.rows,
+            "confidence": self.confidence,
+        }
+
+
+@with_options
 def ask(
-    dataset: Declaration,
-    question: Question = None,
-    json: File = None,
-    error: Error = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    information: Information = None,
-    rows: Rows = None,
-    confidence: Confidence = 0.95,
+    asked: Asked,
     ledger: Ledger = None,
     chain: Chain = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="For ethereum: file with the key that signs and pays.")
-    ] = None,
+    key: ApiKey = None,
+    insecure: Insecure = False,
     rpc: Rpc = None,
     owner: Owner = None,
     max_fee: MaxFee = None,
@@ -73,38 +114,34 @@ def ask(
 ) -> None:
     """Ask a data set, and pay what is not bought yet.
 
-    DATASET is the owner's YAML file, QUESTION is SQL or a JSON object. Say how exact with --error (or
+    DATASET is the owner's YAML file, or the address of a service that has it; QUESTION is SQL or a JSON
+    object. Say how exact with --error (or
     --epsilon, --information); without, the best answer that is already paid for is shown. What the budget
     does not allow is refused with exit code 2, and nothing is charged.
 
     With --ledger ethereum the budget is in a contract, and an oracle holds the data: see `reticent chain`.
     """
-    from reticent.apps.query.ask import ask as run
+    from reticent.apps.query.ask_work import ask as run
 
     run(
-        dataset,
-        question,
-        file=json,
-        accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
-        ledger=_ledger(ledger, chain, key, rpc, owner, (max_fee, max_tip)),
+        asked.dataset,
+        asked.question,
+        file=asked.json,
+        accuracy=asked.accuracy(),
+        where=_where(asked.dataset, ledger, chain, key, insecure, rpc, owner, (max_fee, max_tip)),
         rehearse=rehearse,
         form=form.value,
         plot=plot,
     )
 
 
+@with_options
 def price(
-    dataset: Declaration,
-    question: Question = None,
-    json: File = None,
-    error: Error = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    information: Information = None,
-    rows: Rows = None,
-    confidence: Confidence = 0.95,
+    asked: Asked,
     ledger: Ledger = None,
     chain: Chain = None,
+    key: ApiKey = None,
+    insecure: Insecure = False,
     rpc: Rpc = None,
     owner: Owner = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
@@ -113,52 +150,60 @@ def price(
 
     Options as for `reticent ask`. The data is not touched: a price is made of public numbers.
     """
-    from reticent.apps.query.ask import price as run
+    from reticent.apps.query.ask_work import price as run
 
     run(
-        dataset,
-        question,
-        file=json,
-        accuracy=_accuracy(error, epsilon, delta, information, rows, confidence),
-        ledger=_ledger(ledger, chain, None, rpc, owner),
+        asked.dataset,
+        asked.question,
+        file=asked.json,
+        accuracy=asked.accuracy(),
+        where=_where(asked.dataset, ledger, chain, key, insecure, rpc, owner),
         form=form.value,
     )
 
 
-def _ledger(
+def answers(
+    dataset: DataSetOrAddress,
+    key: ApiKey = None,
+    insecure: Insecure = False,
+    form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Show every answer that was bought, free of charge.
+
+    Whoever asks one of these questions again pays nothing, or only for what is to be more exact.
+    """
+    from reticent.apps.query.ask_work import answers as run
+
+    run(dataset, where=_where(dataset, None, None, key, insecure, None, None), form=form.value)
+
+
+def _where(
+    dataset: str,
     ledger: str | None,
     chain: Path | None,
-    key: Path | None,
+    key: str | None,
+    insecure: bool,
     rpc: str | None,
     owner: str | None,
     fees: tuple[float | None, float | None] = (None, None),
 ) -> str | dict[str, Any] | None:
-    """A ledger's path or address, or where it is on a chain."""
+    """A ledger's path or address, where it is on a chain, or how to sign in to a service."""
+    if dataset.startswith(("http://", "https://")):
+        if any(one is not None for one in (ledger, chain, rpc, owner, *fees)):
+            raise typer.BadParameter("--ledger, --chain, --rpc, --owner and fees are not for a service")
+        return {"api_key": key or os.environ.get("RETICENT_KEY"), "insecure": insecure}
+    if insecure:
+        raise typer.BadParameter("--insecure is for the address of a service")
     if ledger == "ethereum":
-        return {"chain": chain or CHAIN, "key": key, "rpc": rpc, "owner": owner, "fees": fees}
+        signer = None if key is None else Path(key)
+        return {"chain": chain or CHAIN, "key": signer, "rpc": rpc, "owner": owner, "fees": fees}
     if any(one is not None for one in (chain, key, rpc, owner)):
-        raise typer.BadParameter("--chain, --key, --rpc and --owner are for --ledger ethereum")
+        raise typer.BadParameter(
+            "--chain, --key, --rpc and --owner are for --ledger ethereum, --key for a service too"
+        )
     if fees != (None, None):
         raise typer.BadParameter("--max-fee and --max-tip are for --ledger ethereum")
     return ledger
-
-
-def _accuracy(
-    error: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    information: float | None,
-    rows: int | None,
-    confidence: float,
-) -> dict[str, Any]:
-    return {
-        "error": error,
-        "epsilon": epsilon,
-        "delta": delta,
-        "information": information,
-        "rows": rows,
-        "confidence": confidence,
-    }
 
 
 def demo(

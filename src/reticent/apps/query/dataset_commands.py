@@ -1,4 +1,4 @@
-"""`reticent dataset`: options and help. What the commands do is in `dataset`, imported when they run."""
+"""`reticent dataset`: options and help. What the commands do is in `dataset_work`, imported when they run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-group = typer.Typer(
-    name="dataset",
-    help="Declare a data set, check it, make its snapshot.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+from reticent.cli.options import group_of_commands
+
+group = group_of_commands("dataset", "Declare a data set, check it, make its snapshot.")
 
 Declaration = Annotated[Path, typer.Argument(metavar="YAML", help="The declaration.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where to write; must not exist.")]
@@ -28,7 +25,7 @@ def new(
     Only the names of the columns are read and, from Parquet, their types. Fill in bounds and categories from
     public knowledge, never from the rows.
     """
-    from reticent.apps.query.dataset import new as run
+    from reticent.apps.query.dataset_work import new as run
 
     run(file, out=out)
 
@@ -39,7 +36,7 @@ def check(declaration: Declaration) -> None:
 
     Also looks whether the source is there and fits. Exit code 2 if something does not hold.
     """
-    from reticent.apps.query.dataset import check as run
+    from reticent.apps.query.dataset_work import check as run
 
     run(declaration)
 
@@ -51,7 +48,7 @@ def snapshot(declaration: Declaration) -> None:
     It lies in a folder beside the declaration and is used from then on, whatever becomes of the source. It
     holds the data: guard it as well. The rows of a version never change: to take new ones, raise the version.
     """
-    from reticent.apps.query.dataset import snapshot as run
+    from reticent.apps.query.dataset_work import snapshot as run
 
     run(declaration)
 
@@ -59,7 +56,7 @@ def snapshot(declaration: Declaration) -> None:
 @group.command()
 def home(declaration: Declaration) -> None:
     """Say where the one ledger of a declaration is."""
-    from reticent.apps.query.dataset import home as run
+    from reticent.apps.query.dataset_work import home as run
 
     run(declaration)
 
@@ -73,7 +70,7 @@ def move(
 
     All that it bought comes along, and nothing is left to spend where it was.
     """
-    from reticent.apps.query.dataset import move as run
+    from reticent.apps.query.dataset_work import move as run
 
     run(declaration, ledger)
 
@@ -84,7 +81,7 @@ def moved(declaration: Declaration) -> None:
 
     A folder that was copied or restored is refused until you say so: the other one must be gone.
     """
-    from reticent.apps.query.dataset import moved as run
+    from reticent.apps.query.dataset_work import moved as run
 
     run(declaration)
 
@@ -123,7 +120,7 @@ def import_(
     Reads SmartNoise SQL and Lomas metadata, and CSV on the Web with CSVW-EO terms. What the file does not
     say is refused by name, and given by options; whom it protects is never weakened.
     """
-    from reticent.apps.query.dataset import import_ as run
+    from reticent.apps.query.dataset_work import import_ as run
 
     run(
         file,

@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from reticent.apps.query.ask import refused_line
-from reticent.cli import terminal as views
+from reticent.apps.query import views
+from reticent.apps.query.ask_work import refused_line
+from reticent.cli import terminal
 from reticent.errors import ParameterError, QuestionRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger.lockfile import LockFile
@@ -86,7 +87,7 @@ def run(*, folder: Path | None, port: int | None, once: bool) -> None:
     from reticent.service.serve import address
     from reticent.service.settings import Settings
 
-    views.need_plots()
+    terminal.need_plots()
     with demo_listener(port) as listener, _folder(folder) as place:
         declaration = census.write(place)
         keys = demo_keys(place)
@@ -182,7 +183,7 @@ class _Show:
     """The screen, the analyst's session with the service, and everything asked so far."""
 
     def __init__(self, declaration: Path, url: str, key: str, *, pace_s: float) -> None:
-        self.screen, self.url, self._pace_s = views.console(), url, pace_s
+        self.screen, self.url, self._pace_s = terminal.console(), url, pace_s
         self.session: RemoteSession = open_data_set(url, key=key)
         self.data: DataSet = dataset_file.read(declaration)
         self.asked: list[Asked] = []
@@ -224,8 +225,8 @@ class _Show:
         self.screen.print(f"A synthetic census of {data.rows:,} invented persons: so the truth can be shown.")
         self.screen.print(
             f"Budget: epsilon {budget.epsilon:g} at delta {budget.delta:g}, as in the documents (weak: for "
-            f"real people take 1 or less). In the ledger that is mu2 {views.down(as_mu2(budget.mu2_cap))}, "
-            "and costs add up in mu2."
+            "real people take 1 or less). In the ledger that is "
+            f"mu2 {terminal.down(as_mu2(budget.mu2_cap))}, and costs add up in mu2."
         )
         self.screen.print(
             "cost: mu2 charged for the answer. paid: in all. fresh: in all, with new noise each time."
@@ -235,7 +236,7 @@ class _Show:
         """What reuse saved."""
         budget, last = self.data.budget, self.asked[-1]
         paid, fresh = (
-            f"mu2 {views.up(as_mu2(units))} (epsilon {views.up(spent_epsilon(units, budget.delta))})"
+            f"mu2 {terminal.up(as_mu2(units))} (epsilon {terminal.up(spent_epsilon(units, budget.delta))})"
             for units in (last.paid, last.fresh)
         )
         saved = f"{100 * (1 - last.paid / last.fresh):.0f} % of mu2"
@@ -274,12 +275,12 @@ def _thousandths(units: int) -> str:
 def _pair(answer: Answer, truth: float) -> tuple[str, str]:
     """The answer with its error, and the truth, shares in percent."""
     if len(answer.cells) > 1:
-        return f"{len(answer.cells)} bins ± {views.error_text(answer.error)}", ""
+        return f"{len(answer.cells)} bins ± {terminal.error_text(answer.error)}", ""
     estimate = answer.cells[0].estimate
     scale, unit = (100.0, " %") if answer.query.kind == "proportion" else (1.0, "")
     error = scale * views.half(estimate)
-    value = f"{views.rounded(scale * estimate.value, error)} ± {views.error_text(error)}{unit}"
-    return value, views.rounded(scale * truth, error)
+    value = f"{terminal.rounded(scale * estimate.value, error)} ± {terminal.error_text(error)}{unit}"
+    return value, terminal.rounded(scale * truth, error)
 
 
 # What is asked

@@ -22,15 +22,17 @@ from typing import Any, TypeVar, cast
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from reticent.apps.query.apart import Apart, Work
-from reticent.apps.query.desk import Desk, Question, Settled, shaped_free, shaped_paid
+from reticent.apps.query.apart import Apart, OtherHand, Work
+from reticent.apps.query.attempts import Settled
+from reticent.apps.query.desk import LONGEST_REPEAT, Desk, Question, shaped_free, shaped_paid
 from reticent.apps.query.lanes import SWITCH_S, Lanes, restful
 from reticent.apps.query.schemas import Priced
 from reticent.apps.query.weights import MANY, letters_asked
 from reticent.errors import BudgetExceeded, NotMeasured, ReticentError
 from reticent.query import Answer
+from reticent.query.accuracy import Accuracy
 from reticent.query.declarations.datasets import Policy
-from reticent.query.prices import Accuracy
+from reticent.query.language.questions import MOST_VALUES
 from reticent.service.keys import Person
 from reticent.service.limits import Rate, leaves_after_s
 from reticent.service.refusals import Refused, not_signed_in, refused_as, shape, too_much
@@ -100,14 +102,14 @@ class Jobs:
             start: when the question came, on the monotonic clock.
             shaped: what is made of the answer, in the same thread; `in_bytes` another process may do.
         """
-        given = {"idempotency": idempotency, **body.accuracy()}
+        given = (person, name, body.query, body.accuracy())
 
         def here() -> Shape | None:
-            answer = self._desk.free(person, name, body.query, **given)
+            answer = self._desk.free(*given, idempotency)
             return None if answer is None else shaped(answer)
 
         def paid_here() -> Shape:
-            return shaped(self._desk.ask(person, name, body.query, **given))
+            return shaped(self._desk.ask(*given, idempotency=idempotency))
 
         def quick() -> tuple[int, Shape | None]:
             cells = self._weighed(person, name, body.query)
@@ -119,8 +121,8 @@ class Jobs:
         if cells > MANY:
             paid = partial(restful, paid_here)
             if shaped is in_bytes and self._is_apart(name):
-                free = partial(self._free_apart, person, name, body.query, given)
-                paid = partial(self._paid_apart, person, name, body.query, given)
+                free = partial(self._free_apart, *given, idempotency)
+                paid = partial(self._paid_apart, *given, idempotency)
             found = await self.lanes.free(cells, free)
         if found is not None:
             return found
@@ -182,31 +184,32 @@ class Jobs:
         return self._apart is not None and self._desk.data(name).policy is not Policy.DEGRADE
 
     def _free_apart(
-        self, person: Person, name: str, query: Question, given: Mapping[str, Any]
+        self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
     ) -> bytes | None:
         """What is free of a question of many cells."""
         assert self._apart is not None
-        accuracy = dict(given)
-        attempt = self._desk.attempt(person, name, query, accuracy, accuracy.pop("idempotency"))
+        attempt = self._desk.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return attempt.answer.encode()
         shaped = self._apart.call(partial(shaped_free, person, name, query, accuracy))
         return None if shaped is None else self._desk.ended(Settled(attempt, None), person, shaped)
 
-    def _paid_apart(self, person: Person, name: str, query: Question, given: Mapping[str, Any]) -> bytes:
-        """Charge, draw and record a question of many cells here; let its answer be made there."""
+    def _paid_apart(
+        self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
+    ) -> bytes:
+        """Charge for a question of many cells here; let it be drawn, recorded and told there."""
         assert self._apart is not None
-        confidence = given["confidence"]
-        settle = partial(self._desk.settle, person, name, query, offering=False, **given)
+        hand = OtherHand(self._apart, name)
         try:
-            settled = restful(settle)
+            settled = self._desk.settle(person, name, query, accuracy, idempotency, offering=False, hand=hand)
         except BudgetExceeded as refusal:
             short = (refusal.account, refusal.asked, refusal.left)
-            offer = self._apart.call(partial(_offered, name, query, _accuracy(given), short))
+            offer = self._apart.call(partial(_offered, name, query, accuracy, short))
             raise refused_as(refusal, reply=offer) from refusal
         if settled.paid is None:
             return cast(str, settled.attempt.answer).encode()
-        shaped = self._apart.call(partial(shaped_paid, person, name, query, settled.paid, confidence))
+        made = partial(shaped_paid, person, name, query, settled.paid, accuracy.confidence)
+        shaped = self._apart.call(made)
         return self._desk.ended(settled, person, shaped)
 
     def _weighed(self, person: Person, name: str, query: Question) -> int:
@@ -221,6 +224,26 @@ class Jobs:
         pause_s = self._work_rate.wait_s(str(person.number), cells * steps)
         if pause_s:
             raise too_much(cells, pause_s)
+
+    def hopeless(self, person: Person, name: str, text: bytes) -> Refused | None:
+        """The refusal of a request that is more work than the rate allows now, if it can be told at once.
+
+        Nothing is counted, and nobody who has much of the rate left is looked at.
+        """
+        caller = str(person.number)
+        if not self._work_rate.full_s(caller, MOST_VALUES) or not self._desk.is_open(name):
+            return None
+        cells, steps = letters_asked(text), 1
+        if len(text) <= LONGEST_REPEAT:
+            try:
+                query = json.loads(text)["query"]
+            except (ValueError, KeyError, TypeError):  # what is wrong with it is said later
+                return None
+            if not isinstance(query, Mapping):  # SQL takes longer to read
+                return None
+            cells, steps = self._desk.cells(name, query), self._settings.steps(self._desk.data(name).rows)
+        pause_s = self._work_rate.full_s(caller, cells * steps)
+        return too_much(cells, pause_s) if pause_s else None
 
     @contextmanager
     def reading(self, person: Person, text: bytes) -> Iterator[None]:
@@ -296,7 +319,10 @@ class Jobs:
     def told(self, job: Job) -> dict[str, Any]:
         """What its owner may know of a job. Progress is made of public numbers and the clock only."""
         now = time.time()
-        is_shown = job.result is not None and now >= job.shown
+        # A result waits for a deadline or a point of the grid, at the longest. One that would wait for longer
+        # was there before the clock was set back.
+        longest_s = self._deadline_s(job.dataset) + self._settings.grid_s
+        is_shown = job.result is not None and not 0.0 < job.shown - now <= longest_s
         state = "running" if job.result is not None and not is_shown else job.state
         progress = 1.0 if is_shown else 0.0
         if state == "running":
@@ -345,17 +371,17 @@ class Jobs:
         if person is None:  # the key was taken back meanwhile
             raise not_signed_in()
         body = Priced.model_validate_json(job.body)
-        given = {"idempotency": job.idempotency, **body.accuracy()}
+        given = (person, job.dataset, body.query, body.accuracy())
         cells = self._desk.cells(job.dataset, body.query)
 
         def answered() -> bytes:
-            return in_bytes(self._desk.ask(person, job.dataset, body.query, **given))
+            return in_bytes(self._desk.ask(*given, idempotency=job.idempotency))
 
         if cells <= MANY:
             return answered()
         work = partial(restful, answered)
         if self._is_apart(job.dataset):
-            work = partial(self._paid_apart, person, job.dataset, body.query, given)
+            work = partial(self._paid_apart, *given, job.idempotency)
         return self.lanes.paid(cells, work).result()
 
     def _end(self, job: Job, done: Future[Any]) -> None:
@@ -399,10 +425,6 @@ class Jobs:
 def in_bytes(answer: Answer) -> bytes:
     """An answer as replies hold it."""
     return written(answer.to_json())
-
-
-def _accuracy(given: Mapping[str, Any]) -> Accuracy:
-    return Accuracy(**{part: value for part, value in given.items() if part != "idempotency"})
 
 
 def _offered(

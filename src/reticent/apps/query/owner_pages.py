@@ -1,4 +1,4 @@
-"""What owners do on the pages: register a data set step by step, make and take back keys, set quotas."""
+"""What owners do on the pages: register a data set step by step, set quotas."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from reticent.apps.query import builder
-from reticent.apps.query.api import TheDesk
-from reticent.apps.query.desk import LONGEST_DECLARATION, Desk
+from reticent.apps.query.data_sets import LONGEST_DECLARATION
+from reticent.apps.query.dependencies import TheDesk
+from reticent.apps.query.desk import Desk
 from reticent.errors import ParameterError, ReticentError
 from reticent.query.declarations import dataset_file
 from reticent.query.declarations.explanation import explain
@@ -24,60 +25,6 @@ _SUFFIXES = (".csv", ".parquet", ".pq")
 _DEFAULTS = {"version": ["1"], "relation": ["replace one"], "policy": ["share"]}
 
 Text = Annotated[str, Form(max_length=1 << 18)]
-
-
-# Keys
-
-
-@router.get("/owner/keys")
-def keys_page(request: Request, desk: TheDesk, visit: OwnerSeen) -> HTMLResponse:
-    """Who has a key."""
-    return _keys(request, desk, visit)
-
-
-def _keys(request: Request, desk: Desk, visit: Visit, status: int = 200, **content: Any) -> HTMLResponse:
-    records = desk.state.all_keys()[::-1]
-    roles = [role.value for role in (Role.ANALYST, Role.OWNER, Role.AUDITOR)]
-    return page(request, "keys.html", visit, status, here="keys", records=records, roles=roles, **content)
-
-
-@router.post("/owner/keys")
-def make_key(
-    request: Request,
-    desk: TheDesk,
-    visit: OwnerSent,
-    name: Annotated[str, Form(max_length=200)] = "",
-    role: Annotated[str, Form(max_length=20)] = "",
-) -> HTMLResponse:
-    """Make a key and show it, once."""
-    try:
-        if role not in tuple(Role):
-            raise ParameterError(f"role must be one of {', '.join(Role)}, got {role!r}")
-        person, secret = desk.state.make_key(name.strip(), Role(role))
-    except ParameterError as error:
-        return _keys(request, desk, visit, 400, problem=str(error), given=name)
-    return _keys(request, desk, visit, made={"name": person.name, "secret": secret})
-
-
-@router.post("/owner/keys/replace")
-def replace_key(
-    request: Request, desk: TheDesk, visit: OwnerSent, name: Annotated[str, Form(max_length=64)]
-) -> HTMLResponse:
-    """Replace a lost key and show it, once; one's own only from the command line."""
-    secret = desk.replace_key(visit.person, name) if name != visit.person.name else None
-    if secret is None:
-        raise not_found("key")
-    return _keys(request, desk, visit, made={"name": name, "secret": secret})
-
-
-@router.post("/owner/keys/revoke")
-def revoke_key(
-    request: Request, desk: TheDesk, visit: OwnerSent, name: Annotated[str, Form(max_length=64)]
-) -> Response:
-    """Take a key back; one's own only from the command line, where one cannot lock oneself out."""
-    if name == visit.person.name or not desk.revoke(visit.person, name):
-        raise not_found("key")
-    return RedirectResponse("/owner/keys", 303)
 
 
 # Quotas

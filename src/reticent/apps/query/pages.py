@@ -13,18 +13,21 @@ import time
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Path, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.chain import shown as chain_views
 from reticent.apps.query import builder, owner_pages
-from reticent.apps.query.api import TheDesk, budget_json, jobs_of
+from reticent.apps.query.api import budget_json
+from reticent.apps.query.dependencies import TheDesk, jobs_of
 from reticent.apps.query.desk import Desk
 from reticent.apps.query.schemas import Priced
 from reticent.errors import QuestionRefused, ReticentError
+from reticent.fleet.people import not_added
 from reticent.privacy import spent_epsilon
 from reticent.query import Answer, DataSet, Price
+from reticent.query.accuracy import Accuracy
 from reticent.query.answers import Case
 from reticent.query.declarations.datasets import Policy
 from reticent.query.declarations.explanation import explain
@@ -32,33 +35,22 @@ from reticent.query.kinds.listed import FORMS, KIND
 from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
 from reticent.service import showing
-from reticent.service.keys import Person, Role, new_secret
-from reticent.service.limits import Rate, until_deadline
+from reticent.service.keys import Person, Role
+from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused, not_found
 from reticent.service.state import Asked, Job, Visit
 from reticent.service.visits import (
-    COOKIE,
     AskerSeen,
     AskerSent,
     Given,
     Seen,
-    Sent,
-    SignIn,
     page,
     part,
-    problem,
-    same,
-    stale,
-    told,
 )
-
-__all__ = ["SignIn", "problem", "router", "told"]
 
 router = APIRouter(include_in_schema=False)
 router.include_router(owner_pages.router)
 
-_FORM_COOKIE = "reticent-form"
-_FAILED_SIGN_INS = (0.2, 20)  # a second in the long run, and at once, from one address
 _PER_PAGE = 50
 _MOST_HISTORY = 1000
 _MOST_DRAWN = 200  # points of a chart, lines of a table
@@ -69,67 +61,6 @@ _CASES = {
     Case.COARSER: "reused: a more exact answer was bought before",
     Case.PUBLIC: "public: the declaration answers it",
 }
-
-
-# Signing in
-
-
-@router.get("/signin")
-def sign_in_page(request: Request) -> Response:
-    """Where a key is given."""
-    return _sign_in_form(request)
-
-
-def _sign_in_form(request: Request, status: int = 200, message: str = "") -> Response:
-    token = request.cookies.get(_FORM_COOKIE, "") or new_secret("")
-    reply = page(request, "signin.html", None, status, problem=message, csrf=token)
-    secure = request.app.state.desk.settings.secure_cookie
-    reply.set_cookie(_FORM_COOKIE, token, httponly=True, samesite="strict", secure=secure, path="/signin")
-    return reply
-
-
-@router.post("/signin")
-def sign_in(
-    request: Request,
-    desk: TheDesk,
-    key: Annotated[str, Form(max_length=200)] = "",
-    csrf: Annotated[str, Form(max_length=200)] = "",
-) -> Response:
-    """Begin a visit."""
-    if not same(csrf, request.cookies.get(_FORM_COOKIE, "")):
-        raise stale()
-    failed = _failed_sign_ins(request)
-    host = request.client.host if request.client else ""
-    if pause := failed.full_s(host):
-        return _sign_in_form(request, 429, f"Too many unknown keys from here: try again in {pause:.0f} s.")
-    person = desk.state.person(key.strip())
-    if person is None:
-        failed.wait_s(host)
-        return _sign_in_form(request, 401, "This key is not known, or was taken back.")
-    secret, _ = desk.state.enter(person)
-    reply = RedirectResponse("/", 303)
-    secure = desk.settings.secure_cookie
-    reply.set_cookie(COOKIE, secret, httponly=True, samesite="strict", secure=secure, path="/")
-    reply.delete_cookie(_FORM_COOKIE, path="/signin")
-    return reply
-
-
-def _failed_sign_ins(request: Request) -> Rate:
-    """The limit on unknown keys, of this process."""
-    state = request.app.state
-    if not hasattr(state, "failed_sign_ins"):
-        state.failed_sign_ins = Rate(*_FAILED_SIGN_INS)
-    held: Rate = state.failed_sign_ins
-    return held
-
-
-@router.post("/signout")
-def sign_out(request: Request, desk: TheDesk, visit: Sent) -> Response:
-    """End the visit."""
-    desk.state.leave(request.cookies.get(COOKIE, ""))
-    reply = RedirectResponse("/signin", 303)
-    reply.delete_cookie(COOKIE, path="/")
-    return reply
 
 
 # Looking
@@ -192,7 +123,7 @@ def dataset(request: Request, desk: TheDesk, visit: Seen, name: str) -> HTMLResp
         visit,
         data=data,
         card=_card(desk, name),
-        explanation=explain(data),
+        explanation=explain(data) + (not_added(list(desk.balances().values())) if data.people else []),
         history=[
             {
                 "text": words.line(json.loads(one.query)),
@@ -300,8 +231,8 @@ async def price_part(
     return await run_in_threadpool(_priced, request, desk, visit.person, data, found)
 
 
-def _price(name: str, query: tree.Query | str, accuracy: dict[str, Any], desk: Desk) -> Price:
-    return desk.price(name, query, **accuracy)
+def _price(name: str, query: tree.Query | str, accuracy: Accuracy, desk: Desk) -> Price:
+    return desk.price(name, query, accuracy)
 
 
 def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: Price) -> HTMLResponse:
@@ -313,6 +244,9 @@ def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: 
         "left": found.remaining / cap,
         "error": None if found.error is None else showing.error_shown(found.error),
         "free": None if found.free_error is None else showing.error_shown(found.free_error),
+        "fewer": []
+        if found.assumed is None
+        else [(f"{rows:,.0f}", showing.error_shown(error)) for rows, error in found.assumed.otherwise],
         "is_rank": KIND[found.query.kind].is_rank,
         "own_quota": _own_quota(desk, person, data.name),
     }
@@ -330,7 +264,7 @@ async def ask_part(
         rows = data.rows
         query, accuracy = builder.asked(data, fields), builder.accuracy(data, fields)
         asked = query if isinstance(query, str) else tree.to_json(query)
-        body = Priced.model_construct(query=asked, **accuracy)
+        body = Priced.model_construct(query=asked, **accuracy.words())
         try:
             answer = await jobs_of(request).ask(visit.person, name, body, None, start, lambda found: found)
         except QuestionRefused as refusal:

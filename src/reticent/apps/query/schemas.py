@@ -1,21 +1,17 @@
-"""Bodies of requests, checked before anything is done. Unknown fields are refused, numbers are finite."""
+"""Bodies of requests about data sets and questions."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from reticent.service.keys import Role
-
-Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from reticent.query.accuracy import CONFIDENCE, Accuracy
+from reticent.service.schemas import Body, Finite
 
 
-class Priced(_Body):
+class Priced(Body):
     """A question and how exact the answer must be; see docs/how-to/queries.md."""
 
     query: Annotated[str, Field(max_length=20_000)] | dict[str, Any] = Field(
@@ -25,23 +21,23 @@ class Priced(_Body):
     epsilon: Finite | None = Field(None, description="Instead: epsilon of this answer alone.")
     delta: Finite | None = Field(None, description="Beside epsilon; that of the budget by default.")
     information: Finite | None = Field(None, description="Instead: mu^2 of this answer.")
-    confidence: Finite = Field(0.95, description="Of the interval.")
+    confidence: Finite = Field(CONFIDENCE, description="Of the interval.")
     rows: Annotated[int, Field(strict=True, ge=1, le=1 << 36)] | None = Field(
         None, description="A guess of the rows in a group, for the price only."
     )
 
-    def accuracy(self) -> dict[str, Any]:
-        """The arguments of `Session.ask` besides the query."""
-        return self.model_dump(exclude={"query", "seed"})
+    def accuracy(self) -> Accuracy:
+        """How exact. Raises ParameterError if the fields do not go together."""
+        return Accuracy(**{one.name: getattr(self, one.name) for one in fields(Accuracy)})
 
 
-class Known(_Body):
+class Known(Body):
     """A question whose best free answer is wanted."""
 
     query: Annotated[str, Field(max_length=20_000)] | dict[str, Any] = Field(
         description="SQL, or the JSON tree of a question."
     )
-    confidence: Finite = Field(0.95, description="Of the interval.")
+    confidence: Finite = Field(CONFIDENCE, description="Of the interval.")
 
 
 class Rehearsed(Priced):
@@ -50,7 +46,7 @@ class Rehearsed(Priced):
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 32)] = 0
 
 
-class Declaration(_Body):
+class Declaration(Body):
     """A data set as its owner declares it."""
 
     declaration: Annotated[str, Field(min_length=1, max_length=1 << 15)] = Field(
@@ -58,45 +54,9 @@ class Declaration(_Body):
     )
 
 
-class SignedSurvey(_Body):
-    """A survey with the operator's signature, as `reticent survey` writes it."""
-
-    survey: Annotated[str, Field(min_length=1, max_length=1 << 20)] = Field(description="Its text.")
-    signer: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
-
-
-class EndedRound(_Body):
-    """Which round of a campaign ends."""
-
-    number: Annotated[int, Field(strict=True, ge=0, le=1 << 16)] = Field(description="From 0.")
-
-
-class NewKey(_Body):
-    """Whom a key is for."""
-
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    role: Role
-
-
-class Quota(_Body):
+class Quota(Body):
     """What an analyst may be charged of a data set; null lifts the limit."""
 
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] | None = Field(
         description="Of the data set's cap."
     )
-
-
-class ProblemDetail(BaseModel):
-    """What was refused; further public fields may follow."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    message: str
-
-
-class Problem(BaseModel):
-    """The one shape of errors."""
-
-    error: ProblemDetail

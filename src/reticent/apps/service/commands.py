@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reticent.apps.chain.commands import MaxFee, MaxTip
+from reticent.cli.options import group_of_commands
 
 Folder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="Holds the declarations (*.yaml) and the service's state.")
@@ -21,21 +22,12 @@ class RoleName(StrEnum):
     OWNER = "owner"
     ANALYST = "analyst"
     AUDITOR = "auditor"
+    BUYER = "buyer"
 
 
-key = typer.Typer(
-    name="key",
-    help="Make, list, replace and revoke API keys of a service.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+key = group_of_commands("key", "Make, list, replace and revoke API keys of a service.")
 
-source = typer.Typer(
-    name="source",
-    help="Say which owner may register which file of a service.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+source = group_of_commands("source", "Say which owner may register which file of a service.")
 
 
 def serve(

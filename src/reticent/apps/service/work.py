@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from reticent.apps.query import sources
-from reticent.errors import ParameterError
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.query.declarations import dataset_file
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State
+from reticent.tables.row_files import located
 
 
 def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) -> None:
@@ -25,8 +27,30 @@ def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) 
     def say(address: str) -> None:
         screen = Console(highlight=False, markup=False)
         screen.print(f"Reticent serves {folder} at {address} (Ctrl-C ends it)", soft_wrap=True)
+        for line in what_is_served(folder):
+            screen.print(line, soft_wrap=True)
 
     run(Settings(folder, **settings), host=host, port=port, workers=workers, say=say)
+
+
+def what_is_served(folder: Path) -> list[str]:
+    """Which declarations there are, and why some are not served. Nothing is opened for this."""
+    served, lines = [], []
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            data = dataset_file.read(path)
+            for form in ("csv", "parquet", "duckdb"):
+                if form in data.source:
+                    located(f"source.{form}", str(data.source[form]), folder)
+            served.append(data.name)
+        except (ParameterError, ParameterTypeError) as error:
+            said = str(error).removeprefix(f"dataset {path.name}: ")
+            lines.append(f"  {path.name} is not served: {said}")
+    if served:
+        lines.insert(0, f"  data sets: {', '.join(served)}")
+    elif not lines:
+        lines.append("  no data set is declared there yet: `reticent dataset new FILE` begins a declaration")
+    return lines
 
 
 @contextmanager

@@ -178,7 +178,8 @@ def _attempts(
     eye = np.eye(classes)
     few = len(sets) <= _AT_ONCE
     repeat = _AT_ONCE // len(sets) if few else 1
-    for place, spread in enumerate(_SPREADS[: effort.rounds]):
+    for place in range(effort.rounds):
+        spread = _SPREADS[place % len(_SPREADS)]
         times = 1 if place == 0 else repeat
         for begin in range(0, len(sets), _AT_ONCE):
             chosen = np.repeat(sets[begin : begin + _AT_ONCE], times, axis=0)

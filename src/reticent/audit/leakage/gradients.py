@@ -81,6 +81,7 @@ def gradients(
     rate: float | None = None,
     records: int | None = None,
     labels: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
     non_negative: bool = False,
     noise: float = 0.0,
     effort: Effort | None = None,
@@ -97,6 +98,7 @@ def gradients(
         rate: if what is sent are steps of -rate times the gradient.
         records: how many the server knows there are; often a reply tells.
         labels: their classes, if the server knows them.
+        truth: the records behind an update, to compare with; the attacker is not shown them.
         non_negative: whether records are known to have no negative numbers.
         noise: the standard deviation of noise on each number, if the server knows of any.
         effort: how long to look for batches.
@@ -110,7 +112,7 @@ def gradients(
     if (batch is None) == (update is None):
         raise ParameterError("give a batch or an update")
     judged = subject(model, loss=loss)
-    sent, truth = (update, None) if batch is None else judged.measured(*batch)
+    sent, known = (update, _known(judged, truth)) if batch is None else judged.measured(*batch)
     assert sent is not None
     if send is not None:
         sent = send(sent)
@@ -120,8 +122,20 @@ def gradients(
         layers, read, records=records, labels=labels, non_negative=non_negative, noise=noise, effort=effort
     )
     if enters != judged.enters:
-        truth = None
-    return GradientAudit(leak, enters, notes, _sensitivity(layers, read, leak), truth, _error(leak, truth))
+        known = None
+    return GradientAudit(leak, enters, notes, _sensitivity(layers, read, leak), known, _error(leak, known))
+
+
+def _known(judged: Subject, truth: ArrayLike | None) -> Floats | None:
+    """Records that were given to compare with, where it is records that enter the layers."""
+    if truth is None or judged.enters != "the record":
+        return None
+    rows = np.asarray(truth, dtype=np.float64)
+    if rows.ndim < 2 or not len(rows) or rows[0].size != judged.layers.inputs:
+        raise ParameterError(f"truth must hold records of {judged.layers.inputs} numbers, got {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ParameterError("truth must be finite")
+    return rows.reshape(len(rows), -1)
 
 
 def _words(leak: Leak) -> str:

@@ -211,8 +211,17 @@ def _layer_misfit(update: Update, place: int, d: Floats, h: Floats, solved: Floa
     """
     weights, bias = update.weights[place], update.biases[place]
     dd, hh = float(d @ d), float(h @ h)
-    if dd == 0.0 or hh == 0.0:
-        return 1.0 if weights.any() or (dd == 0.0 and bias is not None and bias.any()) else 0.0
+    if dd == 0.0:
+        return 1.0 if weights.any() or (bias is not None and bias.any()) else 0.0
+    found = float(weights.any()) if hh == 0.0 else _weights_misfit(update, place, d, h, solved)
+    if bias is not None:
+        gap = bias - d
+        found = max(found, math.sqrt(float(gap @ gap) / dd))
+    return found
+
+
+def _weights_misfit(update: Update, place: int, d: Floats, h: Floats, solved: Floats | None) -> float:
+    weights, dd, hh = update.weights[place], float(d @ d), float(h @ h)
     left = weights @ h - d * hh
     found = math.sqrt(float(left @ left) / dd) / hh
     if solved is None:
@@ -224,9 +233,6 @@ def _layer_misfit(update: Update, place: int, d: Floats, h: Floats, solved: Floa
     size = update.squares[place] / (dd * hh) - 1.0
     if abs(size) > 1e-6:  # the part of E that neither h nor d sees; below, squares cannot show it
         found = max(found, math.sqrt(abs(size)))
-    if bias is not None:
-        gap = bias - d
-        found = max(found, math.sqrt(float(gap @ gap) / dd))
     return found
 
 

@@ -30,6 +30,8 @@ _LOSS_OF_MODEL = {"linear": "squares", "logistic": "logistic", "svm": "hinge"}
 _LOSS_OF_TORCH = {"CrossEntropyLoss": "cross-entropy", "MSELoss": "squares"}
 _THROUGH = ("Flatten", "Identity")  # layers that pass numbers on as they are
 _RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")
+_LARGEST_NUMBER = 1e100
+_LARGEST_FILE = 8 << 30
 _PICKLE, _ZIP = b"\x80", b"PK"
 
 
@@ -67,6 +69,7 @@ class Subject:
         precision = max((_precision(array) for array in arrays.values()), default=1.0)
         scale = 1.0 if rate is None else -1.0 / rate
         given = {name: scale * np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        _refuse_extremes(given)
         parts = given if self.unpacked is None else self.unpacked(given)
         lacking = [weights for weights, _ in self.names if weights not in parts]
         if lacking:
@@ -109,15 +112,30 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except ImportError as error:
         raise MissingExtra("an update from a file", "federated") from error
     try:
+        if path.exists() and not path.is_file():
+            raise ParameterError(f"update: {path.name} is no file")
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ParameterError(f"update: {path.name} is larger than {_LARGEST_FILE >> 30} GiB")
         content = path.read_bytes()
     except OSError as error:
         raise ParameterError(f"update: {path.name} cannot be read: {error.strerror}") from error
-    if content.startswith((_PICKLE, _ZIP)):
-        raise ParameterError(f"update: {path.name} is a pickle, which runs code when read: give safetensors")
     try:
         return dict(load(content))
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        # Only now: a header of 128 bytes begins like a pickle.
+        if content.startswith((_PICKLE, _ZIP)):
+            raise ParameterError(
+                f"update: {path.name} is a pickle, which runs code when read: give safetensors"
+            ) from error
         raise ParameterError(f"update: {path.name} must be a file in the form of safetensors") from error
+
+
+def _refuse_extremes(arrays: Mapping[str, Floats]) -> None:
+    """Numbers whose squares are no numbers, or nothing, cannot be inverted."""
+    sizes = [np.abs(array[np.isfinite(array)]).max(initial=0.0) for array in arrays.values()]
+    largest = float(max(sizes, default=0.0))
+    if largest > _LARGEST_NUMBER or 0.0 < largest < 1.0 / _LARGEST_NUMBER:
+        raise ParameterError(f"update: its largest number is {largest:.3g}: too far from 1 to be inverted")
 
 
 def _precision(array: NDArray[Any]) -> float:
@@ -244,7 +262,8 @@ def _of_module(module: Any, loss: str) -> Subject:
         found, seen = _gradients(module, loss, first, records, targets)
         return found, _rows(seen, layers.inputs)
 
-    _agrees(module, layers, first)
+    if not _agrees(module, layers, first):
+        notes.append(f"whether {type(module).__name__} is its layers one after the other was not checked")
     return Subject(layers, names, shapes, enters, tuple(notes), measured)
 
 
@@ -329,12 +348,16 @@ def _mean_loss(loss: str, scores: Any, targets: Any) -> Any:
     return functional.softplus(-wanted * scores).mean()
 
 
-def _agrees(module: Any, layers: Layers, first: str) -> None:
-    """Refuse a module that is more than its layers one after the other, for all that its parts show."""
+def _agrees(module: Any, layers: Layers, first: str) -> bool:
+    """Refuse a module that is more than its layers one after the other; False if that cannot be seen.
+
+    What enters the first of them is replaced, and the module's own input is something else: what goes past
+    the layers then shows.
+    """
     import torch
 
     if all(type(part).__name__ == "Sequential" for _, part in module.named_modules() if [*part.children()]):
-        return
+        return True
     seen: list[Any] = []
     part = module.get_submodule(first)
     probe = torch.linspace(-1.0, 1.0, 3 * layers.inputs, dtype=part.weight.dtype).reshape(3, -1).sin()
@@ -342,9 +365,9 @@ def _agrees(module: Any, layers: Layers, first: str) -> None:
     keep = module.register_forward_hook(lambda _, given, said: seen.append(said))
     try:
         with torch.no_grad():
-            module(torch.zeros((3, layers.inputs), dtype=part.weight.dtype))
+            module(probe.cos())
     except RuntimeError:
-        return  # it takes records of another shape: then its own update shows whether the layers are right
+        return False  # it takes records of another shape
     finally:
         swap.remove()
         keep.remove()
@@ -354,3 +377,4 @@ def _agrees(module: Any, layers: Layers, first: str) -> None:
         raise ParameterError(
             f"{type(module).__name__} does more than its linear layers with ReLU between them: not inverted"
         )
+    return True

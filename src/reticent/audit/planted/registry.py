@@ -13,8 +13,9 @@ from reticent.audit.exact import check_channel, check_matrix
 from reticent.audit.findings import Finding
 from reticent.audit.fit import fit
 from reticent.audit.outputs import as_rows
+from reticent.audit.paths.senders import Clients, Devices, Personal, Places, Sender
 from reticent.audit.places import check_places, check_points, rows_of
-from reticent.audit.planted import places, samplers, tables
+from reticent.audit.planted import messages, places, queries, samplers, tables, trainings
 from reticent.audit.structure import check_structure
 from reticent.audit.subjects import MAP
 from reticent.audit.support import check_support, check_support_exact, check_support_rows
@@ -25,6 +26,7 @@ from reticent.mechanisms.location import ElasticChannel, TableChannel, exponenti
 from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
 from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.query.opening import open as opened
 
 Check = Callable[[Any, bool], Finding]
 
@@ -51,7 +53,9 @@ class Plant:
     @property
     def what(self) -> str:
         """The bug in one line."""
-        return (type(self.bug()).__doc__ or "").splitlines()[0]
+        bug = self.bug()
+        kind = bug.kind if isinstance(bug, Sender) else type(bug)
+        return (kind.__doc__ or "").splitlines()[0]
 
 
 def _exact(channel: Any, quick: bool) -> Finding:
@@ -139,6 +143,10 @@ def _total(report: Any, quick: bool) -> Finding:
 
 def _memory(make: Callable[[], Any], quick: bool) -> Finding:
     return check_memory(make, -1.0, 1.0, epsilon=1.0, devices=2_000 if quick else 20_000)
+
+
+_along = trainings.audited(lambda training: training.along)
+_apart = trainings.audited(lambda training: training.apart)
 
 
 def _maker(kind: Callable[[], Any]) -> Callable[[], Any]:
@@ -268,6 +276,54 @@ PLANTS: dict[str, Plant] = {
     "sends nothing for missing values": Plant("total", samplers.SkipsMissing, samplers.Total, _total),
     "memoised by value": Plant(
         "memory", _maker(samplers.MemoByValue), _maker(samplers.MemoByPeriod), _memory
+    ),
+    "noise reused between rounds": Plant(
+        "streams", lambda: Clients(messages.NoiseReused), Clients, messages.audited("streams")
+    ),
+    "noise of the round before": Plant(
+        "streams", lambda: Places(messages.PlaceNoiseReused), Places, messages.audited("streams", 100)
+    ),
+    "a second report under other noise": Plant(
+        "repeat", lambda: Clients(messages.DrawnAgain), Clients, messages.audited("repeat")
+    ),
+    "clip skipped": Plant(
+        "black box", lambda: Personal(messages.ClipSkipped), Personal, messages.audited("black box", 120)
+    ),
+    "ledger skipped": Plant(
+        "ledger", lambda: Devices(messages.LedgerSkipped), Devices, messages.audited("ledger")
+    ),
+    "silence on overflow": Plant(
+        "total", lambda: Clients(messages.SilentOnOverflow), Clients, messages.audited("total")
+    ),
+    "nonce of the value": Plant(
+        "rest", lambda: Devices(messages.NonceOfTheValue), Devices, messages.audited("rest")
+    ),
+    "half the sensitivity of a question": Plant(
+        "black box",
+        queries.HalfTheSensitivity,
+        lambda: opened,
+        queries.audited("black box", "mean", "add or remove one"),
+    ),
+    "noise for four times the charge": Plant(
+        "black box", queries.CheapNoise, lambda: opened, queries.audited("black box", "count", "replace one")
+    ),
+    "answers with a fixed seed": Plant(
+        "streams",
+        queries.SeedOfTheSession,
+        lambda: opened,
+        queries.audited("streams", "histogram", "add or remove one"),
+    ),
+    "questions that are forgotten": Plant(
+        "repeat", queries.ForgetsQuestions, lambda: opened, queries.audited("repeat", "sum", "replace one")
+    ),
+    "DP-SGD without clipping": Plant(
+        "run", lambda: trainings.ClipSkipped(1000), lambda: trainings.LargeRecords(1000), _along
+    ),
+    "DP-SGD with the noise of a mean": Plant(
+        "run", lambda: trainings.NoiseOfTheMean(1000), lambda: trainings.DPSGD(1000), _along
+    ),
+    "DP-SGD that reuses its noise": Plant(
+        "run", lambda: trainings.NoiseReused(1000), lambda: trainings.DPSGD(1000), _apart
     ),
 }
 """Name of the bug -> how it is caught."""

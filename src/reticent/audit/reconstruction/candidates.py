@@ -9,6 +9,7 @@ A bound stands beside: see `audit.leakage.bounds`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from reticent.arguments import real
 from reticent.errors import ParameterError
 from reticent.federated import payload
 from reticent.federated.tasks import Task
+from reticent.fleet.intake import Intake
+from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.one_bit import OneBit
 
@@ -47,7 +50,8 @@ def posterior_of_reports(
         ParameterError: a payload is not one of this round, or gradients are not of this task.
     """
     known, weights = _candidates(task, gradients, prior)
-    outcomes, read = payload.read(task, number, payloads, master)
+    with contextlib.closing(Revocations(":memory:")) as nobody:  # an attacker leaves nobody out
+        outcomes, read = payload.read(task, number, payloads, Intake(master, nobody))
     for place, outcome in enumerate(outcomes):
         if outcome is not payload.Outcome.COUNTED:
             raise ParameterError(f"payload {place} is not a report of this round: {outcome.value}")

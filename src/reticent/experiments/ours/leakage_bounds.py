@@ -252,7 +252,7 @@ def _searched(people: People, notion: str, level: float, effort: Effort, seed: i
 def _as_gradient(dimensions: int, gradient: Floats, epsilon: float, seed: int) -> tuple[Floats, float]:
     """A report's bytes as an unbiased estimate of the gradient, and the standard deviation of a number."""
     task = _task(dimensions, epsilon, 1)
-    _, read = payload.read(task, 0, sent(task, gradient[None], seed), MASTER)
+    _, read = payload.parsed(task, 0, sent(task, gradient[None], seed))
     update = np.zeros(dimensions)
     share = task.dimensions / task.sample_size
     update[read.asked[0]] = task.mechanism.alphabet[read.symbols[0]] * task.scale[read.asked[0]] * share

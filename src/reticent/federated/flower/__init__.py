@@ -15,6 +15,7 @@ from reticent.federated.flower.clients import (
 )
 from reticent.federated.flower.mod import PrivateMod, private_mod
 from reticent.federated.flower.personalised import PersonalMod, PersonalStrategy, personal_mod
+from reticent.federated.flower.robust import RobustKrum, RobustRound
 from reticent.federated.flower.strategy import PrivateFedSGD, Summary
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "PersonalStrategy",
     "PrivateFedSGD",
     "PrivateMod",
+    "RobustKrum",
+    "RobustRound",
     "Summary",
     "of_node",
     "of_simulation",

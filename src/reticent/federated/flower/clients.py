@@ -7,7 +7,7 @@ On a SuperNode all of it is in the node's own configuration, which the server ca
 
 `reticent-most` is what one report may cost; the lifetime budget if it is not given. For personalised training
 `reticent-unit` says what both are in: "mu2", if it is not given, or "epsilon". `reticent-marks` is a folder
-for marks of ledgers (`ledger.device_marks`), if it is not the usual one; not where the ledger is.
+for marks of ledgers (`ledger.device.marks`), if it is not the usual one; not where the ledger is.
 
 In a simulation nodes have no configuration of their own, and one machine holds everybody's data anyway:
 there it is in the run's configuration, with a folder `reticent-clients` of N.ledger, N.json and marks.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from reticent.federated.personalised.learners import Records, chosen
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import MOST_NUMBERS, PersonalTask
 from reticent.federated.trainer import Trainer
-from reticent.fleet.counted import Counted
 from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.reporter import Held
 from reticent.ledger.base import Unit
-from reticent.ledger.device.marks import Marks
 from reticent.mechanisms.base import Floats
 from reticent.privacy import UNITS_PER_ONE
-from reticent.randomness import Stream
+
+if TYPE_CHECKING:  # few are told
+    from reticent.fleet.counted import Counted
 
 ACCOUNT = "personalised-training"
 
@@ -48,16 +49,14 @@ class PersonalClient(Trainer[PersonalTask]):
         enrolment: Enrolment,
         signer: bytes,
         *,
-        lifetime: float,
         most: float,
         unit: Unit = Unit.MU2,
-        rng: Stream | None = None,
-        marks: Marks | None = None,
+        **held: Unpack[Held],
     ) -> None:
         if unit not in (Unit.MU2, Unit.EPSILON):
             raise ParameterError("unit must be mu2 or epsilon")
         self._unit = unit
-        super().__init__(path, enrolment, signer, lifetime=lifetime, most=most, rng=rng, marks=marks)
+        super().__init__(path, enrolment, signer, most=most, **held)
 
     def _check(self, task: PersonalTask) -> None:
         if task.numbers > MOST_NUMBERS:
@@ -74,8 +73,11 @@ class PersonalClient(Trainer[PersonalTask]):
             raise GuaranteeError("the noise of the task cannot be drawn") from error
 
     def _price(self, task: PersonalTask) -> int:
-        """Of a round whose hypotheses are not known."""
-        return Sanitiser(task, np.zeros((task.hypotheses, task.dimensions))).units
+        """Of a round whose hypotheses are not known: the farthest apart; all there is, if that is less."""
+        try:
+            return min(Sanitiser(task).units, self._terms.cap)
+        except ParameterError:  # more than any ledger holds
+            return self._terms.cap
 
     def _checked_price(self, sanitiser: Sanitiser) -> int:
         price = sanitiser.units / UNITS_PER_ONE
@@ -132,7 +134,11 @@ class PersonalClient(Trainer[PersonalTask]):
         return wire.written(sanitiser, self._enrolment, number, values)
 
     def heed(self, task: PersonalTask, word: Counted) -> list[int]:
-        """Take the server's word on the rounds that it has counted, see `Client.heed`."""
+        """Take the server's word on the rounds that it has counted, see `Client.heed`.
+
+        What left in a round that is not remembered may have been as dear as the task's reach allows: the
+        server's word on the hypotheses would be no ground to pay less.
+        """
         return self._heed(task, word)
 
 

@@ -22,7 +22,7 @@ from reticent.federated.personalised.learners import Population
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.server import training_study
-from reticent.fleet.intake import Form, Intake
+from reticent.fleet.intake import Form, RoundIntake
 from reticent.fleet.record import Study
 from reticent.mechanisms.base import Floats, Symbols
 
@@ -36,7 +36,7 @@ def study(task: PersonalTask) -> Study:
     return training_study(task, worst.unit, worst.units)
 
 
-class PersonalRound(Intake[Outcome]):
+class PersonalRound(RoundIntake[Outcome]):
     """The reports of one round.
 
     Args:

@@ -8,12 +8,12 @@ tag                            as in `federated.payload`
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from reticent.federated import payload
-from reticent.federated.payload import HEAD_BYTES, Outcome
+from reticent.federated.payload import HEAD_BYTES
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.fleet.enrolment import TAG_BYTES, Enrolment
 from reticent.mechanisms.base import Symbols
@@ -34,33 +34,6 @@ def written(sanitiser: Sanitiser, enrolment: Enrolment, number: int, values: Seq
     each = width(sanitiser)
     packed = b"".join(int(value).to_bytes(each, "big", signed=True) for value in values)
     return payload.written(sanitiser.task, enrolment, number, packed)
-
-
-def read(
-    sanitiser: Sanitiser,
-    number: int,
-    payloads: Sequence[bytes],
-    master: bytes,
-    revoked: Container[bytes] = (),
-) -> tuple[list[Outcome], list[bytes], Symbols]:
-    """Read many payloads of one round; each is judged on its own, and none raises.
-
-    Returns:
-        What became of each; of those that hold, the ids of the clients and the numbers, (clients, numbers).
-    """
-    length = size(sanitiser)
-    outcomes = [payload.judged(sanitiser.task, number, one, master, length, revoked) for one in payloads]
-    clients, reports = [], []
-    for place, outcome in enumerate(outcomes):
-        if outcome is not Outcome.COUNTED:
-            continue
-        report = numbers(sanitiser, payloads[place])
-        if report is None:
-            outcomes[place] = Outcome.SYMBOL
-            continue
-        clients.append(payloads[place][HEAD_BYTES - 8 : HEAD_BYTES])
-        reports.append(report)
-    return outcomes, clients, np.array(reports, dtype=np.int64).reshape(len(reports), sanitiser.task.numbers)
 
 
 def numbers(sanitiser: Sanitiser, report: bytes) -> Symbols | None:

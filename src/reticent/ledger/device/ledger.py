@@ -1,7 +1,8 @@
 """The ledger of a phone or a vehicle: one small append-only file, charged before a report leaves.
 
-The file is a chain of records, whose bytes and meaning are in `device_records`. All state is in memory,
-rebuilt on opening. When records outgrow the state, a new file that begins with the state replaces the old.
+The file is a chain of records, whose bytes and meaning are in `records`; every call that changes it is in
+`disk`. All state is in memory, rebuilt on opening. When records outgrow the state, a new file that begins
+with the state replaces the old.
 
 A request is answered when its record is on the disk. What a crash left of a record that nobody was answered
 for is cut off on opening; a file that does not verify is refused and left as it is.
@@ -11,7 +12,7 @@ linked to or replaced by another.
 
 Privacy: a device protects its owner and has no witness. Whoever may write the file can rewrite it whole,
 seals included, cut records off its end, put back an old copy or delete it, and so regain spent budget;
-nothing in the file can tell. That is what marks are for (`device_marks`): a ledger that is older than what
+nothing in the file can tell. That is what marks are for (`marks`): a ledger that is older than what
 has left is refused. The chain shows damage, and tampering by those who do not redo it. The file holds keys,
 amounts and released symbols, never raw data; only its owner may read it (mode 0600).
 """
@@ -19,15 +20,10 @@ amounts and released symbols, never raw data; only its owner may read it (mode 0
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import stat
 import threading
-import time
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import FileIO
-from typing import Any, Self
 
 from reticent.arguments import real, whole
 from reticent.errors import (
@@ -39,15 +35,15 @@ from reticent.errors import (
     LedgerDamaged,
     LedgerError,
     ParameterError,
-    ParameterTypeError,
     RolledBack,
     UnknownAccount,
     UnknownMeasurement,
 )
-from reticent.ledger.base import Amount, Balance, Grant, Ledger, Measurement, Reading, Terms, increment
-from reticent.ledger.device.marks import NOTE, Mark, Marks, owner_of
+from reticent.ledger.base import Balance, Grant, Ledger, Measurement, Reading, Terms, increment
+from reticent.ledger.device import disk
+from reticent.ledger.device.marks import NOTE, Mark, Marks
 from reticent.ledger.device.records import (
-    HEAD,
+    LONGEST_NOTE,
     MAGIC,
     START,
     Account,
@@ -57,95 +53,14 @@ from reticent.ledger.device.records import (
     framed,
     has_passed,
     is_begun,
+    is_note,
     records,
     terms_texts,
 )
 from reticent.ledger.values import values_text
 
-try:
-    import fcntl
-except ImportError:  # no POSIX file locks here
-    fcntl = None  # type: ignore[assignment]
-
 COMPACT_BYTES = 1 << 18
-_POLL_S = 0.01
 _MARK_S = 1.0  # a process that was killed gives up its ledger a moment before its mark
-_PAGE = 4096  # what a power loss keeps or loses as a whole, or a multiple of it
-
-
-def _checked_path(given: Any) -> str:
-    try:
-        text = os.fsdecode(os.fsencode(given))
-    except (TypeError, UnicodeError) as error:
-        raise ParameterTypeError(f"path must be the path of a file, got {type(given).__name__}") from error
-    if not text or "\0" in text:
-        raise ParameterError("path must be the path of a file, got an empty one or one with a NUL")
-    folder, name = os.path.split(os.path.abspath(text))  # noqa: PTH100
-    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
-
-
-def _sync(descriptor: int) -> None:
-    """Onto the disk itself, past its cache where the system has a call for that (macOS, iOS)."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)
-    if full is None:
-        os.fsync(descriptor)
-    else:
-        fcntl.fcntl(descriptor, full)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write(file: FileIO, text: bytes, at: int) -> None:
-    """Write all of it and make it durable."""
-    done = 0
-    while done < len(text):
-        done += os.pwrite(file.fileno(), text[done:], at + done)
-    _sync(file.fileno())
-
-
-def _in_order(text: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    """The parts of a record to make durable one after the other, each with its place.
-
-    A power loss may keep a later page of one write and lose an earlier one. So the head is durable before
-    the pages after it, and all of them before the last: while a page can be missing, the record is seen to
-    end too early. A record within one page is one part.
-    """
-    end = at + len(text)
-    first, headed, last = (place + -place % _PAGE for place in (at, at + HEAD, end - _PAGE))
-    places = [at, *sorted({cut for cut in (first, headed, last) if at < cut <= last}), end]
-    for place, until in itertools.pairwise(places):
-        yield text[place - at : until - at], place
-
-
-def _lock(file: FileIO) -> bool:
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _wait_for(file: FileIO, patience: float, otherwise: str) -> None:
-    """Lock a file, however long that may take, up to a time."""
-    deadline = time.monotonic() + patience
-    while not _lock(file):
-        if time.monotonic() >= deadline:
-            raise LedgerError(otherwise)
-        time.sleep(_POLL_S)
-
-
-@contextlib.contextmanager
-def _trouble(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LedgerError(f"the ledger {what}: {error.strerror or error}") from error
 
 
 class DeviceLedger(Ledger):
@@ -177,11 +92,10 @@ class DeviceLedger(Ledger):
         timeout_s: float = 0.0,
         compact_bytes: int = COMPACT_BYTES,
     ) -> None:
-        self._path = _checked_path(path)
+        self._path = disk.checked_path(path)
         patience = real("timeout_s", timeout_s, low=0)
         self._compact_bytes = whole("compact_bytes", compact_bytes, low=0)
-        if fcntl is None:
-            raise LedgerError("a device ledger needs POSIX file locks, which this system lacks")
+        disk.check_locks()
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._unsure = False  # whether disk and memory may differ
@@ -189,8 +103,8 @@ class DeviceLedger(Ledger):
         self._mark: Mark | None = None
         self._claim: tuple[Marks, str] | None = None  # whose ledger this is once something leaves
         self._left = 0  # of so many records is the last one by which something may leave
-        with _trouble("cannot be opened"):
-            self._file = self._acquire(patience)
+        with disk.trouble("cannot be opened"):
+            self._file = disk.acquired(self._path, patience)
             try:
                 stored = self._replay()
                 if marks is not None:
@@ -199,56 +113,23 @@ class DeviceLedger(Ledger):
                 self._give_up()
                 raise
 
-    def _acquire(self, patience: float) -> FileIO:
-        """Open and lock the file that is at the path once the lock is held."""
-        deadline = time.monotonic() + patience
-        while True:
-            if os.path.islink(self._path):  # noqa: PTH114
-                raise LedgerError(f"{self._path} is a link: a ledger has one name, give that")
-            file = _opened(self._path, os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW)
-            try:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise LedgerError(f"{self._path} is not a plain file")
-                if _lock(file) and self._is_at_path(status):  # compaction elsewhere may have replaced it
-                    if status.st_nlink > 1:
-                        raise LedgerError(self._many_names(status))
-                    return file
-            except BaseException:
-                file.close()
-                raise
-            file.close()
-            if time.monotonic() >= deadline:
-                raise LedgerError(f"the ledger {self._path} is in use")
-            time.sleep(_POLL_S)
-
-    def _is_at_path(self, status: os.stat_result) -> bool:
-        """Whether the path leads to this file."""
-        try:
-            return os.path.samestat(status, os.stat(self._path, follow_symlinks=False))  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
-    def _many_names(self, status: os.stat_result) -> str:
-        return f"the ledger {self._path} has {status.st_nlink} names (hard links): it must have one"
-
     def _check_place(self) -> None:
         """Refuse if the file was deleted, moved, replaced or linked to while it was open."""
-        with _trouble("cannot be looked at"):
+        with disk.trouble("cannot be looked at"):
             status = os.fstat(self._file.fileno())
-            if not self._is_at_path(status):
+            if not disk.is_at(self._path, status):
                 raise LedgerError(
                     f"the ledger {self._path} was deleted, moved or replaced while open: nothing is drawn"
                 )
         if status.st_nlink > 1:
-            raise LedgerError(self._many_names(status))
+            raise LedgerError(disk.many_names(self._path, status))
         self._check_mark()
 
     def _check_mark(self) -> None:
         """Refuse if what is written into the mark would not be found there by whoever opens it next."""
         if self._mark is None or self._mark.file.closed:
             return
-        with _trouble("cannot be marked"):
+        with disk.trouble("cannot be marked"):
             try:
                 there = os.stat(self._mark.place, follow_symlinks=False)  # noqa: PTH116
                 is_there = os.path.samestat(os.fstat(self._mark.file.fileno()), there)
@@ -275,12 +156,12 @@ class DeviceLedger(Ledger):
         self.cut_bytes = len(stored) - (self._end if made else 0)
         os.fchmod(self._file.fileno(), 0o600)
         if self.cut_bytes:
-            os.ftruncate(self._file.fileno(), len(stored) - self.cut_bytes)
+            disk.shorten(self._file, len(stored) - self.cut_bytes)
         if self._end > len(MAGIC) and stored[self._end - len(self._tip) : self._end] != self._tip:
-            _write(self._file, self._tip, self._end - len(self._tip))  # its last bytes were lost
+            disk.write(self._file, self._tip, self._end - len(self._tip))  # its last bytes were lost
         # What a killed process wrote may be in the system's memory only: all of it is made durable now.
-        _write(self._file, b"" if made else MAGIC, 0)
-        _sync_directory(self._path)
+        disk.write(self._file, b"" if made else MAGIC, 0)
+        disk.sync_directory(self._path)
         return stored
 
     # What has left
@@ -318,11 +199,11 @@ class DeviceLedger(Ledger):
         if self._claim is None or self._mark is None:
             return
         marks, owner = self._claim
-        with contextlib.closing(_opened(marks.at("lock"), os.O_CREAT)) as turn:
-            _wait_for(turn, _MARK_S, f"the folder of marks {marks} is in use")
+        with contextlib.closing(disk.opened(marks.at("lock"), os.O_CREAT)) as turn:
+            disk.wait_for(turn, _MARK_S, f"the folder of marks {marks} is in use")
             self._check_owner(marks, owner, self._mark.identity)
             marks.give(owner, self._mark.identity)
-            _sync_directory(marks.place(self._mark.identity))
+            disk.sync_directory(marks.place(self._mark.identity))
         self._claim = None
 
     def _has_passed(self, mark: Mark, stored: bytes) -> bool:
@@ -341,12 +222,12 @@ class DeviceLedger(Ledger):
     def _open_mark(self, marks: Marks, identity: str, flags: int, patience: float) -> Mark:
         """The mark's file, locked: of two copies of a ledger one can be open."""
         try:
-            file = _opened(marks.place(identity), flags)
+            file = disk.opened(marks.place(identity), flags)
         except FileNotFoundError as error:
             raise self._markless(marks) from error
-        mark = Mark(marks, identity, file, _write)
+        mark = Mark(marks, identity, file, disk.write)
         try:
-            _wait_for(file, patience, f"a copy of the ledger {self._path} is in use")
+            disk.wait_for(file, patience, f"a copy of the ledger {self._path} is in use")
             if not os.path.samestat(os.fstat(file.fileno()), os.stat(mark.place, follow_symlinks=False)):  # noqa: PTH116
                 raise LedgerError(f"the mark of the ledger {self._path} is a link, or was replaced just now")
         except BaseException:
@@ -357,7 +238,7 @@ class DeviceLedger(Ledger):
     def _put_mark(self, marks: Marks) -> None:
         assert self._mark is not None
         self._mark.write(self._state.entries, self._tip)
-        _sync_directory(marks.place(self._mark.identity))
+        disk.sync_directory(marks.place(self._mark.identity))
 
     def _markless(self, marks: Marks) -> RolledBack:
         return RolledBack(
@@ -368,7 +249,7 @@ class DeviceLedger(Ledger):
     def _keep_mark(self) -> None:
         """Before anything leaves, or is told again."""
         if self._mark is not None and self._mark.number < self._left:
-            with _trouble("could not be marked"):
+            with disk.trouble("could not be marked"):
                 self._own()
                 self._mark.write(self._state.entries, self._tip)
             self._check_mark()
@@ -397,12 +278,12 @@ class DeviceLedger(Ledger):
         """Make a checked record durable, then let it count; or leave file and state as they were."""
         text, tip = framed(self._tip, record)
         self._unsure = True  # unless the next lines all come to pass
-        with _trouble("could not be written"):
+        with disk.trouble("could not be written"):
             try:
-                for part, place in _in_order(text, self._end):
-                    _write(self._file, part, place)
+                for part, place in disk.in_order(text, self._end):
+                    disk.write(self._file, part, place)
             except OSError:
-                os.ftruncate(self._file.fileno(), self._end)
+                disk.shorten(self._file, self._end)
                 self._unsure = False
                 raise
         self._state.apply(record)
@@ -436,26 +317,12 @@ class DeviceLedger(Ledger):
         self._end, self._tip = len(MAGIC) + len(record), tip
         self._compact_at = max(self._compact_bytes, 2 * self._end)
         with contextlib.suppress(OSError):
-            _sync_directory(self._path)
+            disk.sync_directory(self._path)
             self._unsure = False
 
     def _prepared(self, text: bytes) -> FileIO:
         """A new locked file with this content, at the ledger's path."""
-        beside = f"{self._path}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)  # left by a crash  # noqa: PTH108
-        fresh = _opened(beside, os.O_CREAT | os.O_EXCL)
-        try:
-            if not _lock(fresh):
-                raise BlockingIOError(f"{beside} is in use")
-            _write(fresh, text, 0)
-            os.replace(beside, self._path)  # noqa: PTH105
-        except BaseException:
-            fresh.close()
-            with contextlib.suppress(OSError):
-                os.unlink(beside)  # noqa: PTH108
-            raise
-        return fresh
+        return disk.replacement(self._path, text)
 
     def _open(self, terms: Terms) -> Balance:
         with self._held() as state:
@@ -519,10 +386,18 @@ class DeviceLedger(Ledger):
             return held.reading(key)
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a text under a name, in place of an earlier one."""
+        """Keep a text under a name, in place of an earlier one.
+
+        Raises:
+            ParameterError: one of them is empty, has more than 1,000 characters or one that is not printed;
+                nothing is written.
+        """
         with self._held() as state:
             if name == NOTE:
                 raise ParameterError(f"name must not be {NOTE}, which is the ledger's own")
+            for field, given in (("name", name), ("text", text)):
+                if not is_note(given):
+                    raise ParameterError(f"{field} must be 1 to {LONGEST_NOTE} printable characters")
             if state.notes.get(name) != text:
                 self._append(["note", name, text])
 
@@ -562,6 +437,11 @@ class DeviceLedger(Ledger):
             under = self._find(account).keys.get(key, Key())
             return under.last if under.information else None
 
+    def requested(self, account: str) -> dict[str, int]:
+        """What an account was charged under each key, recorded or not."""
+        with self._held():
+            return {key: under.requested for key, under in self._find(account).keys.items()}
+
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded."""
         with self._held() as state:
@@ -577,90 +457,3 @@ class DeviceLedger(Ledger):
         if os.getpid() == self._process:  # in a child the file is closed and the guard may stay held
             with self._guard:
                 self._give_up()
-
-
-class Budgeted:
-    """Whoever spends a lifetime budget of its own: one account in a ledger, given up together.
-
-    Args:
-        path: of the ledger; made if there is none.
-        terms: of the account; those of an existing one must be the same.
-        key: of its enrolment, which pays by one ledger only.
-        marks: where it is remembered what has left; None for the usual place.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str], terms: Terms, key: bytes, marks: Marks | None = None
-    ) -> None:
-        self._account = terms.name
-        self.ledger = DeviceLedger(path, marks=marks or Marks(), owner=owner_of(key, terms.name))
-        try:
-            self.ledger.open(terms)
-        except BaseException:
-            self.ledger.close()
-            raise
-
-    def _is_forgotten(self, head: str, number: int, content: tuple[int, ...] | None) -> bool:
-        """Whether the report of a period has left, or may have, and is not held: then none is drawn."""
-        return content == () or (content is None and number < int(self.ledger.kept(f"closed/{head}") or 0))
-
-    def _close(self, head: str, first: int) -> None:
-        """Draw nothing for periods before the first one that still counts, if it is not held."""
-        if first > int(self.ledger.kept(f"closed/{head}") or 0):
-            self.ledger.keep(f"closed/{head}", str(first))
-
-    def _settle(self, information: Amount, key: str, values: Sequence[int] = ()) -> None:
-        """Pay for what has left, and is not held here, so that nothing is ever drawn under its key.
-
-        If the account does not hold that much, all that is left is paid; if nothing is, nothing can be drawn.
-        """
-        held = self.ledger.reading(self._account, key)
-        left = self.ledger.balance(self._account).remaining
-        units = min(information.units, held.information + held.pending + left)
-        with contextlib.suppress(BudgetExceeded):
-            amount = Amount(max(units, 1), information.unit, information.neighbours)
-            for measurement in self.ledger.request(self._account, key, amount).pending:
-                self.ledger.fulfil(measurement.number, list(values))
-
-    def close(self) -> None:
-        """Give the ledger up."""
-        self.ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-# A lock belongs to whoever holds the open file, and a forked child holds the parent's files: it must close
-# them, or the lock outlives the parent there. No fork comes between the opening of a file and its entry here.
-_FILES: weakref.WeakSet[FileIO] = weakref.WeakSet()
-_FORKING = threading.RLock()
-
-
-def _opened(path: str, flags: int) -> FileIO:
-    """A file, readable and writable by its owner, that forked children close."""
-    with _FORKING:
-        file = FileIO(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+")
-        _FILES.add(file)
-    return file
-
-
-def _before_fork() -> None:
-    _FORKING.acquire()
-
-
-def _after_fork() -> None:
-    _FORKING.release()
-
-
-def _let_go() -> None:
-    """In a forked child."""
-    for file in list(_FILES):
-        file.close()
-    _FORKING.release()
-
-
-if fcntl is not None:
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_let_go)

@@ -51,7 +51,8 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 _VALUES = re.compile("(?:(?:0|-?[1-9][0-9]*)(?:,(?:0|-?[1-9][0-9]*))*)?", re.ASCII)
 _TIP = re.compile("[0-9a-f]{64}", re.ASCII)
 # Which characters are printable depends on the Python; that these are not, does not.
-_KEY = re.compile("[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,1000}")
+LONGEST_NOTE = 1000
+_KEY = re.compile(f"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{1,{LONGEST_NOTE}}}")
 
 
 def _head(tip: bytes, length: int) -> bytes:
@@ -345,6 +346,11 @@ def _answer(held: Account, key: str, *given: str) -> Answer:
     _must(charged == bought or charged <= bought - held.terms.minimum)
     _must(verb == "request" or (bought == charged and under.information and not under.sums))
     return verb, key, asked, bought, charged
+
+
+def is_note(text: str) -> bool:
+    """Whether a text may be kept, or be the name of one."""
+    return _KEY.fullmatch(text) is not None
 
 
 def terms_texts(terms: Terms) -> list[str]:

@@ -69,7 +69,7 @@ class Status:
     block: int
 
 
-class ChainAccounts(Ledger):
+class ChainAccounts(Ledger, is_part=True):
     """What `EthereumLedger` reads and owns; see there."""
 
     def __init__(

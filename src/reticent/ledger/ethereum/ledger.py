@@ -173,8 +173,7 @@ class EthereumLedger(ChainAccounts):
 
     def _ask(self, verb: str, terms: Terms, key: str, information: int, idempotency: str | None) -> Ask:
         name, words = self._key_id(terms.name, key)
-        body = 0 if idempotency is None else body_of(verb, name, information)
-        dataset = self._dataset(terms.name)
+        dataset, body = self._dataset(terms.name), body_of(verb, name, information)
         return Ask(
             verb, terms, key, information, idempotency, dataset, words, name, mark_of(idempotency), body
         )

@@ -14,10 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import LedgerDamaged, LedgerError
+from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
 from reticent.files import private
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.sql.store import Rows, Store, check_written
+from reticent.sqlite import UNAVAILABLE
 
 BUSY_TIMEOUT_S = 60.0
 _ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
@@ -30,23 +31,8 @@ _MAKING = (
 )  # closing a new file would drop the locks of another thread that opened it meanwhile
 
 
-_UNAVAILABLE = {
-    sqlite3.SQLITE_BUSY: "another process holds it",
-    sqlite3.SQLITE_LOCKED: "another process holds it",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "it is read-only",
-    sqlite3.SQLITE_PERM: "it is not permitted",
-    sqlite3.SQLITE_AUTH: "it is not permitted",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
-    sqlite3.SQLITE_IOERR: "the disk failed",
-    sqlite3.SQLITE_NOMEM: "out of memory",
-    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
-    sqlite3.SQLITE_PROTOCOL: "another process holds it",
-}
-
-
-def _unavailable(code: int) -> LedgerError:
-    return LedgerError(f"the ledger cannot be used: {_UNAVAILABLE[code]}")
+def _unavailable(code: int) -> StorageUnavailable:
+    return StorageUnavailable(f"the ledger cannot be used: {UNAVAILABLE[code]}")
 
 
 def _is_mounted(path: Path) -> bool:
@@ -167,7 +153,7 @@ class SqliteStore(Store):
         if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
             return None
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _UNAVAILABLE:
+        if code in UNAVAILABLE:
             return _unavailable(code)
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         return LedgerDamaged(f"{self.path} is damaged or no ledger ({name})")

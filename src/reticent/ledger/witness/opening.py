@@ -3,7 +3,8 @@
 The note is made when a ledger is first opened with a witness, `ledger.sqlite.witness` beside a file. From
 then on everybody who opens this ledger, service, command or Python, asks that witness, and gets an older
 copy, or another ledger in its place, refused by name. The note outlives the ledger's file: a restored one
-finds it.
+finds it. Of a ledger in PostgreSQL it is beside the service, and an address is only how one got there: under
+another one the log itself says whether it is the one that is noted, by its first account.
 
 Not here: a backup of the whole folder from before the note was made. Name the witness at every start
 (`--witness`, `RETICENT_WITNESS`), and what the folder says does not matter.
@@ -36,7 +37,9 @@ class Note:
         key: its public key; empty before the first opening, which believes the one that is shown.
         origin: the name of the log: a ledger of another name is another ledger. Empty before that, too.
         signer: file of the key that signs heads, from the note's folder on.
-        database: of a ledger in PostgreSQL, which one.
+        database: of a ledger in PostgreSQL, where it was last opened.
+        log: the root of the log's first two entries, which no other log has and every copy of it keeps; empty
+            as long as it has no account.
     """
 
     url: str
@@ -44,6 +47,7 @@ class Note:
     origin: str
     signer: str
     database: str = ""
+    log: str = ""
 
 
 def opened(
@@ -68,9 +72,10 @@ def opened(
     Raises:
         RolledBack: the ledger is behind, or forked from, what the witness saw.
         WitnessUnavailable: the witness cannot be reached.
-        LedgerError: the note cannot be read, or the ledger is of another name than is noted.
+        LedgerError: the note cannot be read, or the ledger is of another name than is noted; or there is none
+            at this address, while one at another is noted.
     """
-    place, held = _place(where, note), noted(where, note)
+    place, held = _place(where, note), _noted(where, note, is_named=witness is not None)
     if held is None and witness is None and witness_key is None:
         return SqlLedger(where, origin=origin, key=None if signer is None else load_key(signer))
     if place is None or (held is None and signer is None):
@@ -88,7 +93,13 @@ def opened(
                 "the newest one, or see `reticent ledger recover --help`"
             ) from error
         raise
-    found = replace(asked, key=str(client.key), origin=ledger.origin, database=_database(where))
+    found = replace(
+        asked,
+        key=str(client.key),
+        origin=ledger.origin,
+        database=_database(where),
+        log=_first_entries(ledger),
+    )
     if found != held:
         _write(place, found)
     return ledger
@@ -116,8 +127,31 @@ def _asked(
 
 def noted(where: str | os.PathLike[str], note: Path | None = None) -> Note | None:
     """The note of a ledger, if it has one. For the arguments see `opened`."""
+    return _noted(where, note, is_named=False)
+
+
+def _noted(where: str | os.PathLike[str], note: Path | None, *, is_named: bool) -> Note | None:
     place = _place(where, note)
-    return None if place is None else _read(place, _database(where))
+    found = None if place is None else _read(place)
+    if found is None or found.database == _database(where):
+        return found
+    try:
+        with SqlLedger(where, create=False) as ledger:
+            origin, log = ledger.origin, _first_entries(ledger)
+    except LedgerError as error:
+        if is_named:  # whoever names the witness begins another ledger there, with it
+            return None
+        raise LedgerError(
+            f"{place} notes a witness for a ledger that was at another address, and at this one {error}. "
+            "Name the witness, or take the note away if another ledger shall begin here"
+        ) from error
+    is_same = found.log == log if found.log and log else found.origin == origin
+    return found if is_same else None
+
+
+def _first_entries(ledger: SqlLedger) -> str:
+    """What tells a log from all others: its second entry opens an account, with a random commitment."""
+    return ledger.root(2).hex() if ledger.head().size >= 2 else ""
 
 
 def _place(where: str | os.PathLike[str], note: Path | None) -> Path | None:
@@ -140,19 +174,19 @@ def _from(folder: Path, file: Path) -> str:
     return str(found.relative_to(folder.resolve()) if found.is_relative_to(folder.resolve()) else found)
 
 
-def _read(place: Path, database: str) -> Note | None:
-    """The note, if there is one, and it is about this database."""
+def _read(place: Path) -> Note | None:
+    """The note, if there is one; one of an earlier release says less."""
     try:
         with place.open("rb") as file:
             told = json.loads(file.read(_LARGEST))
-        found = Note(**{one.name: told[one.name] for one in fields(Note)})
+        found = Note(**{one.name: told[one.name] for one in fields(Note) if one.name in told})
         if not all(isinstance(part, str) for part in asdict(found).values()):
             raise TypeError
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LedgerError(f"{place} does not say which witness the ledger has") from error
-    return found if found.database == database else None
+    return found
 
 
 def _write(place: Path, note: Note) -> None:

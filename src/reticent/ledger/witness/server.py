@@ -9,22 +9,15 @@ in docs/ledger-format.md.
 from __future__ import annotations
 
 import argparse
-import io
-import ipaddress
 import json
-import socket
 import sqlite3
 import sys
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from reticent import listening, peers
 from reticent.errors import LedgerDamaged, ParameterError
 from reticent.ledger.checkpoint import (
     PublicKey,
@@ -41,56 +34,14 @@ from reticent.ledger.witness.state import (
 )
 
 MOST_FIRST_BYTES = 64 << 10  # of the first line of a request, which is read before anybody is known
-MOST_CONNECTIONS = 64
-MOST_PER_ADDRESS = 16
-TIMEOUT_S = 10.0  # for all of a request, from when the witness waits for it
 SIGNATURE = "Reticent-Signature"  # header of an answer to a question with a nonce
 
-_clock = time.monotonic
 
-
-class TimedReader(io.RawIOBase):
-    """Reads a socket until a deadline, which does not move when a byte arrives."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._deadline = connection, 0.0
-
-    def start(self, seconds: float) -> None:
-        """Set the deadline."""
-        self._deadline = _clock() + seconds
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what has arrived, or wait for some; TimeoutError at the deadline."""
-        left = self._deadline - _clock()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "reticent-witness", ""
-    disable_nagle_algorithm = True
+class _Handler(listening.TimedHandler):
+    server_version = "reticent-witness"
     server: WitnessServer
     nonce = ""
     _left = 0  # bytes of the request that were not read
-
-    def setup(self) -> None:
-        """Read under one deadline for each request, however its bytes are dealt out."""
-        super().setup()
-        self.rfile.close()
-        self._source = TimedReader(self.connection)
-        self.rfile = io.BufferedReader(self._source)
-
-    def handle_one_request(self) -> None:
-        """Serve a request; `TimeoutError` in it closes the connection."""
-        self._source.start(TIMEOUT_S)
-        super().handle_one_request()
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -153,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, answer: Answer) -> None:
         body = json.dumps(answer).encode()
         self.close_connection = self.close_connection or bool(self._left)  # what was sent stays unread
-        self.connection.settimeout(TIMEOUT_S)
+        self.connection.settimeout(listening.TIMEOUT_S)
         self.send_response(status)
         if self.nonce:
             self.send_header(SIGNATURE, self.server.state.signed(self.nonce, body))
@@ -163,9 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing: who asked when is nobody's business."""
 
 
 def _object(body: bytes) -> Answer:
@@ -178,54 +126,12 @@ def _object(body: bytes) -> Answer:
     return asked
 
 
-class WitnessServer(ThreadingHTTPServer):
+class WitnessServer(listening.BoundedServer):
     """HTTP around a state. `serve_forever` runs it."""
-
-    daemon_threads = True
-    request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, state: WitnessState, host: str = "127.0.0.1", port: int = 0) -> None:
         self.state = state
-        self._guard = threading.Lock()
-        self._connected: Counter[str] = Counter()  # by address
-        super().__init__((host, port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve in a thread, if one is free, and not too many serve this address."""
-        address = client_address[0]
-        with self._guard:
-            free = self._connected.total() < MOST_CONNECTIONS and self._connected[address] < MOST_PER_ADDRESS
-            if free:
-                self._connected[address] += 1
-        if free:
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._guard:
-                self._connected[client_address[0]] -= 1
-                self._connected += Counter()  # forget addresses that left
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away, or is too slow, is no news."""
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        super().__init__(_Handler, host, port)
 
 
 def serve(
@@ -247,7 +153,7 @@ def serve(
         trusted: see `WitnessState`.
         to_all: serve whoever comes first under a name, beyond this machine too.
     """
-    if not (trusted or to_all or _is_loopback(host)):
+    if not (trusted or to_all or peers.is_here(host)):
         raise ParameterError(
             "a witness that others can reach serves chosen logs: give --log-key, or --open to serve any"
         )

@@ -26,6 +26,8 @@ from reticent.spaces.finite import Space
 from reticent.spaces.kernels import Kernel, kernel
 
 _BITS = 60  # of the largest weight of a row
+_TRIES = 20
+_MARGIN, _NEAR_ENOUGH = 1e-6, 0.9999  # of a level
 MAX_EXPONENT = 20_000.0  # beta times the diameter: beyond, nobody could be reported far away
 
 Weights = list[int]
@@ -69,18 +71,25 @@ class ElasticChannel:
             raise ParameterError("marginal must be 0 in closed cells")
         self.marginal: Floats = c / c.sum()
         self.marginal.flags.writeable = False
-        self._dense, self._sums = dense, sums
+        self._dense, self._sums, self._kept = dense, sums, math.inf
 
     @property
     def level(self) -> float:
         """The level that the sampler keeps, in 1/unit: 2 beta, and the rounding of its weights, rounded up.
 
+        Of a channel made by `keeping`, the level that it was made for.
+        """
+        return min(self._kept, math.nextafter(2.0 * self.beta + self.rounding, math.inf))
+
+    @property
+    def rounding(self) -> float:
+        """What rounding adds to a level.
+
         Four weights enter a ratio, each right to (beta diameter - ln c + 64) 2^-50 of itself; and distances
         keep the triangle inequality to 2^-48, which is used twice.
         """
         depth = self.beta * self.space.diameter - math.log(self.marginal[self.marginal > 0.0].min())
-        rounding = (depth + 64.0) * 2.0**-44 / self.space.shortest
-        return math.nextafter(2.0 * self.beta + rounding, math.inf)
+        return (depth + 64.0) * 2.0**-44 / self.space.shortest
 
     @property
     def guarantee(self) -> MetricDP:
@@ -120,11 +129,7 @@ class ElasticChannel:
 
     def weights(self, place: int) -> Weights:
         """The law of the report of one place as whole numbers: nothing that is possible has weight zero."""
-        logs = self._logs(place)
-        held = np.isfinite(logs)
-        floors = np.floor(logs, where=held, out=np.zeros(logs.size))
-        numbers = np.rint(np.exp2(logs - floors) * 2.0**_BITS)
-        return whole_numbers(np.where(held, numbers, 0.0), floors)
+        return exact_weights(self._logs(place))
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
         """The report of each place, exactly by `weights`."""
@@ -176,7 +181,16 @@ class ElasticChannel:
         return of_outputs - self.beta * self.distortion(prior) - float(prior @ np.log(self.normaliser))
 
     def exact_level(self) -> float:
-        """The largest loss per distance over all pairs and reports; for small spaces."""
+        """The largest loss per distance over all pairs and reports; for small spaces, and roads by street.
+
+        On a road network every distance is a sum of arcs, and losses along a way add up: so the worst pair is
+        one of neighbours. Two of them, w apart, lose beta w + |ln Z(x) - ln Z(x')|, at the report of one of
+        them. (If c vanishes somewhere, that is a bound.)
+        """
+        arcs = getattr(self.space, "neighbours", None)
+        if arcs is not None:
+            logs = np.log(self.normaliser)
+            return self.beta + float((np.abs(logs[arcs.begins] - logs[arcs.ends]) / arcs.lengths).max())
         logs = np.stack([self._logs(place) for place in range(self.space.size)]) * math.log(2.0)
         tops = logs.max(axis=1, keepdims=True)
         logs -= tops + np.log(np.exp(logs - tops).sum(axis=1, keepdims=True))
@@ -187,6 +201,30 @@ def exponential(space: Space, level: float, *, dense: bool | None = None) -> Ela
     """The exponential mechanism: c uniform, beta half of the level."""
     level = real("level", level, low=0.0)
     return ElasticChannel(space, space.open.astype(np.float64), level / 2.0, dense=dense)
+
+
+def keeping(space: Space, marginal: Any, level: float, *, dense: bool | None = None) -> ElasticChannel:
+    """The channel of the largest beta, to 0.01 %, whose exact level is at most `level`: at least half of it.
+
+    Privacy: the level is that of `exact_level`, worked out for this c and this space, and the rounding. By 2
+    beta the same noise would be charged up to twice as much.
+    """
+    level = real("level", level, low=0.0, open_low=True)
+    low, high, slope = level / 2.0, level, 2.0  # kept at low; not, above high; level over beta
+    kept = ElasticChannel(space, marginal, low, dense=dense)
+    for _ in range(_TRIES):
+        tried = ElasticChannel(space, marginal, min(high, max(low, level / slope)), dense=dense)
+        found = tried.exact_level() * (1.0 + 1e-9) + tried.rounding
+        if found <= level:
+            low, kept, kept._kept = tried.beta, tried, level
+            if found >= level * _NEAR_ENOUGH:
+                break
+        else:
+            high = tried.beta
+        slope = found / tried.beta * (1.0 + _MARGIN)  # the level is nearly proportional to beta
+        if not low < level / slope < high:
+            slope = 2.0 * level / (low + high)
+    return kept
 
 
 def sampled(channel: Any, places: Any, rng: Stream | None) -> Symbols:
@@ -202,6 +240,14 @@ def sampled(channel: Any, places: Any, rng: Stream | None) -> Symbols:
     for group in np.split(order, starts[1:]) if flat.size else []:
         found[group] = categorical(channel.weights(int(flat[group[0]])), group.size, stream)
     return found.reshape(given.shape)
+
+
+def exact_weights(logs: Floats) -> Weights:
+    """Whole numbers in the proportions 2^logs, to 60 bits each: nothing is zero but what -infinity is."""
+    held = np.isfinite(logs)
+    floors = np.floor(logs, where=held, out=np.zeros(logs.size))
+    numbers = np.rint(np.exp2(logs - floors, where=held, out=np.zeros(logs.size)) * 2.0**_BITS)
+    return whole_numbers(numbers, floors)
 
 
 def whole_numbers(numbers: Floats, exponents: NDArray[Any]) -> Weights:

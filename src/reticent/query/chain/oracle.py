@@ -47,6 +47,7 @@ from reticent.files import made
 from reticent.ledger import Amount, Grant, Ledger, SqlLedger, Unit
 from reticent.ledger.base import Order
 from reticent.ledger.witness.opening import opened as open_ledger
+from reticent.query.declarations import account_moving, account_opening, ledger_places
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.language.questions import parse
@@ -393,7 +394,7 @@ def _at_home(path: Path, data: DataSet, chain: EthereumLedger, own: SqlLedger, p
     Raises:
         LedgerError: its account is in another ledger, and not on this chain.
     """
-    here = homes.on_chain(chain.chain_id, chain.contract)
+    here = ledger_places.on_chain(chain.chain_id, chain.contract)
     with homes.settled(path, data, here) as home:
         if home.moving == here:
             raise LedgerError(
@@ -406,9 +407,9 @@ def _at_home(path: Path, data: DataSet, chain: EthereumLedger, own: SqlLedger, p
                 "`reticent chain register` moves it there"
             )
         home = homes.measured_in(home, place)
-        registered = homes.as_registered(home.of(data), chain.balance(home.account).terms)
+        registered = account_opening.as_registered(home.of(data), chain.balance(home.account).terms)
         own.open(registered.terms)
-        homes.left_behind(home, path, registered, own, into=registered.terms)
+        account_moving.left_behind(home, path, registered, own, into=registered.terms)
         return registered
 
 

@@ -2,13 +2,16 @@
 
 Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name,
 a symbolic link or a hard link in the same folder, finds it there and shares the account of the first. For a
-DuckDB file there is a note for each table. Where nothing can be written beside the rows, nothing is noted; of
-databases that are reached by an address neither (docs/limits.md).
+DuckDB file there is a note for each table, and beside a file that names people one that says where their home
+is. Where nothing may be written beside the rows, nothing is noted; of
+databases that are reached by an address neither (docs/limits.md). A full or failing disk may be written:
+whoever cannot note there whose the rows are is refused, or each declaration of them had a budget of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -28,7 +31,10 @@ except ImportError:  # not on this platform: two hard links that are declared at
     fcntl = None  # type: ignore[assignment]
 
 _FILES = ("csv", "parquet", "duckdb")
+PEOPLE = "people"  # a part that no table is called: those have a dot
 _LARGEST = 1 << 16
+# Where nothing may be written, or a file can have no second name: it stays so for whoever comes next.
+_NEVER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
@@ -43,7 +49,15 @@ def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
     source = _source(path, data)
     if source is None:
         return folder
-    file, itself, table = source
+    return _claimed(*source, identity, folder)
+
+
+def claimed_people(file: Path, identity: str, folder: Path) -> Path:
+    """The same of the file that names people: it is renamed, or has two names in its folder."""
+    return _claimed(file, files.identity(file), PEOPLE, identity, folder)
+
+
+def _claimed(file: Path, itself: str, table: str, identity: str, folder: Path) -> Path:
     place = str(folder)
     with contextlib.suppress(ValueError):  # not on the same drive
         place = os.path.relpath(folder, file.parent)  # so that both may be moved together
@@ -113,7 +127,10 @@ def _noted(note: Path, claim: dict[str, Any]) -> Path:
     """Whose the source is once this is written; the first who writes it has it."""
     draft = note.with_name(f"{note.name}.{secrets.token_hex(8)}")
     try:
-        files.private(draft).write_text(json.dumps(claim) + "\n", encoding="utf-8")
+        with files.private(draft).open("wb") as file:
+            file.write((json.dumps(claim) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
         try:
             os.link(draft, note)
         except FileExistsError:
@@ -121,8 +138,12 @@ def _noted(note: Path, claim: dict[str, Any]) -> Path:
             if held is not None and held["identity"] != claim["identity"]:
                 return _folder(note, held)
             draft.replace(note)
-    except OSError:
-        pass  # nothing can be written there: docs/limits.md
+    except OSError as error:
+        if error.errno not in _NEVER:
+            raise LedgerError(
+                f"{note} cannot be written ({error.strerror}): it says whose these rows are"
+            ) from error
+        # nothing may be written there: docs/limits.md
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -16,7 +16,8 @@
 
 Every scalar is read as the text that was typed, and becomes a number where the field wants one: so `1e-4` is
 a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out.
-A template leaves empty what only the owner can know; nothing is ever inferred from the rows.
+A template leaves empty what only the owner can know; nothing is ever inferred from the rows. `people` says
+with whom the budget is shared, if it is (`populations`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from reticent.arguments import meant
 from reticent.errors import ParameterError, ParameterTypeError, ReticentError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.declarations.populations import checked_name
 from reticent.query.rows.columns import Column, Kind
 from reticent.query.rows.source import FORMS, check_address
 from reticent.tables.row_files import located
@@ -37,11 +40,12 @@ from reticent.tables.row_files import located
 LARGEST_FILE = 1 << 20
 _DEEPEST = 8  # levels of mappings and lists
 _MOST_REPEATED = 50_000  # names and values in a file with aliases, as often as they are repeated
-_FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "policy", "columns")
+_FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "people", "policy", "columns")
 _COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,3})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_DATA = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".db", ".duckdb", ".xlsx", ".arrow", ".feather")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -51,6 +55,10 @@ def read(path: Path) -> DataSet:
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
     """
+    if path.suffix.lower() in _DATA:
+        raise ParameterError(
+            f"dataset {path.name} is not a declaration: `reticent dataset new {path.name}` writes one for it"
+        )
     try:
         with Path(path).open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
@@ -70,15 +78,14 @@ def parse(text: str) -> DataSet:
         name=_text("name", given.get("name")),
         version=_text("version", given.get("version")),
         columns=_columns(given.get("columns")),
-        budget=_budget(given.get("budget")),
-        relation=_choice(
-            "relation", given.get("relation"), (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE)
-        ),
-        rows=None if rows is None else _whole("rows", rows),
+        budget=budget_of(given.get("budget")),
+        relation=relation_of(given.get("relation")),
+        rows=None if rows is None else whole_number("rows", rows),
         person=person,
         contribution=contribution,
         policy=_choice("policy", given.get("policy", Policy.SHARE.value), tuple(Policy)),
         source=source_of(given.get("source")),
+        people=checked_name(_text("people", given["people"])) if "people" in given else "",
     )
 
 
@@ -90,7 +97,7 @@ def write(data: DataSet) -> str:
     fields: dict[str, Any] = {"name": data.name, "version": data.version, "source": dict(data.source) or None}
     fields |= {"unit": unit, "relation": data.relation.value, "rows": data.rows}
     fields |= {"budget": {"epsilon": _plain(data.budget.epsilon), "delta": _plain(data.budget.delta)}}
-    fields |= {"policy": data.policy.value}
+    fields |= {"people": data.people or None, "policy": data.policy.value}
     fields |= {"columns": {column.name: _column_fields(column) for column in data.columns}}
     kept = {name: value for name, value in fields.items() if value is not None}
     text: str = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
@@ -230,11 +237,14 @@ def load(text: str) -> Any:
 def mapping(field: str, given: Any, known: Sequence[str] | None) -> dict[str, Any]:
     """The fields of a mapping; empty ones are left out."""
     if not isinstance(given, dict):
+        if field == "the file":  # it may be the data itself: nothing of it is shown
+            raise ParameterTypeError(f"{field} must be a declaration: named fields such as name and columns")
         raise ParameterTypeError(f"{field} must be made of named fields, got {_shown(given)}")
     for name in given:
         if known is not None and name not in known:
             inside = "" if field == "the file" else f"{field}."
-            raise ParameterError(f"{inside}{_shown(name)} must be one of {', '.join(known)}")
+            near = meant(name, known)
+            raise ParameterError(f"{inside}{_shown(name)} must be one of {', '.join(known)}{near}")
     return {name: value for name, value in given.items() if known is None or value not in ("", None)}
 
 
@@ -270,7 +280,14 @@ def _missing(field: str, given: Any, kind: Kind) -> float | str | bool:
     return _WORDS[given.lower()]
 
 
-def _budget(given: Any) -> Budget:
+def relation_of(given: Any) -> Neighbours:
+    """How two data sets differ that must look alike."""
+    found: Neighbours = _choice("relation", given, (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE))
+    return found
+
+
+def budget_of(given: Any) -> Budget:
+    """What may be spent, as `{epsilon: 1, delta: 1e-6}`."""
     if given is None:
         raise ParameterError("budget must be filled in, as {epsilon: 1, delta: 1e-6}")
     fields = mapping("budget", given, ("epsilon", "delta"))
@@ -289,7 +306,7 @@ def _unit(given: Any) -> tuple[str | None, int]:
             raise ParameterError(f"unit must be row or {{person: COLUMN, rows: NUMBER}}, got {_shown(given)}")
         return None, 1
     fields = mapping("unit", given, ("person", "rows"))
-    return _text("unit.person", fields.get("person")), _whole("unit.rows", fields.get("rows"))
+    return _text("unit.person", fields.get("person")), whole_number("unit.rows", fields.get("rows"))
 
 
 def source_of(given: Any) -> Mapping[str, Any]:
@@ -359,7 +376,8 @@ def _number(field: str, given: Any) -> float:
     return float(given)
 
 
-def _whole(field: str, given: Any) -> int:
+def whole_number(field: str, given: Any) -> int:
+    """A whole number, from the text that was typed."""
     if given is None:
         raise ParameterError(f"{field} must be filled in")
     if not isinstance(given, str) or not _WHOLE.fullmatch(given):

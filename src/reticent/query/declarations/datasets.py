@@ -13,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from reticent.arguments import whole
+from reticent.arguments import meant, whole
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.ledger import Terms, Unit
 from reticent.privacy import Budget, Neighbours
@@ -49,7 +49,10 @@ class DataSet:
         policy: what a coarser request gets.
         identity: what tells these people from all others, made when a declaration is first opened (`home`);
             part of the account's terms. Empty for data sets that no file declares.
-        shares: the account that pays, if it is called after another declaration of the same source.
+        shares: the account that pays, if it is called after another declaration of the same source, or after
+            people that other data sets are about, too.
+        people: the file of these people, as it is declared (`populations`); empty if the account is for this
+            data set alone.
     """
 
     name: str
@@ -64,6 +67,7 @@ class DataSet:
     source: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     identity: str = ""
     shares: str = ""
+    people: str = ""
 
     def __post_init__(self) -> None:
         for part in ("name", "version"):
@@ -104,6 +108,8 @@ class DataSet:
     @property
     def subject(self) -> str:
         """Whose data the account protects, in words."""
+        if self.people:
+            return subject_of_people(self.account)
         bound = "" if self.person is None else f" with at most {self.contribution} rows"
         return f"one {self.unit} of {self.account}{bound}"
 
@@ -123,12 +129,26 @@ class DataSet:
             return self.named[name]
         except KeyError as error:
             known = ", ".join(list(self.named)[:20])
-            raise ParameterError(f"column must be one of {known}, got {name!r:.60}") from error
+            raise ParameterError(
+                f"column must be one of {known}, got {name!r:.60}{meant(name, self.named)}"
+            ) from error
 
     @cached_property
     def terms(self) -> Terms:
         """The account that pays for every answer about this data set, whatever the version."""
-        cap = self.budget.mu2_cap
-        minimum = max(1, cap // _PURCHASES)
-        subject = f"{self.subject} [{self.identity}]" if self.identity else self.subject
-        return Terms(self.account, Unit.MU2, self.relation, subject, cap, minimum)
+        return account_terms(self.account, self.relation, self.subject, self.budget, self.identity)
+
+
+def account_terms(
+    account: str, relation: Neighbours, subject: str, budget: Budget, identity: str = ""
+) -> Terms:
+    """The terms of an account whose budget somebody declared."""
+    cap = budget.mu2_cap
+    minimum = max(1, cap // _PURCHASES)
+    whose = f"{subject} [{identity}]" if identity else subject
+    return Terms(account, Unit.MU2, relation, whose, cap, minimum)
+
+
+def subject_of_people(account: str) -> str:
+    """Whose data an account protects that several data sets share."""
+    return f"one person of {account}, over all that is about them"

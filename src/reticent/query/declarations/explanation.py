@@ -19,6 +19,7 @@ def explain(data: DataSet) -> list[str]:
         "Against: anybody who sees every answer and knows all the other rows.",
         _public(data),
         _budget(data),
+        *_people(data),
         _policy(data),
         *(_column(column) for column in data.columns),
         *(f"Weaker than it sounds: {caution}." for caution in _cautions(data)),
@@ -54,6 +55,16 @@ def _budget(data: DataSet) -> str:
     )
 
 
+def _people(data: DataSet) -> list[str]:
+    if not data.people:
+        return []
+    return [
+        f"Shared: this budget is that of the people in {data.people}, once for all data sets that name them "
+        "and for the surveys and trainings that are put under their account. One of them is at most one "
+        f"{data.person} here, and one in each of the others."
+    ]
+
+
 def _policy(data: DataSet) -> str:
     if data.policy is Policy.SHARE:
         return "Who asks for less than was bought before gets the best answer there is, free."
@@ -79,7 +90,8 @@ def _column(column: Column) -> str:
 def _cautions(data: DataSet) -> list[str]:
     cautions = [
         "bounds, categories or a budget chosen after looking at the rows reveal what no budget counts",
-        "the same people in another data set have another budget there, and what both reveal adds up",
+        "the same people in another data set have another budget there, and what both reveal adds up"
+        + (f"; unless it names {data.people}, too" if data.people else ""),
         "what holds for many people is learned on purpose, and may tell something about one of them",
     ]
     if data.person is None:

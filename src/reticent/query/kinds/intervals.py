@@ -16,12 +16,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number with its error: `low` and `high` hold the exact answer with the stated confidence."""
+    """One number with its error: `low` and `high` hold the exact answer with the stated confidence.
+
+    Attributes:
+        value: the best guess: within the interval, and possible. Where noise made it impossible, as a count
+            below zero, it is the nearest that is possible.
+        standard_error: of the noise.
+        low: and
+        high: the ends of the interval, cut to what is possible.
+        unbiased: the value before it was cut, to be added up with others; None for ratios and quantiles.
+    """
 
     value: float
     standard_error: float
     low: float
     high: float
+    unbiased: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,12 @@ def half_width_factor(confidence: float) -> float:
 
 
 def linear(value: float, sigma: float, factor: float, low: float, high: float) -> Estimate:
-    """The value is left unbiased; the interval is cut to what is possible."""
-    ends = (min(high, max(low, value - factor * sigma)), min(high, max(low, value + factor * sigma)))
-    return Estimate(value, sigma, *ends)
+    """Value and interval are cut to what is possible."""
+
+    def cut(number: float) -> float:
+        return min(high, max(low, number))
+
+    return Estimate(cut(value), sigma, cut(value - factor * sigma), cut(value + factor * sigma), value)
 
 
 def moved(estimate: Estimate, factor: float, offset: float) -> Estimate:
@@ -59,6 +72,7 @@ def moved(estimate: Estimate, factor: float, offset: float) -> Estimate:
         factor * estimate.standard_error,
         offset + factor * estimate.low,
         offset + factor * estimate.high,
+        None if estimate.unbiased is None else offset + factor * estimate.unbiased,
     )
 
 

@@ -26,6 +26,7 @@ from typing import Any as Anything
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.arguments import meant
 from reticent.errors import ParameterError
 from reticent.query.language.tree import (
     DEEPEST,
@@ -307,7 +308,10 @@ def _equal(column: Column, constant: Scalar, name: str) -> Ranges:
     if column.kind is Kind.CATEGORY:
         if constant not in column.values:
             known = ", ".join(column.values[:20]) + (", ..." if len(column.values) > 20 else "")
-            raise ParameterError(f"{name} must be one of {known} for {column.name}, got {shown(constant)}")
+            near = meant(constant, column.values)
+            raise ParameterError(
+                f"{name} must be one of {known} for {column.name}, got {shown(constant)}{near}"
+            )
         code = column.values.index(str(constant))
         return ((code, code),)
     if column.kind is Kind.BOOLEAN:

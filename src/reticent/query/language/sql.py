@@ -8,6 +8,7 @@ refused with the reason. The text is never run, and nothing of it reaches a data
     SELECT sex, COUNT(*) FROM census WHERE age BETWEEN 20 AND 39 GROUP BY sex
     SELECT AVG(CASE WHEN income > 50000 THEN 1 ELSE 0 END) FROM census
     SELECT QUANTILE_CONT(age, [0.25, 0.5, 0.75]) FROM census WHERE citizen
+    SELECT BIN(age, 12), COUNT(*) FROM census GROUP BY BIN(age, 12)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from reticent.errors import MissingExtra, ParameterError
@@ -22,6 +24,7 @@ from reticent.query.kinds.base import Asked
 from reticent.query.kinds.listed import AGGREGATES, KIND
 from reticent.query.language.tree import (
     BINS,
+    MOST_BINS,
     And,
     By,
     Comparison,
@@ -60,7 +63,7 @@ _NO_TEXT = "categories are compared as a whole, by = or IN"
 _NO_NULL = "missing values are replaced as declared, so nothing is NULL"
 _NO_ARITHMETIC = "there is no arithmetic on columns or answers"
 _NO_DISTINCT = "rows are counted, not different values"
-_COLUMNS_ONLY = "GROUP BY takes columns"
+_COLUMNS_ONLY = "GROUP BY takes columns, BIN(column, bins) and WIDTH_BUCKET(column, low, high, bins)"
 _REASONS = {
     **dict.fromkeys(("JOIN", "CROSS", "INNER", "OUTER", "LATERAL", "NATURAL", "USING", "ON"), _ONE_TABLE),
     **dict.fromkeys(("UNION", "INTERSECT", "EXCEPT", "WITH", "EXISTS", "ANY", "SOME", "VALUES"), _ONE_SELECT),
@@ -94,6 +97,24 @@ _REASONS = {
     "Quantile": "quantiles are read off bins: QUANTILE_CONT",
     "PercentileDisc": "quantiles are read off bins: QUANTILE_CONT",
     "ApproxQuantile": "quantiles are read off bins: QUANTILE_CONT",
+}
+_WRITTEN = {  # how people write what sqlglot calls otherwise
+    **dict.fromkeys(_COMPARISONS, "a comparison"),
+    "Add": "+",
+    "Anonymous": "a function",
+    "Bracket": "[...]",
+    "Column": "a column",
+    "Div": "/",
+    "Literal": "a constant",
+    "Mod": "%",
+    "Mul": "*",
+    "Neg": "a minus sign",
+    "PercentileDisc": "QUANTILE_DISC",
+    "StddevPop": "STDDEV_POP",
+    "StddevSamp": "STDDEV_SAMP",
+    "Sub": "-",
+    "Subquery": "SELECT within SELECT",
+    "WidthBucket": "WIDTH_BUCKET",
 }
 _SHAPE = "SELECT one aggregate FROM the data set, with WHERE and GROUP BY if need be"
 _NAMES = [name for kind in KIND.values() for name in kind.sql]
@@ -133,8 +154,7 @@ def _query(select: Any, name: str) -> Query:
             )
         binned = By(str(asked.column), bins=BINS)
         return Query(asked.kind, asked.column, rows, asked.of, (binned,), asked.levels)
-    by = tuple(By(column) for column in groups)
-    return Query(asked.kind, asked.column, rows, asked.of, by, asked.levels)
+    return Query(asked.kind, asked.column, rows, asked.of, groups, asked.levels)
 
 
 def read_condition(text: str) -> Predicate:
@@ -270,7 +290,8 @@ def _word(node: Any) -> str:
     """What to call a node in a message."""
     if node is None:
         return "nothing"
-    return str(_part(node, "this")) if _kind(node) == "Anonymous" else _kind(node).upper()
+    kind = _kind(node)
+    return str(_part(node, "this")) if kind == "Anonymous" else _WRITTEN.get(kind, kind.upper())
 
 
 def _refused(node: Any, otherwise: str) -> ParameterError:
@@ -302,30 +323,60 @@ def _check_source(source: Any, name: str) -> None:
         raise ParameterError(f"sql: FROM must be {name}, got {shown(getattr(given, 'name', ''))}")
 
 
-def _groups(group: Any, name: str) -> tuple[str, ...]:
+def _groups(group: Any, name: str) -> tuple[By, ...]:
     if group is None:
         return ()
     _only(group, "expressions")
-    listed = _list(group, "expressions")
-    for one in listed:
-        if not _is_column(one):
-            raise _refused(one, _COLUMNS_ONLY)
-    return tuple(_column(one, name) for one in listed)
+    return tuple(_grouping(one, name) for one in _list(group, "expressions"))
 
 
-def _selected(expressions: Sequence[Any], groups: Sequence[str], name: str) -> Asked:
-    """The one aggregate of a SELECT list; the columns beside it must be grouped by."""
+def _grouping(node: Any, name: str) -> By:
+    """A column, `BIN(column, bins)`, or `WIDTH_BUCKET(column, low, high, bins)` with what lies outside."""
+    if _is_column(node):
+        return By(_column(node, name))
+    if _is_bin(node):
+        _only(node, "this", "expressions")
+        parts = _list(node, "expressions")
+        if len(parts) != 2:
+            raise ParameterError(f"sql: BIN must be BIN(column, number of bins), got {len(parts)} parts")
+        return By(_column(parts[0], name), bins=_whole_number("BIN", parts[1]))
+    if _kind(node) == "WidthBucket":
+        _only(node, "this", "min_value", "max_value", "num_buckets")
+        low, high = (_constant(_part(node, part)) for part in ("min_value", "max_value"))
+        bins = _whole_number("WIDTH_BUCKET", _part(node, "num_buckets"))
+        if isinstance(low, (str, bool)) or isinstance(high, (str, bool)) or not low < high:
+            raise ParameterError("sql: WIDTH_BUCKET must be (column, low, high, bins) with low below high")
+        step = (Fraction(high) - Fraction(low)) / bins
+        edges = tuple(float(Fraction(low) + place * step) for place in range(bins + 1))
+        return By(_column(_part(node, "this"), name), edges=edges)
+    raise _refused(node, _COLUMNS_ONLY)
+
+
+def _is_bin(node: Any) -> bool:
+    return _kind(node) == "Anonymous" and str(_part(node, "this")).upper() == "BIN"
+
+
+def _whole_number(where: str, node: Any) -> int:
+    found = _constant(node)
+    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= MOST_BINS:
+        raise ParameterError(
+            f"sql: {where} must have a whole number of bins, 1 to {MOST_BINS}, got {shown(found)}"
+        )
+    return found
+
+
+def _selected(expressions: Sequence[Any], groups: Sequence[By], name: str) -> Asked:
+    """The one aggregate of a SELECT list; what stands beside it must be grouped by."""
     found = []
     for one in expressions:
         if _kind(one) == "Alias":
             _only(one, "this", "alias")
             one = _part(one, "this")
-        if not _is_column(one):
+        if not (_is_column(one) or _is_bin(one) or _kind(one) == "WidthBucket"):
             found.append(one)
-        elif _column(one, name) not in groups:
-            raise ParameterError(
-                f"sql: column {shown(_column(one, name))} must stand in GROUP BY or an aggregate"
-            )
+        elif _grouping(one, name) not in groups:
+            column = shown(_grouping(one, name).column)
+            raise ParameterError(f"sql: column {column} must stand in GROUP BY or an aggregate")
     if len(found) != 1:
         raise ParameterError(f"sql: SELECT must hold one aggregate, got {len(found)}")
     return _aggregate(found[0], name)

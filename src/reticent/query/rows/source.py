@@ -301,11 +301,15 @@ def check_address(url: str) -> None:
 
 
 def _check_server(engine: Any) -> None:
-    """Refuse a server that only speaks as PostgreSQL does."""
+    """Refuse a server that only speaks as PostgreSQL does, or a database that cannot hold what we compare."""
     with engine.con.cursor() as cursor, engine.con.transaction():
-        (said,) = cursor.execute("SELECT pg_catalog.version()").fetchone()
+        said, encoding = cursor.execute(
+            "SELECT pg_catalog.version(), pg_catalog.current_setting('server_encoding')"
+        ).fetchone()
     if not _TESTED.match(said):
         raise ParameterError(f"source.url must lead to PostgreSQL {_OLDEST} or later, got {said!r:.40}")
+    if encoding != "UTF8":
+        raise ParameterError(f"source.url must lead to a database in UTF8, got {encoding!r:.20}")
 
 
 def _served_table(engine: Any, table: str, schema: str | None) -> tuple[str, str]:

@@ -12,7 +12,9 @@ from typing import Any
 
 from reticent.errors import LedgerError
 from reticent.files import private
-from reticent.sqlite import writing
+from reticent.sqlite import explained, write_ahead, writing
+
+_WHAT = "the service's state"
 
 _VERSION = 1  # of the tables
 _TABLES = """
@@ -64,7 +66,7 @@ class StateFile:
         self._guard, self._looking = threading.Lock(), threading.Lock()
         try:
             self._connection = _connected(private(Path(path)))
-            self._connection.execute("PRAGMA journal_mode=WAL")
+            write_ahead(self._connection)
             self._connection.execute("PRAGMA synchronous=FULL")
             held = self._connection.execute("PRAGMA user_version").fetchone()[0]
             if held > _VERSION:
@@ -74,7 +76,7 @@ class StateFile:
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
         except (sqlite3.Error, OSError) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
+            why = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
             raise LedgerError(f"the service's state cannot be opened ({why}): {path}") from error
 
     def close(self) -> None:
@@ -84,21 +86,21 @@ class StateFile:
             self._reader.close()
 
     def check(self) -> None:
-        """Read something; raises sqlite3.Error if that cannot be done."""
+        """Read something. Raises StorageUnavailable or sqlite3.Error if that cannot be done."""
         self._one("SELECT count(*) FROM quota")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._guard, writing(self._connection) as connection:
+        with self._guard, explained(_WHAT), writing(self._connection) as connection:
             yield connection
 
     def _one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
-        with self._looking:
+        with self._looking, explained(_WHAT):
             row: tuple[Any, ...] | None = self._reader.execute(sql, given).fetchone()
         return row
 
     def _all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
-        with self._looking:
+        with self._looking, explained(_WHAT):
             return self._reader.execute(sql, given).fetchall()
 
 

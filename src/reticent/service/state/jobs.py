@@ -11,8 +11,9 @@ from reticent.service.state.file import StateFile
 
 _JOB = "SELECT id, person, dataset, idempotency, body, state, made, shown, result FROM job WHERE "
 
+# One that was heard of later than now was so before the clock was set back.
 _NEXT_JOB = (
-    "SELECT number FROM job WHERE state = 'queued' OR (state = 'running' AND beat < ?) "
+    "SELECT number FROM job WHERE state = 'queued' OR (state = 'running' AND abs(beat - ?) > ?) "
     "ORDER BY number LIMIT 1"
 )
 
@@ -101,12 +102,12 @@ class JobList(StateFile):
     def claim(self, lapse_s: float) -> Job | None:
         """The oldest job that waits, or whose process was not heard of for so long; it runs here now."""
         now = time.time()
-        if self._one(_NEXT_JOB, now - lapse_s) is None:
+        if self._one(_NEXT_JOB, now, lapse_s) is None:
             return None
         with self._writing() as connection:
             row = connection.execute(
                 f"UPDATE job SET state = 'running', beat = ? WHERE number = ({_NEXT_JOB}) RETURNING id",  # noqa: S608
-                (now, now - lapse_s),
+                (now, now, lapse_s),
             ).fetchone()
             found = connection.execute(f"{_JOB} id = ?", row).fetchone() if row else None
         return Job(*found) if found else None

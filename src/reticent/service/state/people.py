@@ -11,6 +11,7 @@ from reticent.service.keys import Person, Role, checked_name, digest, new_secret
 from reticent.service.state.file import StateFile
 
 VISIT_S = 12 * 3600.0
+_SET_BACK_S = 600.0  # by which a clock may be corrected without ending visits
 _PERSON = "SELECT number, name, role FROM person WHERE revoked IS NULL AND "
 
 
@@ -58,33 +59,65 @@ class People(StateFile):
                 )
         return Person(made[0], name, role), secret
 
-    def replace_key(self, name: str) -> tuple[Person, str] | None:
+    def replace_key(
+        self, name: str, *, number: int | None = None, key: str | None = None
+    ) -> tuple[Person, str] | None:
         """Another secret for a key that was lost: the old one and its visits end, all else stays as it is.
 
         Its number, quotas and what was used of them, files, data sets and jobs are those of the person.
+
+        Args:
+            name: of the person.
+            number: of the person who is meant; None if whoever has the name is replaced.
+            key: the secret that is replaced, if it must still be valid.
         """
         secret = new_secret()
         with self._writing() as connection:
             found = connection.execute(
                 "UPDATE person SET digest = ?, made = ? WHERE name = ? AND revoked IS NULL "
-                "RETURNING number, name, role",
-                (digest(secret), time.time(), name),
+                "AND coalesce(number = ?, 1) AND coalesce(digest = ?, 1) RETURNING number, name, role",
+                (digest(secret), time.time(), name, number, None if key is None else digest(key)),
             ).fetchone()
             if found:
                 connection.execute("DELETE FROM visit WHERE person = ?", found[:1])
         person = _person(found)
         return None if person is None else (person, secret)
 
-    def revoke(self, name: str) -> bool:
-        """Take a key back, with its visits, and say whether there was one."""
+    def revoke(self, name: str, *, number: int | None = None) -> bool:
+        """Take a key back, with its visits, and say whether there was one. See `replace_key`."""
         with self._writing() as connection:
             found = connection.execute(
-                "UPDATE person SET revoked = ? WHERE name = ? AND revoked IS NULL RETURNING number",
-                (time.time(), name),
+                "UPDATE person SET revoked = ? WHERE name = ? AND revoked IS NULL "
+                "AND coalesce(number = ?, 1) RETURNING number",
+                (time.time(), name, number),
             ).fetchone()
             if found:
                 connection.execute("DELETE FROM visit WHERE person = ?", found)
         return found is not None
+
+    def revoke_by(self, person: Person, name: str) -> bool:
+        """Take a key back for an owner, and say whether it was; those of other owners the operator takes."""
+        whom = self._theirs(person, name)
+        return whom is not None and self.revoke(name, number=whom.number)
+
+    def replace_by(self, person: Person, name: str, *, key: str | None = None) -> str | None:
+        """Another secret for whoever lost theirs, for an owner who may take that key back; else None.
+
+        Args:
+            person: the owner.
+            name: of whoever lost it.
+            key: with which the owner came: their own is replaced by it only while it is valid itself.
+        """
+        whom = self._theirs(person, name)
+        if whom is None:
+            return None
+        found = self.replace_key(name, number=whom.number, key=key if whom == person else None)
+        return None if found is None else found[1]
+
+    def _theirs(self, person: Person, name: str) -> Person | None:
+        """Who has a name, if their key is an owner's to take back; a moment later it may be another's."""
+        whom = self.named(name)
+        return whom if whom is not None and (whom.role is not Role.OWNER or whom == person) else None
 
     def all_keys(self) -> list[KeyRecord]:
         """Every key that was ever made."""
@@ -105,10 +138,17 @@ class People(StateFile):
         """Whose key has this number, if it is valid."""
         return _person(self._one(f"{_PERSON} number = ?", number))
 
-    def enter(self, person: Person) -> tuple[str, Visit]:
-        """A new visit: the cookie's secret, and its token against forged forms."""
+    def enter(self, key: str) -> tuple[str, Visit] | None:
+        """A new visit with a key: the cookie's secret, and its token against forged forms.
+
+        None if the key is not valid. It is looked at in the transaction that begins the visit: one that is
+        replaced meanwhile either begins none, or its visit ends with it.
+        """
         secret, csrf = new_secret(""), new_secret("")
         with self._writing() as connection:
+            person = _person(connection.execute(f"{_PERSON} digest = ?", (digest(key),)).fetchone())
+            if person is None:
+                return None
             connection.execute("DELETE FROM visit WHERE ends < ?", (time.time(),))
             ends = time.time() + VISIT_S
             connection.execute(
@@ -117,12 +157,17 @@ class People(StateFile):
         return secret, Visit(person, csrf)
 
     def visit(self, secret: str) -> Visit | None:
-        """The visit of a cookie, if it has not ended."""
+        """The visit of a cookie, if it has not ended.
+
+        One that would take longer than any visit began before the clock was set back, and has ended too.
+        """
+        now = time.time()
         row = self._one(
             "SELECT p.number, p.name, p.role, v.csrf FROM visit v JOIN person p ON p.number = v.person "
-            "WHERE v.digest = ? AND v.ends > ? AND p.revoked IS NULL",
+            "WHERE v.digest = ? AND v.ends > ? AND v.ends <= ? AND p.revoked IS NULL",
             digest(secret),
-            time.time(),
+            now,
+            now + VISIT_S + _SET_BACK_S,
         )
         if row is None:
             return None

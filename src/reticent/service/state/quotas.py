@@ -1,4 +1,8 @@
-"""What an analyst may be charged, and each request that is counted: a retry is not counted again."""
+"""What an analyst may be charged, and each request that is counted: a retry is not counted again.
+
+Limits and what was used of them belong to a name. They are kept under the number of whoever has it now, or
+had it last: work that began under a key which was taken back counts for the one that was made meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from reticent.service.keys import Person, Role
 from reticent.service.state.file import StateFile
 from reticent.service.state.history import Asked, insert_notes
 
+_BEARER = "(SELECT max(number) FROM person WHERE name = (SELECT name FROM person WHERE number = ?2))"
+
 
 class Quotas(StateFile):
     """Quotas, and the attempts that are counted with them."""
@@ -17,15 +23,16 @@ class Quotas(StateFile):
     def set_quota(self, dataset: str, person: Person, units: int | None) -> None:
         """Limit what an analyst may be charged of a data set; None lifts the limit."""
         with self._writing() as connection:
-            connection.execute("DELETE FROM quota WHERE dataset = ? AND person = ?", (dataset, person.number))
+            number = _bearer(connection, person)
+            connection.execute("DELETE FROM quota WHERE dataset = ? AND person = ?", (dataset, number))
             if units is not None:
-                connection.execute("INSERT INTO quota VALUES (?, ?, ?)", (dataset, person.number, units))
+                connection.execute("INSERT INTO quota VALUES (?, ?, ?)", (dataset, number, units))
 
     def quota(self, dataset: str, person: Person) -> tuple[int | None, int]:
         """An analyst's limit, if there is one, and what was used of it."""
         row = self._one(
-            "SELECT (SELECT units FROM quota WHERE dataset = ?1 AND person = ?2), "
-            "(SELECT units FROM used WHERE dataset = ?1 AND person = ?2)",
+            f"SELECT (SELECT units FROM quota WHERE dataset = ?1 AND person = {_BEARER}), "  # noqa: S608
+            f"(SELECT units FROM used WHERE dataset = ?1 AND person = {_BEARER})",
             dataset,
             person.number,
         )
@@ -79,10 +86,11 @@ class Quotas(StateFile):
             row = connection.execute("SELECT units FROM attempt WHERE id = ?", (attempt,)).fetchone()
             held = row[0] if row else 0
             more = max(0, units - held)
+            number = _bearer(connection, person)
             limit = connection.execute(
-                "SELECT units FROM quota WHERE dataset = ? AND person = ?", (dataset, person.number)
+                "SELECT units FROM quota WHERE dataset = ? AND person = ?", (dataset, number)
             ).fetchone()
-            used = _used(connection, dataset, person)
+            used = _used(connection, dataset, number)
             if more and limit and used + more > limit[0]:
                 return False, max(0, int(limit[0]) - used)
             if row is None:
@@ -134,9 +142,15 @@ class Quotas(StateFile):
         return answer
 
 
-def _used(connection: sqlite3.Connection, dataset: str, person: Person) -> int:
+def _bearer(connection: sqlite3.Connection, person: Person) -> int:
+    """Under whose number a person is counted."""
+    found = connection.execute(f"SELECT {_BEARER}", (None, person.number)).fetchone()
+    return int(found[0])
+
+
+def _used(connection: sqlite3.Connection, dataset: str, number: int) -> int:
     row = connection.execute(
-        "SELECT units FROM used WHERE dataset = ? AND person = ?", (dataset, person.number)
+        "SELECT units FROM used WHERE dataset = ? AND person = ?", (dataset, number)
     ).fetchone()
     return int(row[0]) if row else 0
 
@@ -147,9 +161,10 @@ def _count(
     """Change what an attempt is counted with, and what its person used in all."""
     if before == after:
         return
-    used = _used(connection, dataset, person) + after - before
+    number = _bearer(connection, person)
+    used = _used(connection, dataset, number) + after - before
     connection.execute(
         "INSERT INTO used VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET units = excluded.units",
-        (dataset, person.number, max(0, used)),
+        (dataset, number, max(0, used)),
     )
     connection.execute("UPDATE attempt SET units = ? WHERE id = ?", (after, attempt))

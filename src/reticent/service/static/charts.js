@@ -57,6 +57,16 @@
         .filter(([key]) => key in points[0])
         .map(([key, name, ink, type]) => line(name, points.map((one) => [one.level, one[key]]), ink, { step: false, lineStyle: { type, width: 2.5 } })),
     }),
+    free: ({ k, points, level }) => ({
+      ...base(),
+      grid: { left: 4, right: 12, top: 34, bottom: 22, containLabel: true },
+      tooltip: { ...tooltip(), formatter: (found) => [`level ${found[0].value[0]} per km`, ...found.map((one) => `${one.seriesName}: ${percent(one.value[1])}`)].join("\n") },
+      xAxis: { type: "value", min: 0, name: "level per km", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: colour("--soft") }, ...axis({ hideOverlap: true }), splitLine: { show: false } },
+      yAxis: { type: "value", min: 0, max: 100, name: "without detour", nameTextStyle: { color: colour("--soft"), align: "left" }, ...axis({ formatter: "{value} %" }) },
+      series: [["more", `${k} told`, "--accent", "solid"], ["one", "1 told", "--bad", "dashed"]].slice(0, k > 1 ? 2 : 1)
+        .map(([key, name, ink, type]) => line(name, points.map((one) => [one.level, 100 * one[key]]), ink, { step: false, lineStyle: { type, width: 2.5 } }))
+        .concat(line("now", [[level, 0], [level, 100]], "--soft", { step: false, silent: true, tooltip: { show: false }, lineStyle: { type: "dotted" } })),
+    }),
     cells: (cells) => ({
       ...base(),
       tooltip: {

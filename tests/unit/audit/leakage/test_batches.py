@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from reticent.audit.leakage import Kind, Layers, Update, family_dimension, invert, sensitivity
-from reticent.audit.leakage.batches import rank_of
+from reticent.audit.leakage import Kind, Layers, Update, batches, family_dimension, invert, sensitivity
+from reticent.audit.leakage.batches import Effort, rank_of
 from reticent.audit.leakage.labels import certain_labels, label_sets
 
 from .nets import alive, error, network
@@ -244,3 +244,20 @@ def test_too_large_to_count_is_said():
     assert family_dimension(layers, 4) is None
     leak = invert(layers, layers.update(generator.standard_normal((4, 3000)), np.arange(4.0) % 3), records=4)
     assert leak.kind is Kind.UNDECIDED
+
+
+@pytest.mark.parametrize("rounds", [3, 8, 12])
+def test_more_rounds_look_longer(rounds, monkeypatch):
+    """Rounds beyond the list of spreads were passed over: a search that was told to go on did not."""
+    generator, begun = np.random.default_rng(108), []
+    layers, labels = network(generator, SIZES), np.full(8, 3)
+    update = layers.update(generator.standard_normal((8, SIZES[0])), labels.astype(np.float64), biases=False)
+    last = batches._last_layer(layers, update, 8, 8, 1e-12)
+
+    def in_vain(_, one_hot, a, every):
+        begun.append(a)
+        return a, np.ones(len(a))
+
+    monkeypatch.setattr(batches, "_improved", in_vain)
+    assert [*batches._attempts(last, labels[None, :], CLASSES, Effort(rounds=rounds), False)] == []
+    assert len(begun) == rounds

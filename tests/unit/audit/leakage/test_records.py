@@ -133,6 +133,17 @@ def test_a_record_of_zeros_is_found():
         assert np.abs(leak.certain.records).max() < 1e-12
 
 
+@pytest.mark.parametrize("loss", ["cross-entropy", "logistic", "hinge"])
+def test_a_record_of_zeros_is_not_found_where_no_record_has_such_slopes(loss):
+    """Only the bias moved, and by more than any record moves it: a noisy report, not a record of zeros."""
+    generator = np.random.default_rng(5)
+    layers = network(generator, [6, 3 if loss == "cross-entropy" else 1], loss=loss)
+    real = layers.update(np.zeros((1, 6)), np.array([1.0]))
+    noisy = Update(real.weights, tuple(13.7 * b for b in real.biases))
+    assert invert(layers, real, records=1).kind is Kind.EVERYTHING
+    assert invert(layers, noisy, records=1).kind is Kind.UNDECIDED
+
+
 @pytest.mark.parametrize("loss", ["squares", "logistic", "hinge"])
 def test_other_losses(loss):
     generator = np.random.default_rng(6)

@@ -7,6 +7,7 @@ from reticent.errors import BudgetExceeded, GuaranteeError, ParameterError, Reti
 from reticent.federated.participation import Participations, ParticipationsSpent
 from reticent.federated.personalised import PersonalClient, PersonalRound, Sanitiser, wire
 from reticent.federated.personalised.tasks import signed
+from reticent.fleet.counted import Counted
 from reticent.ledger.base import Unit
 from reticent.ledger.device.ledger import DeviceLedger
 
@@ -116,6 +117,39 @@ def test_a_crash_and_dearer_hypotheses_pay_the_dearer_price(task, client, monkey
     one.train(made, 1, HYPOTHESES, X, Y)
     assert one.spent == Sanitiser(made, HYPOTHESES).units / 1e12
     assert len(one.train(made, 1, HYPOTHESES, X, Y)) == wire.size(Sanitiser(made, HYPOTHESES))
+
+
+def paid_less_than_left(made, client, hypotheses):
+    """Whether the server's word on a forgotten round is paid with less than its report had cost."""
+    one, price = client(made), Sanitiser(made, hypotheses).units / 1e12
+    assert one.heed(made, Counted(f"training:{made.id.hex()}", enrolment(1).id, (0,))) == [0]
+    return one.spent < price
+
+
+@pytest.mark.parametrize("kind", [{}, LAPLACE])
+@pytest.mark.parametrize("about", ["hypothesis", "centre", "slots"])
+def test_a_forgotten_round_is_paid_at_what_it_may_have_cost(task, client, about, kind):
+    made = task(about=about, **kind)
+    corners = np.array([[made.reach, 0.0], [-made.reach, 0.0]])  # the farthest apart that it takes
+    assert not paid_less_than_left(made, client, corners)
+
+
+@pytest.mark.parametrize("kind", [{}, LAPLACE])
+def test_planted_a_price_at_hypotheses_that_are_all_one_is_caught(task, client, monkeypatch, kind):
+    made = task(about="hypothesis", **kind)
+    zeros = np.zeros((made.hypotheses, made.dimensions))
+    monkeypatch.setattr(PersonalClient, "_price", lambda self, task: Sanitiser(task, zeros).units)
+    assert paid_less_than_left(made, client, HYPOTHESES)
+
+
+@pytest.mark.parametrize("reach", [1e3, 1e9])
+def test_a_forgotten_round_that_may_have_cost_more_than_there_is_leaves_nothing(task, client, reach):
+    made = task(about="hypothesis", reach=reach)
+    one = client(made)
+    assert one.heed(made, Counted(f"training:{made.id.hex()}", enrolment(1).id, (0,))) == [0]
+    assert one.spent == 100.0  # its lifetime
+    with pytest.raises(BudgetExceeded):
+        one.train(made, 1, HYPOTHESES, X, Y)
 
 
 def test_a_dear_round_is_refused_in_public(task, client):

@@ -39,10 +39,10 @@ def test_numbers_survive_the_wire(task, about):
     limit = sanitiser.limit
     values = np.resize([0, 1, -1, limit, -limit, 12345], (4, made.numbers))
     payloads = [report(made, row, client=client) for client, row in enumerate(values)]
-    outcomes, clients, read = wire.read(sanitiser, 0, payloads, MASTER)
-    assert set(outcomes) == {Outcome.COUNTED}
-    assert [int.from_bytes(one, "big") for one in clients] == list(range(4))
-    assert np.array_equal(read, values)
+    round_ = PersonalRound(made, 0, HYPOTHESES, operator(MASTER))
+    assert set(round_.add(payloads)) == {Outcome.COUNTED}
+    assert [int.from_bytes(one, "big") for one in round_._reports] == list(range(4))
+    assert np.array_equal([wire.numbers(sanitiser, one) for one in payloads], values)
 
 
 def test_payloads_that_do_not_hold_are_refused_each_for_its_reason(task):

@@ -2,11 +2,11 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { colour } = Maps;
   const percent = (share) => `${Number((100 * share).toPrecision(3))} %`;
   const opacity = (share, most) => (share > 0 ? 0.06 + 0.9 * Math.sqrt(share / most) : 0);
   const drawn = {};  // by the id of their element
-  let maps = null, chosen = null, stamp = null, asked = 0;
+  let maps = null, streets = null, chosen = null, stamp = null, asked = 0;
 
   const ring = (cell) => {
     const row = Math.floor(cell / maps.columns), column = cell % maps.columns;
@@ -16,9 +16,8 @@
   const named = (cell) => `row ${Math.floor(cell / maps.columns)}, column ${cell % maps.columns}`;
 
   const made = (id, choosable) => {
-    const box = L.latLngBounds(maps.corners.flat());
-    const map = L.map(id, { maxZoom: 18, zoomControl: choosable, dragging: choosable, trackResize: false, attributionControl: false, zoomSnap: 0, scrollWheelZoom: false, keyboard: false, renderer: L.canvas(), zoomAnimation: false, fadeAnimation: false });
-    map.fitBounds(box, { padding: [4, 4] });
+    const map = Maps.begun(id, L.latLngBounds(maps.corners.flat()), choosable);
+    const under = streets && Maps.streets(map, streets);
     const closed = new Set(maps.closed), cells = [], shares = [];
     for (let cell = 0; cell < maps.rows * maps.columns; cell++) {
       const one = L.polygon(ring(cell), { weight: 0.5 });
@@ -37,11 +36,7 @@
         choose(row * maps.columns + column);
       });
     }
-    new ResizeObserver(() => {  // at once, too: a map that is not laid out yet has no size to fit
-      map.invalidateSize();
-      map.fitBounds(box, { padding: [4, 4] });
-    }).observe($(id));
-    return { map, cells, closed, shares, mark };
+    return { map, cells, closed, shares, mark, under };
   };
 
   const show = (id, shares, choosable) => {
@@ -52,6 +47,7 @@
     const most = Math.max(...shares, 1e-12), ink = colour("--accent"), line = colour("--line");
     one.cells.forEach((cell, i) => cell.setStyle(
       one.closed.has(i) ? { color: line, fillColor: colour("--soft"), fillOpacity: 0.3 } : { color: line, fillColor: ink, fillOpacity: opacity(shares[i], most) }));
+    one.under?.setStyle(Maps.street());
     one.mark.setStyle({ color: colour("--bad"), opacity: chosen === null ? 0 : 1 });
     if (chosen !== null) one.mark.setLatLngs(ring(chosen));
     one.mark.bringToFront();
@@ -105,6 +101,10 @@
     stamp = seen;
     const reply = await fetch(`/places/${$("places").dataset.name}/maps`);
     if (!reply.ok) return;
+    if ($("places").dataset.streets && !streets) {
+      const found = await fetch(`/places/${$("places").dataset.name}/streets`);
+      if (found.ok) streets = Maps.lines(await found.json());
+    }
     const slider = $("round"), wasLast = slider.value === slider.max;
     maps = await reply.json();
     slider.max = maps.rounds.length - 1;

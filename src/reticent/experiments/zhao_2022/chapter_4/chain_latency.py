@@ -124,7 +124,7 @@ class _Crowd:
 
     def _written(self, place: int, query: Query) -> None:
         """What was bought is asked for once more under an idempotency key, and read."""
-        key, name = self.sessions[place]._plan(query).question.key, self.data.name
+        key, name = self.sessions[place]._plans.of(query).question.key, self.data.name
         amount = Amount(int(INFORMATION * 10**12), Unit.MU2, self.data.relation)
         grant = self.ledgers[place].request(name, key, amount, idempotency=f"again-{next(self.numbers)}")
         assert grant.charged == 0

@@ -1,0 +1,3 @@
+"""What a device told whom, for the person behind it."""
+
+__all__: list[str] = []

@@ -1,0 +1,15 @@
+"""A device's ledger in the hands of the person behind it, as the shells are given it."""
+
+from __future__ import annotations
+
+from reticent.apps.base import App
+from reticent.cli.commands import Commands
+
+
+def _commands() -> Commands:
+    from reticent.apps.device.commands import group
+
+    return Commands(groups=(group,), commands=(), demos={})
+
+
+APP = App(name="device", commands=_commands, served=None)

@@ -1,0 +1,77 @@
+"""Who asks for more work than their rate allows is told so for as little work as can be.
+
+Whoever comes again before the time that they were told may do so as often as the rate of requests allows, and
+each time everybody else waits for the refusal. So it is made before the request is routed, checked and given
+a thread: from the key, and from the length of a long request or the cells of a short one. Whatever is not
+refused here goes its usual way, where all of it is looked at again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from types import SimpleNamespace
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reticent.apps.query.dependencies import desk_of, jobs_of
+from reticent.service.callers import ASKERS, known_caller
+from reticent.service.limits import until_deadline
+from reticent.service.refusals import Refused, too_many
+from reticent.service.replies import refusal
+
+_ASK = "ask"
+_QUESTION = re.compile(rf"(/api/v1/datasets/)([^/]{{1,80}})/({_ASK}|price|known|rehearse|jobs)")
+
+
+class Sparing:
+    """ASGI middleware, behind the guard that reads whole bodies."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what is hopeless, and pass on everything else."""
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        found = _QUESTION.fullmatch(scope["path"]) if is_post else None
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        start, request, body = time.monotonic(), Request(scope), await receive()
+        base, name, verb = found.groups()
+        refused = _refused(request, name, body)
+        if refused is None:
+            await self._app(scope, _again(body, receive), send)
+            return
+        scope["route"] = SimpleNamespace(path=f"{base}{{name}}/{verb}")  # as it is counted and logged
+        if verb == _ASK:
+            settings, rows = desk_of(request).settings, desk_of(request).data(name).rows
+            await until_deadline(start, settings.deadline_s(rows), settings.grid_s)
+        await refusal(refused)(scope, receive, send)
+
+
+def _refused(request: Request, name: str, body: Message) -> Refused | None:
+    """Why this person may not ask this now, if that can be told at once."""
+    person = known_caller(request)
+    if person is None or person.role not in ASKERS:
+        return None
+    hopeless = jobs_of(request).hopeless(person, name, body.get("body", b""))
+    if hopeless is None:
+        return None
+    pause_s = request.app.state.rate.wait_s(str(person.number))
+    return too_many(pause_s) if pause_s else hopeless
+
+
+def _again(body: Message, receive: Receive) -> Receive:
+    """The body first, as if nobody had received it."""
+    is_given = False
+
+    async def replayed() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return body
+
+    return replayed

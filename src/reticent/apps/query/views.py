@@ -1,0 +1,216 @@
+"""Answers and prices in the terminal: words, tables, bars, a plot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.table import Table
+
+from reticent.cli.terminal import Bar, console, down, error_text, facts, rounded, up
+from reticent.privacy import Budget, spent_epsilon
+from reticent.query.answers import Answer, Assumed, Case, Price, as_mu2
+from reticent.query.declarations.datasets import Policy
+from reticent.query.kinds.intervals import Estimate, half_width_factor
+from reticent.query.kinds.listed import KIND
+from reticent.query.language.words import in_words
+
+MOST_SHOWN = 60  # groups in a terminal
+_MOST_NAMED = 40  # groups with a name in a plot
+
+CASES = {
+    Case.FRESH: "nothing was bought for this question before",
+    Case.EQUAL: "bought before as exactly as this: free",
+    Case.REFINED: "less was bought before: only the missing part is paid",
+    Case.COARSER: "more was bought before: free",
+    Case.PUBLIC: "the declaration says it: free",
+}
+
+
+class Described(Protocol):
+    """What must be known of a data set to show its answers."""
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+
+    @property
+    def budget(self) -> Budget:
+        """For ever."""
+
+    @property
+    def policy(self) -> Policy:
+        """What is shown of what was bought."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a data set that lies elsewhere."""
+
+    name: str
+    budget: Budget
+    policy: Policy
+
+
+def half(estimate: Estimate, confidence: float = 0.95) -> float:
+    """What stands behind the ±: half the interval, as it is before it is cut to what is possible."""
+    return max((estimate.high - estimate.low) / 2, half_width_factor(confidence) * estimate.standard_error)
+
+
+def amount(units: int, delta: float) -> str:
+    """Units as mu2, and as epsilon if they were spent alone."""
+    if not units:
+        return "nothing"
+    return f"mu2 {up(as_mu2(units))}, epsilon {up(spent_epsilon(units, delta))} alone"
+
+
+def left(units: int, data: Described) -> str:
+    """What remains of the budget."""
+    budget = data.budget
+    if units in (0, budget.mu2_cap):
+        return f"everything: epsilon {budget.epsilon:g}" if units else "nothing"
+    share = f"{down(100 * units / budget.mu2_cap)} % of mu2"
+    return f"{share}: for one answer, epsilon {down(spent_epsilon(units, budget.delta))}"
+
+
+def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False) -> None:
+    """Print an answer: the numbers, then what they cost."""
+    screen = console()
+    screen.print(in_words(answer.query), style="bold")
+    if len(answer.cells) > 1 or answer.cells[0].labels:
+        screen.print(groups(answer))
+        if len(answer.cells) > MOST_SHOWN:
+            screen.print(f"{len(answer.cells) - MOST_SHOWN:,} more: --format csv shows all.")
+    rows = [*_single(answer), ("case", f"{answer.case.value}: {CASES[answer.case]}")]
+    rows.append(("cost", amount(answer.cost, answer.delta)))
+    if answer.without_reuse != answer.cost:
+        rows.append(("without reuse", amount(answer.without_reuse, answer.delta)))
+    if rehearsed:
+        rows.append(("budget", "not touched: these are made-up rows"))
+    else:
+        spent = up(answer.epsilon_spent) if answer.spent else "0"
+        rows.append(("spent in all", f"epsilon {spent} of {data.budget.epsilon:g} at delta {answer.delta:g}"))
+        rows.append(("left", left(answer.remaining, data)))
+    screen.print(facts(rows))
+    if not rehearsed:
+        print(_receipt(answer))  # in one piece, whatever the width: it is there to be copied
+
+
+def show_price(price: Price, data: Described, confidence: float) -> None:
+    """Print a price, and whether it can be paid."""
+    screen = console()
+    screen.print(in_words(price.query), style="bold")
+    missing = price.cost - price.remaining
+    verdict = "yes" if price.affordable else f"no: mu2 {up(as_mu2(missing))} more than is left"
+    error = "not known: guess the number of rows with --rows" if price.error is None else _about(price)
+    rows = [
+        ("cost", amount(price.cost, price.delta)),
+        ("case", f"{price.case.value}: {CASES[price.case]}"),
+        (f"± at {100 * confidence:.6g} %", error),
+        *([] if price.assumed is None else [("rests on", rests_on(price, price.assumed))]),
+        ("bought before", amount(price.bought, price.delta)),
+        *([] if price.free_error is None else [("free now", f"± {error_text(price.free_error)}")]),
+        ("left", left(price.remaining, data)),
+        ("affordable", verdict),
+    ]
+    screen.print(facts(rows))
+
+
+def _about(price: Price) -> str:
+    assert price.error is not None
+    unit = " of the rank" if KIND[price.query.kind].is_rank else ""
+    useless = ": useless, since it holds all that is possible" if price.useless else ""
+    return f"{error_text(price.error)}{unit}, expected{useless}"
+
+
+def rests_on(price: Price, assumed: Assumed) -> str:
+    """What an error assumes, and what it would be with fewer rows."""
+    whose = " in each group" if price.query.by and not KIND[price.query.kind].bins_column else ""
+    said = f"{assumed.rows:,.0f} rows{whose}" + (", as you guessed" if assumed.guessed else "")
+    for rows, error in assumed.otherwise:
+        said += f"; ± {error_text(error)} if {rows:,.0f}"
+    if not assumed.guessed and (price.query.where is not None or price.query.by):
+        said += ". Say how many match with --rows; a COUNT tells, and is cheap"
+    return said
+
+
+def _single(answer: Answer) -> list[tuple[str, str]]:
+    if len(answer.cells) > 1 or answer.cells[0].labels:
+        return []
+    estimate = answer.cells[0].estimate
+    error = half(estimate, answer.confidence)
+    interval = f"{rounded(estimate.low, error)} .. {rounded(estimate.high, error)}"
+    return [
+        ("answer", f"{rounded(estimate.value, error)} ± {error_text(error)}"),
+        (f"{100 * answer.confidence:.6g} % interval", interval),
+    ]
+
+
+def _receipt(answer: Answer) -> str:
+    receipt = answer.receipt
+    if not receipt.measurements:
+        return f"receipt: nothing was charged\nquestion {receipt.key}"
+    numbers = ", ".join(map(str, receipt.measurements))
+    log = "" if receipt.log_root is None else f"; log of {receipt.log_size} entries, root {receipt.log_root}"
+    return f"receipt: account {receipt.account}, measurement {numbers}{log}\nquestion {receipt.key}"
+
+
+def groups(answer: Answer) -> Table:
+    """The groups of an answer with bars: full up to the lower end of the interval, light up to the upper."""
+    quantiles = KIND[answer.query.kind].is_rank
+    table = Table(expand=not quantiles)
+    for name in ["quantile"] if quantiles else [by.column for by in answer.query.by]:
+        table.add_column(name, overflow="fold")
+    for heading in ("value", f"± at {100 * answer.confidence:.6g} %", "interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    most = max(cell.estimate.high for cell in answer.cells)
+    bars = not quantiles and math.isfinite(most) and most > 0
+    if bars:
+        table.add_column("", ratio=1, min_width=8)
+    for cell in answer.cells[:MOST_SHOWN]:
+        estimate = cell.estimate
+        error = half(estimate, answer.confidence)
+        texts: list[Any] = [label_text(label) for label in cell.labels]
+        texts += [rounded(estimate.value, error), error_text(error)]
+        texts.append(f"{rounded(estimate.low, error)} .. {rounded(estimate.high, error)}")
+        table.add_row(*texts, *([Bar(estimate.low / most, estimate.high / most)] if bars else []))
+    return table
+
+
+def label_text(label: Any) -> str:
+    """The name of a group."""
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def draw(answer: Answer, path: Path) -> None:
+    """Write a plot of an answer with its intervals."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    bars(axes, answer)
+    axes.set_title(in_words(answer.query), fontsize=10, wrap=True)
+    axes.set_ylabel(f"answer, {100 * answer.confidence:.6g} % intervals")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def bars(axes: Any, answer: Answer) -> None:
+    """Draw the groups of an answer: bars for counts, sums and means; points for quantiles and one number."""
+    cells = answer.cells
+    values = [cell.estimate.value for cell in cells]
+    ends = [(cell.estimate.low, cell.estimate.high) for cell in cells]
+    names = [" / ".join(map(label_text, cell.labels)) for cell in cells]
+    places = range(len(cells))
+    thin = len(cells) > _MOST_NAMED
+    if KIND[answer.query.kind].is_rank or len(cells) == 1:
+        axes.plot(places, values, "o", color="tab:blue")
+        axes.set_xlim(-0.8, len(cells) - 0.2)
+    else:
+        axes.bar(places, values, width=1.0 if thin else 0.85, color="tab:blue", alpha=0.55)
+    middles, reach = [(low + high) / 2 for low, high in ends], [(high - low) / 2 for low, high in ends]
+    axes.errorbar(places, middles, yerr=reach, fmt="none", ecolor="black", capsize=0 if thin else 3)
+    step = math.ceil(len(cells) / _MOST_NAMED)
+    turned = max(map(len, names)) * len(names[::step]) > 80
+    axes.set_xticks(places[::step], names[::step], rotation=90 if turned else 0, fontsize=8)

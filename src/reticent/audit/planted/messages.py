@@ -1,0 +1,128 @@
+"""Planted bugs in devices: what leaves them is wrong although their mechanisms are right."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.findings import Finding
+from reticent.audit.paths.messages import audit_messages
+from reticent.audit.paths.senders import Sender
+from reticent.collect.device import NONCE_BYTES, Device
+from reticent.federated.client import Client
+from reticent.federated.personalised.client import PersonalClient
+from reticent.federated.personalised.noise import Sanitiser
+from reticent.federated.personalised.tasks import PersonalTask
+from reticent.federated.tasks import Task
+from reticent.location.device import LocationDevice
+from reticent.randomness import SimulationStream, Stream
+
+Draw = Callable[[], Sequence[int]]
+
+
+def _within(secret: bytes, number: int) -> Stream:
+    """The same stream in two neighbouring rounds."""
+    mixed = hashlib.sha256(secret + (number // 2).to_bytes(4, "big")).digest()
+    return SimulationStream(int.from_bytes(mixed[:7], "big"))
+
+
+class NoiseReused(Client):
+    """Draws its noise in every other round only: the next report has the same, and tells how values moved."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._secret = os.urandom(16)
+
+    def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
+        return super()._symbols(task, number, gradient, _within(self._secret, number))
+
+
+class PlaceNoiseReused(LocationDevice):
+    """Says where it is with the noise of the round before."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._secret = os.urandom(16)
+
+    def _drawn(self, asked: Any, latitude: Any, longitude: Any) -> int:
+        self._stream = _within(self._secret, asked.number)
+        return super()._drawn(asked, latitude, longitude)
+
+
+class DrawnAgain(Client):
+    """Pays once, and draws anew whenever it is asked again: a second report under other noise."""
+
+    _seen: frozenset[int] = frozenset()
+
+    def _once(self, held: Task, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
+        said = super()._once(held, number, draw, **price)
+        if number in self._seen:
+            return draw()
+        self._seen |= {number}
+        return said
+
+
+class ClipSkipped(PersonalClient):
+    """Adds the right noise to an update that was not clipped."""
+
+    def report(self, task: PersonalTask, number: int, hypotheses: Any, choice: Any, updated: Any) -> bytes:
+        """Keep the update for the draw."""
+        self._updated = np.nan_to_num(np.asarray(updated, dtype=np.float64), posinf=1e9, neginf=-1e9)
+        return super().report(task, number, hypotheses, choice, updated)
+
+    def _once(self, held: PersonalTask, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
+        def unclipped() -> Sequence[int]:
+            sanitiser = Sanitiser(held, np.zeros((held.hypotheses, held.dimensions)))
+            return [int(one) for one in sanitiser.sample(self._updated[None, :], self._stream)[0]]
+
+        return super()._once(held, number, unclipped, **price)
+
+
+class LedgerSkipped(Device):
+    """Remembers its reports by itself, and never asks its ledger."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._mine: dict[int, Sequence[int]] = {}
+
+    def _once(self, held: Any, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
+        if number not in self._mine:
+            self._mine[number] = draw()
+        return self._mine[number]
+
+
+class SilentOnOverflow(Client):
+    """Sends nothing when its gradient overflows: whether a report arrives depends on the data."""
+
+    def report(self, task: Task, number: int, gradient: Any) -> bytes:
+        """Only of finite gradients."""
+        if not np.isfinite(np.asarray(gradient, dtype=np.float64)).all():
+            raise OverflowError("the gradient is not finite")
+        return super().report(task, number, gradient)
+
+
+class NonceOfTheValue(Device):
+    """Makes the nonce of a report from its values, to find it again: whoever tries all values reads them."""
+
+    def report(self, survey: Any, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
+        """Keep the values for the draw."""
+        self._values = repr(values).encode()
+        return super().report(survey, values, period=period)
+
+    def _once(self, held: Any, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
+        nonce = hashlib.sha256(self._values).digest()[:NONCE_BYTES]
+        return super()._once(held, number, lambda: nonce + bytes(draw())[NONCE_BYTES:], **price)
+
+
+def audited(check: str, stories: int = 160) -> Callable[[Sender, bool], Finding]:
+    """One check of an audit of messages, with so many stories where fewer will do."""
+
+    def find(sender: Sender, quick: bool) -> Finding:
+        report = audit_messages(sender, stories=stories if quick else None)
+        return next(found for found in report.findings if found.check == check)
+
+    return find

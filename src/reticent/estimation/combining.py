@@ -1,0 +1,162 @@
+"""One estimate from reports of several epsilons: each level weighted by the inverse of its variance.
+
+A level l of n_l reports, each of variance at most V_l, has the weight w_l = (n_l/V_l) / sum (n_j/V_j), which
+makes the bound on the variance of sum w_l mean_l least. V_l is what the mechanism publishes about itself:
+weights that looked at the reports would bias the estimate and narrow its interval. The sum is a mean of N
+independent reports scaled by a_l = N w_l/n_l, of variance at most the mean of a_l^2 V_l, so that the interval
+of `intervals.deviation_bound` is proved for it, for every number of reports.
+
+What is estimated is sum w_l mu_l: the mean of the population where whoever reports at one level is like
+whoever reports at another. Where they differ (`are_apart` looks), it is a mean that counts the levels with
+more information more.
+
+Reference: Hoeffding 1963, Theorem 3, for the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.errors import ParameterError
+from reticent.estimation.frequencies import FrequencyEstimate, frequency_estimate
+from reticent.estimation.inputs import checked_confidence, checked_support, frozen
+from reticent.estimation.intervals import deviation_bound
+from reticent.estimation.means import MeanEstimate, Target, mean_estimate
+from reticent.mechanisms.base import Floats
+from reticent.mechanisms.numeric.base import NumericChannel
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """How much the reports of several levels count.
+
+    Attributes:
+        weights: of the levels; they sum to one.
+        scales: what a report of each level is multiplied by, where all together are averaged.
+        variance: at most, of a report scaled so, on average.
+        count: of all reports.
+    """
+
+    weights: Floats
+    scales: Floats
+    variance: float
+    count: int
+
+
+def weighted(counts: Sequence[int], variances: Sequence[float]) -> Weighted:
+    """Weights of levels with so many reports, each report of at most this variance."""
+    n, v = np.asarray(counts, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    if not n.size or n.shape != v.shape or not (n.min() >= 1 and v.min() > 0.0 and np.isfinite(v).all()):
+        raise ParameterError("levels must have at least one report and a variance > 0 each")
+    information = n / v
+    w = information / information.sum()
+    a = n.sum() * w / n
+    return Weighted(w, a, float((n * a * a * v).sum() / n.sum()), int(n.sum()))
+
+
+def combined_mean(
+    levels: Sequence[tuple[NumericChannel, ArrayLike]],
+    *,
+    confidence: float = 0.95,
+    target: Target = "population",
+) -> MeanEstimate:
+    """The mean from reports of several channels over the same bounds.
+
+    Args:
+        levels: the channel of each level, and its reports per symbol; at least one report each.
+        confidence: at least this probability that [lower, upper] holds what is estimated.
+        target: see `mean_estimate`. "reporters" is the mean of the levels' reporters with their weights.
+    """
+    confidence = checked_confidence(confidence)
+    bounds = {channel.bounds for channel, _ in levels}
+    if len(bounds) != 1:
+        raise ParameterError(f"levels must be over the same bounds, got {len(bounds)}")
+    each = [mean_estimate(channel, n, confidence=confidence, target=target) for channel, n in levels]
+    if len(each) == 1:
+        return each[0]
+    joint = weighted([one.count for one in each], [one.standard_error**2 * one.count for one in each])
+    ((lower, upper),) = bounds
+    reach = max(
+        scale * max(float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
+        for scale, (channel, _) in zip(joint.scales.tolist(), levels, strict=True)
+    )
+    value = float(joint.weights @ np.array([one.value for one in each]))
+    width = deviation_bound(joint.count, joint.variance, reach, confidence=confidence)
+    return MeanEstimate(
+        value=value,
+        standard_error=math.sqrt(joint.variance / joint.count),
+        lower=min(max(value - width, lower), upper),
+        upper=max(min(value + width, upper), lower),
+        count=joint.count,
+        confidence=confidence,
+        target=target,
+    )
+
+
+def combined_frequencies(
+    levels: Sequence[tuple[ArrayLike, int, float | Fraction, float | Fraction]], *, confidence: float = 0.95
+) -> FrequencyEstimate:
+    """Frequencies from reports of several pure protocols over the same categories.
+
+    Args:
+        levels: of each the support counts, the reports, and the p and q of `frequency_estimate`.
+        confidence: of each interval.
+    """
+    confidence = checked_confidence(confidence)
+    each = [frequency_estimate(counts, n, p=p, q=q, confidence=confidence) for counts, n, p, q in levels]
+    if len({one.frequencies.size for one in each}) != 1:
+        raise ParameterError("levels must be over the same categories")
+    if len(each) == 1:
+        return each[0]
+    pairs = [checked_support(p, q) for _, _, p, q in levels]
+    joint = weighted([one.count for one in each], [support_variance(p, q) for p, q in pairs])
+    reach = max(
+        scale * max(p, 1.0 - q) / (p - q) for scale, (p, q) in zip(joint.scales.tolist(), pairs, strict=True)
+    )
+    width = deviation_bound(joint.count, joint.variance, reach, confidence=confidence)
+    found = joint.weights @ np.array([one.frequencies for one in each])
+    return FrequencyEstimate(
+        frequencies=frozen(found),
+        standard_errors=frozen(np.full(found.size, math.sqrt(joint.variance / joint.count))),
+        lower=frozen(np.clip(found - width, 0.0, 1.0)),
+        upper=frozen(np.clip(found + width, 0.0, 1.0)),
+        count=joint.count,
+        confidence=confidence,
+        simultaneous=False,
+    )
+
+
+def support_variance(p: float, q: float) -> float:
+    """The most that one report adds to the variance of a frequency: pi (1 - pi)/(p - q)^2, pi in [q, p]."""
+    nearest = min(max(0.5, q), p)
+    return nearest * (1.0 - nearest) / (p - q) ** 2
+
+
+def are_apart(
+    values: Sequence[ArrayLike], counts: Sequence[int], variances: Sequence[float], *, alarm: float = 1e-3
+) -> bool:
+    """Whether some level differs from the others together by more than noise would explain.
+
+    Args:
+        values: of each level, one number or as many as there are categories.
+        counts: reports of each level.
+        variances: at most, of one report.
+        alarm: the chance of a false alarm, at most up to the normal approximation: a difference is compared
+            with the variance that the mechanisms allow, and the alarm is shared by all comparisons.
+    """
+    if len(values) < 2:
+        return False
+    table = np.array([np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in values])
+    information = np.asarray(counts, dtype=np.float64) / np.asarray(variances, dtype=np.float64)
+    rest = information.sum() - information
+    others = ((information @ table)[None, :] - information[:, None] * table) / rest[:, None]
+    scale = np.sqrt(1.0 / information + 1.0 / rest)[:, None]
+    limit = -NormalDist().inv_cdf(alarm / (2.0 * table.size))
+    return bool((np.abs(table - others) > limit * scale).any())

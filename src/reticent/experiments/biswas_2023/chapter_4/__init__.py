@@ -1,0 +1,3 @@
+"""Chapter 4: charging stations along a journey."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Chapter 5: crowdsourced learning, and those who poison it."""
+
+__all__: list[str] = []

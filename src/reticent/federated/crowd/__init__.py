@@ -1,0 +1,8 @@
+"""Crowdsourced training that nobody has to trust: a contract, a lottery of miners, reputations and pay.
+
+`lottery` draws committees, `contracts` has the contract, `terms` what a task is posted with, `contract` what
+Python sees of it, `history` what its events add up to, `committees` the chances that one is captured or
+stalled, `plan` what a task costs.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""The contracts, and what the compiler makes of them."""
+
+__all__: list[str] = []

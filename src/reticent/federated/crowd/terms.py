@@ -1,0 +1,100 @@
+"""What a task is posted with: rounds, people, windows and prices, and the pool that covers all of it."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from reticent.arguments import whole
+from reticent.errors import ParameterError
+
+MOST_REPUTATION = 10
+MOST_PEOPLE = 256  # of a task: one bit each in the contract
+MOST_ROUNDS = (1 << 16) - 1
+_BYTE = (1 << 8) - 1
+_WINDOW = (1 << 28) - 1
+_AMOUNT = (1 << 96) - 1
+_FEE = (1 << 80) - 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a task runs. Windows are counted in blocks.
+
+    Attributes:
+        rounds: how many models are made, one after the other.
+        people: customers at most.
+        f: updates of a round that may be hostile; Multi-Krum needs 2 f + 3 updates.
+        expected: seats of a committee, on average.
+        least: seats that must have been taken for anything to be decided.
+        draws: committees of one round that may decide nothing before the task is cancelled.
+        commit_blocks: in which customers bind themselves.
+        reveal_blocks: in which they show what they were bound to.
+        seat_blocks: in which miners take their seats.
+        turn_blocks: in which a leader proposes and the seats vote.
+        dispute_blocks: in which a result may be disputed.
+        claim_blocks: after the end, before what is left of the pool goes back.
+    """
+
+    rounds: int
+    people: int
+    f: int
+    expected: int = 20
+    least: int = 1
+    draws: int = 3
+    commit_blocks: int = 600
+    reveal_blocks: int = 100
+    seat_blocks: int = 50
+    turn_blocks: int = 50
+    dispute_blocks: int = 100
+    claim_blocks: int = 7200
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds, low=1, high=MOST_ROUNDS)
+        whole("people", self.people, low=1, high=MOST_PEOPLE)
+        whole("f", self.f, low=0, high=_BYTE)
+        if self.people < 2 * self.f + 3:
+            raise ParameterError(f"people must be >= 2 f + 3 = {2 * self.f + 3}, got {self.people}")
+        whole("expected", self.expected, low=1, high=_BYTE)
+        whole("least", self.least, low=1, high=self.expected)
+        whole("draws", self.draws, low=1, high=_BYTE)
+        for window in ("commit", "reveal", "seat", "turn", "dispute", "claim"):
+            whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=_WINDOW)
+
+    def words(self) -> tuple[int, ...]:
+        """As the contract takes them."""
+        return astuple(self)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a task pays, in wei of its coin or in the smallest part of its token.
+
+    Attributes:
+        unit: to a customer whose update is accepted, for each point of reputation.
+        bonus: the same again, for the first half of those who committed (Zhao 2022, 5.2.2).
+        leader_fee: to whoever led, of each round.
+        committee_fee: to all seats together; each gets its share, if it voted for the result.
+        deposit: of whoever disputes a result, in wei; lost if it stands.
+    """
+
+    unit: int
+    bonus: int
+    leader_fee: int
+    committee_fee: int
+    deposit: int
+
+    def __post_init__(self) -> None:
+        for name in ("unit", "bonus", "deposit"):
+            whole(name, getattr(self, name), low=0, high=_AMOUNT)
+        for name in ("leader_fee", "committee_fee"):
+            whole(name, getattr(self, name), low=0, high=_FEE)
+
+    def words(self) -> tuple[int, ...]:
+        """As the contract takes them."""
+        return astuple(self)
+
+
+def pool(terms: Terms, prices: Prices) -> int:
+    """What must be paid in: all rounds at their dearest. What is not spent goes back at the end."""
+    dearest = terms.people * MOST_REPUTATION * (prices.unit + prices.bonus)
+    return terms.rounds * (dearest + prices.leader_fee + prices.committee_fee)

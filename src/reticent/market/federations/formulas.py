@@ -1,0 +1,236 @@
+"""Sellers who deal together: what they can promise, what each brought, who rode free, who earns what.
+
+Every member draws by randomised response among k values at her own epsilon, and pays her own ledger for it.
+What a federation's pooled reports are worth is a matter of accuracy; `pooled_level` says it in the documents'
+words, and is no privacy of anybody's.
+
+One unit runs through a deal: the contribution of d reports at epsilon is d e^eps / (k - 1 + e^eps), the
+number of them that are expected to be true. It is additive, so a quota in it makes a threshold game, whose
+Shapley value splits the money.
+
+Reference: Biswas 2023, Section 8.4, Eq. 8.1 and 8.2, Definitions 8.4.1 to 8.4.3, Algorithms 10 to 12.
+Departure: the documents use three contributions (Algorithm 10, Example 8.4.1, Definition 8.4.1); here it is
+    the example's. The catalysing parameter is at least 1 and a whole number, and never asks for more than a
+    member's threshold (mathematics 5.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.market.shapley import threshold_values
+from reticent.mechanisms.base import Floats
+
+UNITS = 10**6  # of a contribution of one true report
+MOST_POINTS = 64  # of a valuation by points
+_ALIKE = Fraction(1, 10**9)  # of a cent
+
+
+def pooled_level(points: ArrayLike, epsilons: ArrayLike, k: int) -> float:
+    """The level of one randomised response whose errors are as frequent as those of the pooled reports.
+
+    A measure of accuracy: each member has spent her own epsilon, whatever this says.
+
+    Reference: Biswas 2023, Eq. 8.1.
+    """
+    counts, levels = _members(points, epsilons)
+    size = whole("k", k, low=2)
+    counts, levels = counts[counts > 0.0], levels[counts > 0.0]
+    least = float(levels.min())  # e^level itself is too large for a double beyond 709
+    share = float((counts * np.exp(least - levels) / (1.0 + (size - 1.0) * np.exp(-levels))).sum())
+    return least + math.log(float(counts.sum()) / share + (1.0 - size) * math.exp(-least))
+
+
+def contribution(points: ArrayLike, epsilons: ArrayLike, k: int) -> Floats:
+    """The true reports that each member's are expected to hold."""
+    counts, levels = _members(points, epsilons)
+    return np.asarray(counts / (1.0 + (whole("k", k, low=2) - 1.0) * np.exp(-levels)))
+
+
+def quota_of(points: int, level: float, k: int) -> int:
+    """The contribution of so many reports whose pooled level is this, in units, rounded down.
+
+    With everybody's reports at their own epsilons, and the level that Eq. 8.1 gives them, it is the sum of
+    the contributions: the pooled channel tells the truth as often as the members do on average.
+    """
+    return in_units(contribution([whole("points", points, low=1)], [level], k))[0]
+
+
+class Worth(Protocol):
+    """An increasing function from money to a level, and back."""
+
+    def level(self, money: float) -> float:
+        """The level that this much money buys: f."""
+
+    def money(self, level: float) -> float:
+        """The inverse of f: what a level is paid."""
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """An increasing f by points, from nothing for nothing on, straight between them and flat beyond the last.
+
+    Attributes:
+        points: (money, level) each, both increasing.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.points) <= MOST_POINTS:
+            raise ParameterError(f"a valuation must have 1 to {MOST_POINTS} points, got {len(self.points)}")
+        for one in self.points:
+            for name, number in zip(("money", "level"), one, strict=True):
+                real(name, number, low=0.0, open_low=True)
+        if any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(self.points)):
+            raise ParameterError("a valuation must give more level for more money")
+
+    def level(self, money: float) -> float:
+        """The level that this much money buys: f."""
+        return self._between(real("money", money, low=0.0), 0)
+
+    def money(self, level: float) -> float:
+        """The inverse of f: what a level is paid, at most that of the last point."""
+        return self._between(real("level", level, low=0.0), 1)
+
+    def _between(self, given: float, side: int) -> float:
+        known = [0.0, *(one[side] for one in self.points)]
+        return float(np.interp(given, known, [0.0, *(one[1 - side] for one in self.points)]))
+
+
+@dataclass(frozen=True)
+class Valuation:
+    """The level that a buyer wants for her money: f(M) = k1 (e^(k2 M) - 1).
+
+    Reference: Biswas 2023, Section 8.4.1.
+    """
+
+    k1: float
+    k2: float
+
+    def __post_init__(self) -> None:
+        real("k1", self.k1, low=0.0, open_low=True)
+        real("k2", self.k2, low=0.0, open_low=True)
+
+    def level(self, money: float) -> float:
+        """The level that this much money buys: f."""
+        return self.k1 * math.expm1(self.k2 * real("money", money, low=0.0))
+
+    def money(self, level: float) -> float:
+        """The inverse of f: what a level is paid."""
+        return math.log1p(real("level", level, low=0.0) / self.k1) / self.k2
+
+
+def deal_share(valuation: Worth, levels: Sequence[float], budget: float) -> float:
+    """The share w of every federation's highest level that a budget buys; 1 if it buys all.
+
+    Rounded down: the payments at it are within the budget.
+
+    Reference: Biswas 2023, Eq. 8.2.
+    """
+    if not levels:
+        raise ParameterError("levels must be of at least one federation, got none")
+    money = real("budget", budget, low=0.0)
+
+    def paid(share: float) -> float:
+        return math.fsum(valuation.money(share * level) for level in levels)
+
+    if paid(1.0) <= money:
+        return 1.0
+    low, high = 0.0, 1.0
+    while True:
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            return low
+        if paid(middle) <= money:
+            low = middle
+        else:
+            high = middle
+
+
+def saving(points: float, threshold: float, used: float) -> float:
+    """What a member kept back in a year: points times (threshold - epsilon used); never below zero.
+
+    Reference: Biswas 2023, Definition 8.4.2, a summand of it.
+    """
+    return max(0.0, points * (threshold - used))
+
+
+def catalysed(epsilon: float, savings: float, points: float, threshold: float) -> float:
+    """The epsilon that a member is asked for next, after what she used and what she saved.
+
+    N times the last one, where N = max(1, ceil(savings / (points threshold))), within her threshold.
+
+    Reference: Biswas 2023, Section 8.4.2 and Algorithm 11.
+    """
+    per_year = real("points", points, low=0.0, open_low=True) * real(
+        "threshold", threshold, low=0.0, open_low=True
+    )
+    times = max(1, math.ceil(real("savings", savings, low=0.0) / per_year))
+    return min(threshold, times * real("epsilon", epsilon, low=0.0))
+
+
+def free_riders(savings: Sequence[float], tolerated: float) -> list[int]:
+    """The places of the members who saved at least what is tolerated.
+
+    Reference: Biswas 2023, Definition 8.4.3. A higher tolerance has fewer of them; Section 8.5.2 says more.
+    """
+    most = real("tolerated", tolerated, low=0.0, open_low=True)
+    return [place for place, saved in enumerate(savings) if saved >= most]
+
+
+def earnings(contributions: Sequence[int], quota: int, cents: int) -> list[int]:
+    """What each member earns of so many cents, by Shapley value: whole cents that sum to all of them.
+
+    Cents that are left over go to the largest fractions, then to the first members.
+
+    Args:
+        contributions: of each member, whole numbers of the deal's unit (`in_units`).
+        quota: in the same unit.
+        cents: that the federation was paid.
+
+    Returns:
+        Cents of each member; all zero if the quota was missed: then the deal is void.
+    """
+    money = whole("cents", cents, low=0)
+    values = threshold_values(contributions, quota)
+    if not values.any():
+        return [0] * len(values)
+    shares = [Fraction(value) for value in values.tolist()]
+    all_of_it = sum(shares)  # 1, but for the last digits, which are cents where there are many of these
+    exact = [share * money / all_of_it for share in shares]
+    paid = [math.floor(one + _ALIKE) for one in exact]
+    # Fractions that are equal are so on every machine, whatever the last digits of a sum.
+    order = sorted(range(len(paid)), key=lambda place: (round(paid[place] - exact[place], 9), place))
+    for place in order[: money - sum(paid)]:
+        paid[place] += 1
+    return paid
+
+
+def in_units(contributions: ArrayLike) -> list[int]:
+    """Contributions in millionths of a true report, rounded down."""
+    return [math.floor(UNITS * float(one)) for one in np.asarray(contributions, dtype=np.float64)]
+
+
+def _members(points: ArrayLike, epsilons: ArrayLike) -> tuple[Floats, Floats]:
+    counts, levels = np.asarray(points, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
+    if counts.ndim != 1 or counts.shape != levels.shape or not counts.size:
+        raise ParameterError(
+            f"points and epsilons must be of the same members, got shapes {counts.shape} and {levels.shape}"
+        )
+    for name, held in (("points", counts), ("epsilons", levels)):
+        if not (float(held.min()) >= 0.0 and float(held.max()) < math.inf):
+            raise ParameterError(f"{name} must be finite numbers >= 0")
+    if not counts.any():
+        raise ParameterError("points must not all be zero")
+    return counts, levels

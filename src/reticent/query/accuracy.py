@@ -1,0 +1,108 @@
+"""How exact an answer shall be: one value, whichever way a question comes.
+
+Functions for people take it as one or word by word, `ask(query, error=3)`; a request, a form and a command
+line are turned into it where they are read. What it costs is in `prices`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import TypedDict, cast
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.privacy import Budget, mu_of
+from reticent.privacy.budget import cap_units
+from reticent.query.declarations.datasets import MOST_ROWS
+from reticent.query.language.tree import Query
+from reticent.query.measure import Plan
+from reticent.query.prices import predicted_error, units_for_error, within
+
+CONFIDENCE = 0.95
+_REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled
+
+
+class Words(TypedDict, total=False):
+    """The fields of an `Accuracy`, as arguments of a call."""
+
+    error: float | None
+    epsilon: float | None
+    delta: float | None
+    information: float | None
+    confidence: float
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exact an answer shall be: by error, by (epsilon, delta), or by information in mu^2.
+
+    Args:
+        error: half the width of the interval, in the units of the answer (of the rank, from 0 to 1, for
+            quantiles), for each group.
+        epsilon: with `delta`, the privacy parameters of this answer alone.
+        delta: by default that of the data set's budget.
+        information: mu^2.
+        confidence: of every interval.
+        rows: a guess of how many rows a group has, where their number is private.
+    """
+
+    error: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    information: float | None = None
+    confidence: float = CONFIDENCE
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("error", "epsilon", "information") if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "nothing"
+            raise ParameterError(f"accuracy must be one of error, epsilon or information, got {said}")
+        if self.delta is not None and self.epsilon is None:
+            raise ParameterError("delta must come with epsilon")
+        for name in given:
+            real(name, getattr(self, name), low=0.0, open_low=True)
+        if self.delta is not None:
+            real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
+        checked_confidence(self.confidence)
+        if self.rows is not None:
+            whole("rows", self.rows, low=1, high=MOST_ROWS)
+
+    def units(self, query: Query, plan: Plan, budget: Budget, rows: float | None) -> int:
+        """The information, in ledger units, that makes an answer as exact as asked.
+
+        Args:
+            query: what is shown.
+            plan: what is measured.
+            budget: whose delta is the default.
+            rows: how many rows a group is taken to have, see `assumed_rows`; not None with an error.
+        """
+        if self.error is not None:
+            assert rows is not None
+            reference = predicted_error(query, plan, _REFERENCE, self.confidence, rows)
+            return units_for_error(self.error, reference, _REFERENCE)
+        if self.information is not None:
+            return within("information", self.information, cap_units(self.information))
+        assert self.epsilon is not None
+        mu = mu_of(self.epsilon, budget.delta if self.delta is None else self.delta)
+        return within("epsilon", self.epsilon, cap_units(Fraction(mu) ** 2))
+
+    @classmethod
+    def of(cls, given: Accuracy | None, words: Words) -> Accuracy:
+        """The accuracy, whether somebody gave it as one or word by word."""
+        if given is None:
+            return cls(**words)
+        if words:
+            raise ParameterError(f"accuracy must be given as one or word by word, got {', '.join(words)} too")
+        return given
+
+    def words(self) -> Words:
+        """What is given of it, word by word."""
+        return cast(Words, {name: one for name, one in asdict(self).items() if one is not None})
+
+
+def checked_confidence(confidence: float) -> float:
+    """A confidence that an interval may have."""
+    return real("confidence", confidence, low=0.5, high=0.999999, open_high=True)

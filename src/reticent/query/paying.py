@@ -1,0 +1,58 @@
+"""Promise, pay, release, in parts: what is due is known before anybody pays, and recorded after.
+
+`Session.pay` puts them in order. The first and the last take long where there are many cells, need no more
+than the declaration, the rows and the ledger, and may be done by another hand than the one that pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from reticent.ledger import Grant
+from reticent.query.accuracy import Accuracy
+from reticent.query.plans import Asked
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a question needs, from the declaration, the request and the ledger.
+
+    Attributes:
+        key: of the question, in the ledger.
+        bought: units that were bought before.
+        wanted: units that must be bought in all.
+        cost: the most that may be charged for it: what is bought only grows.
+        is_free: whether nothing must be bought or measured for it.
+    """
+
+    key: str
+    bought: int
+    wanted: int
+    cost: int
+    is_free: bool
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A question that is bought and recorded, as far as it must be. It only remains to tell the answer.
+
+    Attributes:
+        bought: units that were bought before.
+        wanted: units that must be bought in all.
+        grant: what the ledger was asked for; None if nothing was missing.
+    """
+
+    bought: int
+    wanted: int
+    grant: Grant | None
+
+
+class Hand(Protocol):
+    """Who does what comes before and after paying. Either may be done again, by anybody, for nothing."""
+
+    def due(self, query: Asked, accuracy: Accuracy) -> Due:
+        """What a question needs; an error if its rows are out of reach, so that it costs nothing."""
+
+    def record(self, query: Asked, grant: Grant) -> None:
+        """Read rows, draw noise and record it, for all that is paid for and not recorded."""

@@ -1,0 +1,72 @@
+"""What is paid for is recorded: at once by whoever has the rows, or by somebody else, who is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from reticent.errors import AlreadyFulfilled, MeasurementVoid, NotMeasured
+from reticent.ledger import Grant, Ledger, Reading
+from reticent.query.measure import Plan, Rows
+from reticent.randomness import Stream
+
+_PAUSES_S = (0.02, 1.0)  # between two looks at what somebody else may have recorded: the first, the longest
+
+
+Promptly = Callable[[Callable[[], object]], object]
+
+
+def at_once(call: Callable[[], object]) -> object:
+    """The call, by whoever makes it."""
+    return call()
+
+
+def record(
+    ledger: Ledger,
+    prepared: Plan,
+    grant: Grant,
+    rows: Rows,
+    rng: Stream | None,
+    promptly: Promptly = at_once,
+) -> None:
+    """Make every measurement that is paid for and not recorded; only the first record counts."""
+    if not grant.pending:
+        return
+    exact = prepared.vector(rows)
+    for measurement in grant.pending:
+        values = prepared.measure(exact, measurement.information, rng)
+        with contextlib.suppress(AlreadyFulfilled):
+            promptly(partial(ledger.fulfil, measurement.number, values))
+
+
+def awaited(
+    look: Callable[[], Reading], grant: Grant, name: str, wait_s: float, leaving: threading.Event
+) -> Reading:
+    """What is recorded once somebody else has made every measurement that is paid for.
+
+    Args:
+        look: what is recorded by now.
+        grant: what was paid for.
+        name: of the data set.
+        wait_s: how long that may take.
+        leaving: is set once nobody may wait any longer.
+    """
+    until = time.monotonic() + wait_s
+    pause, longest = _PAUSES_S
+    while True:
+        reading = look()
+        if reading.information >= grant.information:
+            return reading
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        if leaving.is_set():
+            raise NotMeasured(f"{name}: paid for, and not recorded yet; asking again is free")
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, longest)
+    if not reading.pending:  # not a read that is behind: there was time to catch up
+        raise MeasurementVoid("what was bought is not waiting any more: a recovery closed it, ask anew")
+    raise NotMeasured(f"{name}: paid for, and not recorded within {wait_s:g} s; asking again is free")

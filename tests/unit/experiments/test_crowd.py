@@ -1,0 +1,63 @@
+"""The table of attacks and defences, and that honest writers are hardly ever called low."""
+
+import numpy as np
+import pytest
+
+from reticent.experiments import find
+from reticent.experiments.data import DataMissing
+from reticent.experiments.zhao_2022.chapter_5 import defences, robust
+
+from .test_registry import check_files
+
+
+@pytest.fixture
+def crowd():
+    def some(count, most):
+        try:
+            return robust.people(None, count, most)
+        except DataMissing as error:
+            pytest.skip(str(error))
+
+    return some
+
+
+def test_a_quick_table(crowd, quick):
+    crowd(40, 20)
+    outcome, files = find("crowd-robust").run(quick)
+    check_files("crowd-robust", outcome, files)
+    ours = [row for row in outcome.rows if "Flower" not in row["defence"]]
+    assert not any(row["models not finite"] or row["rounds without a step"] for row in ours)
+    broken = {row["defence"] for row in outcome.rows if row["models not finite"]}
+    assert "FedAvg (Flower)" in broken, "what is planted there is found"
+
+
+def test_our_multi_krum_accepts_what_flowers_does_where_floats_are_exact():
+    """On honest updates: the same squared distances, so the same mean up to the grid."""
+    draw = np.random.default_rng(1)
+    updates = np.stack(
+        [robust.GRID.values(robust.GRID.placed(one)) for one in draw.normal(0, 0.02, (20, 1970))]
+    )
+    mine = defences.ours(robust.GRID, 6)["Multi-Krum"](updates)
+    flowers = defences.flowers(20, 6)["MultiKrum (Flower)"](updates)
+    assert np.abs(mine - flowers).max() <= 0.51 / robust.GRID.steps
+
+
+def test_few_honest_writers_are_low(crowd):
+    """At most 2 % of the evaluations of 200 writers in 4 rounds."""
+    low, said = robust.low_evaluations(crowd(200, 100), 4, 2026)
+    assert said == 800
+    assert low <= 0.02 * said
+
+
+def test_planted_without_the_multiple_many_are(crowd, monkeypatch):
+    judge = robust.judge
+    monkeypatch.setattr(robust, "judge", lambda *given: judge(*given, multiple=1))
+    low, said = robust.low_evaluations(crowd(200, 100), 1, 2026)
+    assert low > 0.1 * said
+
+
+@pytest.mark.slow
+def test_few_of_all_honest_writers_are_low(crowd):
+    low, said = robust.low_evaluations(crowd(None, robust.IMAGES), robust.ROUNDS, 2026)
+    assert said == 26 * 20 * 15
+    assert low <= 0.02 * said
