@@ -1,5 +1,7 @@
 """The way into the command: run it, and say every failure in one line on standard error.
 
+What is wrong in several ways (`SeveralErrors`) has a line for each.
+
 | what happened                                         | exit code |
 |-------------------------------------------------------|-----------|
 | done, or help was shown                               | 0         |
@@ -21,7 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from reticent.errors import MissingExtra, ReticentError
+from reticent.errors import MissingExtra, ReticentError, SeveralErrors
 
 if TYPE_CHECKING:
     from reticent.cli.commands import Commands
@@ -128,7 +130,9 @@ def _once(message: str) -> str:
 
 
 def _explain(error: Exception) -> int:
-    """Say in one line what went wrong and return the exit code."""
+    """Say in one line what went wrong, or in one for each thing, and return the exit code."""
+    if isinstance(error, SeveralErrors):
+        return max(_fail(one, 2) for one in error.each)
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
         return _fail(str(MissingExtra("this command", _EXTRA_OF[error.name])), 2)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:

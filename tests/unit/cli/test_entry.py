@@ -9,6 +9,7 @@ import pytest
 
 from reticent import __version__
 from reticent.apps import main
+from reticent.cli.commands import Panel
 from reticent.errors import ParameterError
 
 COMMANDS = [
@@ -38,7 +39,18 @@ def test_help_lists_every_command(command, flag):
     code, out, err = command(flag)
     assert (code, err) == (0, "")
     assert all(f"\n  {name} " in out for name in COMMANDS)
-    assert "..." not in out.split("Commands:")[1], "a summary is too long for one line"
+    assert "..." not in out.split("Start here:")[1], "a summary is too long for one line"
+
+
+def test_help_has_every_command_under_one_heading(command):
+    """Planted: a capability whose commands have none would not be listed at all."""
+    listed = command("--help")[1].split("Start here:")[1]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert sorted(names) == sorted({*names}), "none twice"
+    assert set(COMMANDS) <= set(names)
+    headings = [line for line in listed.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings[0] == "Ask a data set:"
+    assert len(headings) == len(Panel) - 1
 
 
 def test_no_argument_shows_the_help(command):

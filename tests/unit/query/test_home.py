@@ -1,6 +1,7 @@
 """One declaration, one ledger: links, copies, second declarations, moves, files of earlier releases."""
 
 import contextlib
+import gzip
 import json
 import os
 import shutil
@@ -27,6 +28,14 @@ from reticent.query.declarations.home import folder, known
 from .homes import as_before, declaration, refused, spend
 
 __all__ = ["declaration"]  # fixtures
+
+
+def compressed(declaration):
+    """The same rows beside themselves, compressed, under a declaration of their own."""
+    rows, other = declaration.with_suffix(".csv"), declaration.with_name("other.yaml")
+    rows.with_name("census.csv.gz").write_bytes(gzip.compress(rows.read_bytes()))
+    other.write_text(declaration.read_text().replace("census.csv", "census.csv.gz"))
+    return other
 
 
 class TestOpenings:
@@ -69,6 +78,32 @@ class TestOpenings:
         for number in range(2):
             with reticent.open(declaration.with_name(f"d{number}.yaml")) as session:
                 refused(session)
+
+    @pytest.mark.parametrize("first", ["census.csv", "census.csv.gz"])
+    def test_compressed_beside_it_they_are_the_same_rows(self, declaration, first):
+        other = compressed(declaration)
+        declared = [declaration, other] if first == "census.csv" else [other, declaration]
+        with reticent.open(declared[0]) as session:
+            spend(session)
+        with reticent.open(declared[1]) as session:
+            refused(session)
+        declaration.with_suffix(".csv").unlink()  # as `gzip` does
+        with reticent.open(other) as session:
+            refused(session)
+
+    def test_the_check_finds_a_twin_that_is_not_looked_for(self, declaration, monkeypatch):
+        monkeypatch.setattr(claims, "_twin", lambda file: None)
+        with pytest.raises(pytest.fail.Exception):
+            self.test_compressed_beside_it_they_are_the_same_rows(declaration, "census.csv")
+
+    def test_a_declaration_whose_file_was_compressed_keeps_its_account(self, declaration):
+        with reticent.open(declaration) as session:
+            spend(session)
+        compressed(declaration)
+        declaration.with_suffix(".csv").unlink()
+        declaration.write_text(declaration.read_text().replace("census.csv", "census.csv.gz"))
+        with reticent.open(declaration) as session:
+            refused(session)
 
     def test_a_number_that_the_disk_gives_out_again_is_another_file(self, declaration, monkeypatch):
         """Planted: a file that is known by its number. Other people would get the answers of the first."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 
+from reticent.apps.query.dataset_asking import Conversation
 from reticent.errors import ParameterError
 from reticent.fleet.people import not_added, under
 from reticent.privacy import Budget, Neighbours
@@ -35,14 +38,36 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def new(file: Path, *, out: Path | None) -> None:
-    """Write a template beside the file, or at `out`."""
-    path = file.with_suffix(".yaml") if out is None else out
-    text = dataset_file.template(file, os.path.relpath(file, path.parent))
-    _write(path, text)
-    console = _console()
-    console.print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
-    console.print(f"  reticent dataset check {path}")
+def new(file: Path, *, out: Path | None, asks: bool) -> None:
+    """Write a declaration beside the file, or at `out`: what the owner answers, or with blanks."""
+    path = file.with_name(f"{dataset_file.stem_of(file.name)}.yaml") if out is None else out
+    source = os.path.relpath(file, path.parent)
+    if path.exists():  # before anybody types
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if asks:
+        data = Conversation(_typed).declared(file, source)
+        if data is None:
+            print("Nothing is written.")
+            return
+        _write(path, dataset_file.write(data))
+        print(f"{path} is written. Next:")
+    else:
+        _write(path, dataset_file.template(file, source))
+        print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
+    print(f"  reticent dataset check {path}")
+
+
+def _typed(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError as error:  # Ctrl-D: as good as Ctrl-C
+        print()
+        raise KeyboardInterrupt from error
+
+
+def is_terminal() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def check(path: Path) -> None:
