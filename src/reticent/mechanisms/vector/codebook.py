@@ -48,7 +48,7 @@ class Codebook(Randomiser):
         bits: of a report; M = 2^bits directions are gone through to make one.
         top: K, how many directions count as near; the best number if not given.
 
-    Reference: mathematics 1.6. PrivUnit (Bhowmick et al. 2018, Algorithm 1; Asi et al. 2022) draws from a cap
+    Reference: mathematics 1.5. PrivUnit (Bhowmick et al. 2018, Algorithm 1; Asi et al. 2022) draws from a cap
         of the sphere and sends the direction; here both sides know M candidates, and ranks stand for the cap.
     Departure: directions are uniform on the sphere where the derivation has standard normal ones: the error
         is less by about 1/n, by up to a half where n is small, and the length of a report is constant.
@@ -203,7 +203,7 @@ class Codebook(Randomiser):
 
     @property
     def gain(self) -> float:
-        """How far along the vector a reported direction is on average: m / sqrt(n) of mathematics 1.6."""
+        """How far along the vector a reported direction is on average: m / sqrt(n) of mathematics 1.5."""
         return float(self._along.mean)
 
     @property

@@ -11,7 +11,7 @@ the law of t = <u, x>: the rest of u is uniform on the sphere around x. With t =
 
 the density of t is f(s) M (A h(s) + B (1 - h(s))), with A and B the two chances.
 
-Reference: `docs/mathematics.md` 1.6. Bhowmick et al. 2018 have caps of a sphere where this has ranks.
+Reference: mathematics 1.5. Bhowmick et al. 2018 have caps of a sphere where this has ranks.
 Invariant: only accuracy rests on these doubles, never privacy.
 """
 
