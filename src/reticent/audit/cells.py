@@ -150,7 +150,7 @@ def _ranks(mechanism: Any, value: Any) -> list[Law]:
         edges = along.quantile(np.arange(1, _NOISE_CELLS) / _NOISE_CELLS) / along.mean
 
         def decoded(reports: Any) -> Codes:
-            return np.searchsorted(edges, mechanism.decode(reports) @ x).astype(np.int64)
+            return np.asarray(np.searchsorted(edges, mechanism.decode(reports) @ x), dtype=np.int64)
 
         laws.append(Law(decoded, np.full(_NOISE_CELLS, 1.0 / _NOISE_CELLS), "how far along it decodes"))
     return laws

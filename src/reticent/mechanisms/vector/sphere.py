@@ -52,7 +52,7 @@ class Sphere:
     def _tail(self, values: Floats) -> Floats:
         """E[values; t beyond s]: the trapezoidal rule, with the first term of Euler and Maclaurin."""
         parts = self.weights * values
-        return np.cumsum(parts[::-1])[::-1] - parts / 2.0 + np.gradient(parts) / 12.0
+        return np.asarray(np.cumsum(parts[::-1])[::-1] - parts / 2.0 + np.gradient(parts) / 12.0)
 
     @cached_property
     def first(self) -> Floats:
