@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import textwrap
 from contextlib import closing
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.console import Console
 
-from reticent.apps.query.dataset_asking import Conversation
 from reticent.errors import ParameterError
 from reticent.fleet.people import not_added, under
 from reticent.privacy import Budget, Neighbours
@@ -23,6 +24,7 @@ from reticent.query.declarations import (
     populations,
 )
 from reticent.query.declarations import home as homes
+from reticent.query.declarations.conversation import Conversation
 from reticent.query.declarations.explanation import explain
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot as snapshots
@@ -45,7 +47,7 @@ def new(file: Path, *, out: Path | None, asks: bool) -> None:
     if path.exists():  # before anybody types
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if asks:
-        data = Conversation(_typed).declared(file, source)
+        data = Conversation(_typed, _said).declared(file, source)
         if data is None:
             print("Nothing is written.")
             return
@@ -55,6 +57,12 @@ def new(file: Path, *, out: Path | None, asks: bool) -> None:
         _write(path, dataset_file.template(file, source))
         print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
     print(f"  reticent dataset check {path}")
+
+
+def _said(text: str) -> None:
+    """Print a paragraph, as wide as the terminal is."""
+    width = max(20, get_terminal_size().columns - 1)
+    print(textwrap.fill(text, width, subsequent_indent=" " * (len(text) - len(text.lstrip()))))
 
 
 def _typed(question: str) -> str:

@@ -96,7 +96,9 @@ def of_fields(tree: Any) -> DataSet:
     if not faults.about("unit", "relation", "rows"):
         faults.of(None, check_rows, relation, person, contribution, rows)
     budget = faults.of(None, budget_of, given.get("budget"))
-    policy = faults.of(None, _choice, "policy", given.get("policy", Policy.SHARE.value), tuple(Policy))
+    policy: Policy = faults.of(
+        Policy.SHARE, _choice, "policy", given.get("policy", Policy.SHARE.value), tuple(Policy)
+    )
     source = faults.of(None, source_of, given.get("source"))
     people = faults.of("", _people, given["people"]) if "people" in given else ""
     columns = faults.of((), _columns, given.get("columns"), faults)

@@ -1,4 +1,4 @@
-"""`reticent dataset new` in a terminal: a declaration, question by question.
+"""A declaration, question by question: what `reticent dataset new` does in a terminal.
 
 Nothing is read of the file but the names of its columns (and types, from Parquet), and nothing is proposed
 that came from its rows: a bound that was guessed from them would be a leak. What is typed is what the owner
@@ -7,11 +7,9 @@ says in public. Whatever is wrong with a column is said at once, and the column 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import Any, TypeVar
 
 from reticent.arguments import meant
@@ -34,12 +32,6 @@ _PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def say(text: str) -> None:
-    """Print a paragraph, as wide as the terminal is."""
-    width = max(20, get_terminal_size().columns - 1)
-    print(textwrap.fill(text, width, subsequent_indent=" " * (len(text) - len(text.lstrip()))))
-
-
 class Conversation:
     """Asks an owner for what only an owner knows.
 
@@ -48,7 +40,7 @@ class Conversation:
         say: shows a paragraph.
     """
 
-    def __init__(self, ask: Ask, say: Say = say) -> None:
+    def __init__(self, ask: Ask, say: Say) -> None:
         self._ask, self._say = ask, say
 
     def declared(self, path: Path, source: str) -> DataSet | None:

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from reticent.apps.query.dataset_asking import Conversation
 from reticent.errors import ParameterError
 from reticent.query.declarations import dataset_file
+from reticent.query.declarations.conversation import Conversation
 
 COMMAND = [sys.executable, "-c", "from reticent.apps import main; main()"]
 PERSONS = ["y", "", "id", "2", "n", "1", ""]
@@ -126,6 +126,7 @@ class Terminal:
         pid, self._file = pty.fork()
         if not pid:
             os.chdir(folder)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a shell ignores for what runs behind it
             os.execvpe(COMMAND[0], [*COMMAND, *arguments], os.environ | environment)
         self.pid, self.shown = pid, ""
 
