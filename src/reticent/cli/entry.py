@@ -16,6 +16,8 @@ type: its text could hold data.
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import signal
 import sys
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from reticent.cli.commands import Commands
 
 _INTERRUPTED, _TERMINATED = 130, 143
+_IN_ASCII = {"±": "+/-", "█": "#", "░": ".", "²": "2", "€": "EUR"}
 
 _EXTRA_OF = {
     "click": "cli",
@@ -74,6 +77,7 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
         capabilities: loads what they add to the command.
     """
     ended = _heed_sigterm()
+    _write_anywhere()
     try:
         code = _run(capabilities)
         sys.stdout.flush()
@@ -88,6 +92,23 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
             raise
         code = _explain(error)
     sys.exit(code)
+
+
+def _write_anywhere() -> None:
+    """Let a terminal that has no Unicode show what it can: whoever paid for an answer must see it."""
+    codecs.register_error("reticent", _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="reticent")
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that cannot be written: signs of ours in ASCII, all others escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    said = error.object[error.start : error.end]
+    shown = (_IN_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in said)
+    return "".join(shown), error.end
 
 
 def _heed_sigterm() -> list[int]:

@@ -26,6 +26,26 @@ def test_what_a_demo_started_ends_with_it(name, how, folder):
     assert soak.ends(name, how, folder, lambda count: count >= 3)  # itself, what it started, and its guard
 
 
+# How many processes each has at least once it has begun: itself, and what it starts, with a guard.
+BEGUN = {"collect": 3, "chain": 3, "stations": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize("name", soak.DEMOS)
+def test_every_demo_ends_with_all_that_it_started(name, how, folder):
+    """Once what it says shows that it has begun, or everything that it starts runs."""
+    if FOUND.get(name, lambda: True)() is None:
+        pytest.skip("the program that it starts is not on this machine")
+    least = BEGUN.get(name, 1)
+
+    def has_begun(count):
+        said = folder / "said.txt"
+        return count >= least and said.is_file() and said.stat().st_size > 0
+
+    assert soak.ends(name, how, folder, has_begun)
+
+
 def test_planted_a_program_without_a_guard_is_found(folder, monkeypatch):
     program = (
         "import subprocess, time; subprocess.Popen(['sleep', '1000']); subprocess.Popen(['sleep', '1000']); "

@@ -207,3 +207,17 @@ def test_completion_script_can_be_shown():
     done = reticent("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert done.returncode == 0
     assert "_RETICENT_COMPLETE=complete_bash" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_without_unicode_shows_what_it_can(tmp_path, encoding):
+    program = (
+        "import sys; from reticent.cli import entry; entry._write_anywhere(); "
+        "print('5 \u00b1 2 \u2588\u2591 \u4eba'); print('\u4eba', file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=True)
+    said = {"ascii": "5 +/- 2 #. \\u4eba", "latin-1": "5 \u00b1 2 #. \\u4eba"}.get(
+        encoding, "5 \u00b1 2 \u2588\u2591 \u4eba"
+    )
+    assert done.stdout.decode(encoding) == f"{said}\n"
