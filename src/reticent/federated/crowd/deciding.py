@@ -137,7 +137,9 @@ def _by_seed(seen: Seen, seed: Action, late: Action, fixed: int) -> tuple[Action
 def place_in_line(seen: Seen, me: str, miners: Collection[str]) -> int:
     """When it is a miner's turn to do what anybody may: 0 for the first, by a hash that changes every time."""
     progress = seen.progress
-    salt = seen.identifier + bytes([progress.status]) + progress.round.to_bytes(8) + progress.tries.to_bytes(8)
+    salt = (
+        seen.identifier + bytes([progress.status]) + progress.round.to_bytes(8) + progress.tries.to_bytes(8)
+    )
 
     def lot(who: str) -> bytes:
         return bytes(keccak(salt + bytes.fromhex(who[2:])))

@@ -117,7 +117,9 @@ class History:
     def _slashed(self, fields: dict[str, Any]) -> None:
         draw, miner = fields["draw"], _address(fields["miner"])
         fallen = self.overturned.get(draw)
-        _agree(fallen is not None and miner in self.draws[draw].votes.get(fallen, ()), "a stake lost for nothing")
+        _agree(
+            fallen is not None and miner in self.draws[draw].votes.get(fallen, ()), "a stake lost for nothing"
+        )
         _agree((draw, miner) not in self.slashed, "a stake lost twice")
         self._gone(fields)
         self.slashed.add((draw, miner))

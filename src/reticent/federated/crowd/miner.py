@@ -167,9 +167,7 @@ class Miner(Program):
         assert seen.draw is not None
         contract, progress = self.follower.contract, seen.progress
         chain = self.follower.node.chain_id
-        return alpha(
-            chain, contract.address, seen.identifier, progress.round, progress.draw, seen.draw.seed
-        )
+        return alpha(chain, contract.address, seen.identifier, progress.round, progress.draw, seen.draw.seed)
 
     def _drawn(self, seen: Seen) -> _Draw:
         """The lot in the draw that runs, proved once."""

@@ -73,8 +73,14 @@ def _of_npz(file: Path, inputs: int) -> Floats:
         with np.load(file, allow_pickle=False) as held:
             features, labels = held["features"], held["labels"]
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ParameterError(f"{file.name} must be an npz file with the arrays features and labels") from error
-    if features.dtype.kind not in "biuf" or labels.dtype.kind not in "biuf" or features.shape[:1] != labels.shape:
+        raise ParameterError(
+            f"{file.name} must be an npz file with the arrays features and labels"
+        ) from error
+    if (
+        features.dtype.kind not in "biuf"
+        or labels.dtype.kind not in "biuf"
+        or features.shape[:1] != labels.shape
+    ):
         raise ParameterError(f"{file.name} must hold features by rows and a class for each, as numbers")
     found = np.zeros((len(labels), inputs + 1))
     flat = features.reshape(len(labels), int(np.prod(features.shape[1:])))[:, :inputs].astype(np.float64)
