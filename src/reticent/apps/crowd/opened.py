@@ -1,4 +1,4 @@
-"""What every command of a crowd opens: the contract of a chain file, a key, a store, and lines that it says."""
+"""What commands of a crowd open: the contract of a chain file and a key; and the lines that they say."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def customer(
 ) -> None:
     """Take part in a task with the records of some files until it is over.
 
-    Args:
-        learns: what the demonstration's poisoner puts between home and crowd.
+    What the demonstration's poisoner puts between home and crowd is `learns`.
     """
     identifier = task_of(task)
     records.check_files(files)

@@ -69,7 +69,9 @@ def deploy(
         CrowdFile(kept, node.chain_id, str(contract.contract), contract.block, confirmations).write(out)
     screen = console()
     screen.print(f"FederatedTask {contract.contract}\nLottery       {lottery.contract}", soft_wrap=True)
-    screen.print(f"{out} is written: give it to everybody. Gas {lottery.gas + contract.gas:,}.", soft_wrap=True)
+    screen.print(
+        f"{out} is written: give it to everybody. Gas {lottery.gas + contract.gas:,}.", soft_wrap=True
+    )
 
 
 def _made(sender: Sender, code: bytes) -> Receipt:
@@ -80,7 +82,14 @@ def _made(sender: Sender, code: bytes) -> Receipt:
 
 
 def post(
-    file: Path, *, key: Path, chain: Path, rpc: str | None, store: str, token_file: Path | None, fees: GweiFees
+    file: Path,
+    *,
+    key: Path,
+    chain: Path,
+    rpc: str | None,
+    store: str,
+    token_file: Path | None,
+    fees: GweiFees,
 ) -> None:
     """Put a task's text and first model into the store, and post it with its pool."""
     posting = read_task(file)

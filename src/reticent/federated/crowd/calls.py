@@ -1,5 +1,4 @@
-"""Calls of the crowd's contract that a program sends: signed once, kept before they leave, and sent again as
-they are.
+"""Calls of the crowd's contract: signed once, kept before they leave, and sent again as they are.
 
 A label names what a call is for, so that neither a restart nor a second look at the same state doubles it. A
 program does not wait for receipts: it looks at the chain, and what is not there yet is sent again.

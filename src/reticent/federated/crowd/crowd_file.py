@@ -1,4 +1,4 @@
-"""`crowd.json`: where the contract of a crowd is. `reticent crowd deploy` writes it, everybody else reads it."""
+"""`crowd.json`: where the contract of a crowd is. `reticent crowd deploy` writes it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ over, file and key are revealed. So at most one draw of a round ever leaves, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from reticent.chain.keys import Key
@@ -198,7 +197,7 @@ class Customer(Program):
         return _Kept(Cid.parse(cid), bytes.fromhex(key))
 
     def _share(self, seen: Seen, cid: Cid) -> None:
-        """Put the sealed file into the store, where everybody may fetch it. It says nothing without its key."""
+        """Put the sealed file where everybody may fetch it. It says nothing without its key."""
         if cid not in self._shared:
             file = self._learner.store.get(cid, most=size_of(self._check_text(seen).grid))
             self.store.put(file)
@@ -230,8 +229,3 @@ def result_of(seen: Seen, number: int) -> Proposal:
     which = seen.task.rounds[number]
     assert which.result is not None
     return which.proposals[which.result][2] if which.result in which.proposals else _NOTHING
-
-
-def kept_files(folder: Path) -> tuple[Path, Path, Path]:
-    """Where a home keeps its ledger, its updates and what it signed."""
-    return folder / "ledger", folder / "updates", folder / "outbox.sqlite"

@@ -1,8 +1,8 @@
-"""What a customer or a miner does next: pure functions of what the chain says, so that whoever starts again
-after a crash, or looks again after a reorganisation, decides the same.
+"""What a customer or a miner does next: pure functions of what the chain says.
 
-An action says what is to be done and of which round; `customer` and `miner` do it. None is: wait. The contract
-decides everything again: what is decided here only spares transactions that it would refuse.
+So whoever starts again after a crash, or looks again after a reorganisation, decides the same. An action says
+what is to be done and of which round; `customer` and `miner` do it. None is: wait. The contract decides it
+all again: what is decided here only spares transactions that it would refuse.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _by_seed(seen: Seen, seed: Action, late: Action, fixed: int) -> tuple[Action
 
 
 def place_in_line(seen: Seen, me: str, miners: Collection[str]) -> int:
-    """When it is a miner's turn to do what anybody may: 0 for the first, by a hash that changes every time."""
+    """When a miner does what anybody may: 0 for the first, by a hash that changes every time."""
     progress = seen.progress
     salt = (
         seen.identifier + bytes([progress.status]) + progress.round.to_bytes(8) + progress.tries.to_bytes(8)

@@ -1,8 +1,8 @@
 """A miner: stakes, draws lots, judges and votes, for all tasks of a contract. Killed anywhere, it goes on.
 
 It fetches a round's updates when it has taken its seats, before the first leader's turn: those are the ones
-that it could fetch in time. As a leader it proposes what it computes. It votes only for a proposal that counts
-all of those and is, to the last bit, what it computes from the updates that the proposal counts.
+that it could fetch in time. As a leader it proposes what it computes. It votes only for a proposal that
+counts all of those and is, to the last bit, what it computes from the updates that the proposal counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reticent.chain.keys import Key
 from reticent.errors import ParameterError, StoreError
 from reticent.federated.crowd import task_text
 from reticent.federated.crowd.calls import AGAIN_S, Calls
-from reticent.federated.crowd.contract import Proposal, Seat, Status, alpha, chain_proof
+from reticent.federated.crowd.contract import Seat, Status, alpha, chain_proof
 from reticent.federated.crowd.deciding import Action, Do, due_rewards, due_slashes, may_sit, miner_action
 from reticent.federated.crowd.following import Follower, Seen
 from reticent.federated.crowd.lottery import seats, secp256k1
