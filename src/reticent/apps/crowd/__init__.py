@@ -1,3 +1,3 @@
-"""Crowdsourced training on a chain: what a task will cost and risk."""
+"""Crowdsourced training on a chain: programs for those who take part, what a task costs and risks, a demonstration."""
 
 __all__: list[str] = []

@@ -2,7 +2,7 @@
 
 Everything is as in earnest: contracts, signed transactions, sealed updates in a store, lots, votes, and every
 home, miner and the store a process of its own (`reticent crowd customer`, `miner`, `store serve`). One home
-sends poison; one miner is killed when it should lead, and starts again later. Only the chain is this machine's.
+sends poison; one miner is killed when it should lead, and starts again later. Only the chain is made up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reticent.store import Cid
 
 CUSTOMERS, MINERS, POISONERS, ROUNDS = 10, 5, 1, 3
 DEAD_ROUND = 1  # in which the leader is killed
-MU = 2.0
+MU = 4.0
 _RECORDS, _TESTED = 600, 1000  # of a home, and of the public test
 _LOOK_S = 0.1
 _LONGEST_S = 900.0
@@ -36,8 +36,8 @@ _LONGEST_S = 900.0
 _TASK = f"""\
 purpose: Read handwritten digits on the washing machine's panel.
 mode: device
-training: {{inputs: {demo_data.INPUTS}, classes: {demo_data.CLASSES}, l2: 1e-4, clip: 3, records: {_RECORDS},
-  rate: 8, steps: 5, mu: {MU:g}}}
+training: {{inputs: {demo_data.INPUTS}, classes: {demo_data.CLASSES}, l2: 1e-4, clip: 2, records: {_RECORDS},
+  rate: 5, steps: 5, mu: {MU:g}}}
 grid: {{steps: 65536, norm: 2621440, floor: 100}}
 test: test.npz
 terms: {{rounds: {ROUNDS}, people: {CUSTOMERS}, f: 2, expected: 30, least: 5, draws: 3, commit_blocks: 60,
@@ -61,14 +61,14 @@ def run(*, once: bool) -> None:
             np.savez(folder / "test.npz", features=rows, labels=classes)
             (folder / "task.yaml").write_text(_TASK)
             world = held.enter_context(
-                World(
-                    folder, folder / "task.yaml", customers=CUSTOMERS, miners=MINERS, poisoners=POISONERS
-                )
+                World(folder, folder / "task.yaml", customers=CUSTOMERS, miners=MINERS, poisoners=POISONERS)
             )
             _introduce(screen, world, what)
             files = demo_data.write_homes(folder, features, labels, CUSTOMERS)
             for person, own in zip(world.customers, files, strict=True):
-                world.start_customer(person, own, lifetime=MU * MU)
+                world.start_customer(
+                    person, own, lifetime=MU * MU + 0.001
+                )  # each round's price is rounded up
             for person in world.miners:
                 world.start_miner(person)
             _Story(screen, world).told()

@@ -1,4 +1,4 @@
-"""Who makes the blocks of a demonstration's chain: one when somebody has sent, and one when nobody is waited for.
+"""Blocks of a demonstration's chain: one when somebody has sent, and one when nobody is waited for.
 
 A chain of the world makes blocks by time, and windows must be long enough for everybody. Here windows pass as
 soon as all who are alive have done their part, so that the demonstration takes as long as the work does, on a
@@ -20,7 +20,9 @@ _TICK_S = 0.05
 _FOR_CUSTOMERS_S, _FOR_LEADERS_S, _FOR_SEATS_S, _FOR_ANYBODY_S = 120.0, 60.0, 3.0, 1.0
 
 
-def waited_s(seen: Seen, customers: Collection[str], miners: Collection[str], seated: Collection[str]) -> float:
+def waited_s(
+    seen: Seen, customers: Collection[str], miners: Collection[str], seated: Collection[str]
+) -> float:
     """How long a block is held back for those who are alive and have something to do.
 
     Args:

@@ -1,6 +1,6 @@
 """The demonstration's poisoner: a customer whose updates say the opposite, as long as the norm allows.
 
-    python -m reticent.apps.crowd.demo_poisoner TASK FILE --key ... (as `reticent crowd customer`)
+python -m reticent.apps.crowd.demo_poisoner TASK FILE --key ... (as `reticent crowd customer`)
 """
 
 from __future__ import annotations

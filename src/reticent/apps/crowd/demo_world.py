@@ -29,7 +29,7 @@ from reticent.processes import Companion
 from reticent.store import Gateway
 
 STAKE = 100  # units of each miner
-POLL_S = 0.1
+POLL_S = 0.25
 _ETHER = 10**18
 _UNIT = 10**15
 _READY_S = 120.0
@@ -154,7 +154,10 @@ class World:
 
     def alive(self) -> tuple[set[str], set[str]]:
         """Addresses of customers and miners whose programs run."""
-        found = ({one.address for one in part if self.is_running(one.name)} for part in (self.customers, self.miners))
+        found = (
+            {one.address for one in part if self.is_running(one.name)}
+            for part in (self.customers, self.miners)
+        )
         return next(found), next(found)
 
     # Programs

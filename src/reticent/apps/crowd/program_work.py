@@ -50,6 +50,7 @@ def customer(
         at(store, token=read_token(token_file)) as place,
         stopped_by_signals() as stop,
     ):
+        held.calls.check_purse("commit", "reveal", "settle")  # later it is waited for
         mine = Home(home / "ledger", home / "updates", home_key(held.key), lifetime=lifetime)
         learner = learns(DeviceLearner(mine, partial(records.read, files)))
         told = (held.follower, held.calls, place, say)
@@ -86,6 +87,7 @@ def miner(
         held.follower.look()
         if not stake and held.key.address not in held.follower.history.units:
             raise ParameterError(f"{held.key.address} is no miner of this contract: give --stake")
+        held.calls.check_purse("seat", "deciding vote")  # later it is waited for
         told = (held.follower, held.calls, place, say)
         with Miner(*told, key=held.key, stake=stake) as program:
             say(f"miner {held.key.address}; Ctrl-C stops it")

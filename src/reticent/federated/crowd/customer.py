@@ -120,9 +120,8 @@ class Customer(Program):
         finally:
             super().close()
 
-    def step(self) -> bool:
+    def act(self) -> bool:
         """Do what can be done now; whether there will be more."""
-        self.follower.look()
         seen = self.follower.seen(self._identifier)
         if seen is None:
             raise ParameterError(f"there is no task {self._identifier.hex()} in the contract")

@@ -7,14 +7,13 @@ counts all of those and is, to the last bit, what it computes from the updates t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reticent.chain.keys import Key
 from reticent.errors import ParameterError, StoreError
 from reticent.federated.crowd import task_text
-from reticent.federated.crowd.calls import AGAIN_S, Calls
+from reticent.federated.crowd.calls import Calls
 from reticent.federated.crowd.contract import Seat, Status, alpha, chain_proof
 from reticent.federated.crowd.deciding import Action, Do, due_rewards, due_slashes, may_sit, miner_action
 from reticent.federated.crowd.following import Follower, Seen
@@ -67,22 +66,15 @@ class Miner(Program):
         self._key, self._stake = key, stake
         self._texts: dict[bytes, CrowdTask | None] = {}
         self._draws: dict[tuple[int, bytes], _Draw] = {}  # by number and seed, for reorganisations
-        self._looked: str | None = None
-        self._at = 0.0
 
-    def step(self) -> bool:
+    def act(self) -> bool:
         """Do what can be done now, for every task; there is always more."""
-        looked = self.follower.look()
-        if looked == self._looked and time.monotonic() - self._at < AGAIN_S:
-            return True  # no new block
-        self._at = time.monotonic()
         if self._is_enrolled():
             for identifier in list(self.follower.history.tasks):
                 seen = self.follower.seen(identifier)
                 if seen is not None:
                     self._serve(seen)
             self._slash()
-        self._looked = looked
         return True
 
     # Stake

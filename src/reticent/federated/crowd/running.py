@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Self
 
 from reticent.arguments import real
 from reticent.errors import ChainError, LedgerDamaged, StoreError, WrongChain
-from reticent.federated.crowd.calls import Calls
+from reticent.federated.crowd.calls import AGAIN_S, Calls
 from reticent.federated.crowd.following import Follower
 from reticent.store import Store
 
@@ -29,6 +30,8 @@ class Program(ABC):
     def __init__(self, follower: Follower, calls: Calls, store: Store, say: Callable[[str], None]) -> None:
         self.follower, self.calls, self.store, self._say = follower, calls, store, say
         self.me = calls.me
+        self._looked: str | None = None
+        self._at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -41,9 +44,19 @@ class Program(ABC):
         self.store.close()
         self.follower.node.close()
 
-    @abstractmethod
     def step(self) -> bool:
-        """Do what can be done now; whether there will be more."""
+        """Do what can be done now; whether there will be more. Without a new block there is nothing new."""
+        looked = self.follower.look()
+        if looked == self._looked and time.monotonic() - self._at < AGAIN_S:
+            return True
+        self._at = time.monotonic()
+        more = self.act()
+        self._looked = looked
+        return more
+
+    @abstractmethod
+    def act(self) -> bool:
+        """Do what can be done at the block that was looked at; whether there will be more."""
 
     def run(self, stop: threading.Event, poll_s: float = 1.0) -> None:
         """Go on until it is done or `stop` is set; a node or a store that is away is waited for.
