@@ -1,3 +1,3 @@
-"""Crowdsourced training on a chain: programs for those who take part, what a task costs and risks, a demonstration."""
+"""Crowdsourced training on a chain: programs for all who take part, plans, a demonstration."""
 
 __all__: list[str] = []

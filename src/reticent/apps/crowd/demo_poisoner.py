@@ -51,7 +51,7 @@ def main() -> None:
     from reticent.apps import main as command
     from reticent.apps.crowd import program_work
 
-    program_work.customer = partial(program_work.customer, learns=Poisoned)  # type: ignore[assignment]
+    program_work.customer = partial(program_work.customer, learns=Poisoned)
     command()
 
 

@@ -36,15 +36,15 @@ _NOTHING = Proposal(0, bytes(32), 0, 0, 0, 0)  # in place of the result of a voi
 
 
 class Learner(Protocol):
-    """Whoever draws a home's updates: pays for each first, draws it once, and keeps what it drew.
+    """Whoever draws a home's updates: pays for each first, draws it once, and keeps what it drew."""
 
-    Attributes:
-        ledger: of the home, which keeps short notes too.
-        store: the home's own folder of files.
-    """
+    @property
+    def ledger(self) -> DeviceLedger:
+        """Of the home, which keeps short notes too."""
 
-    ledger: DeviceLedger
-    store: Directory
+    @property
+    def store(self) -> Directory:
+        """The home's own folder of files."""
 
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
         """The update of a round, the same ever after."""
