@@ -58,7 +58,7 @@ lint: $(VENV)/.dev ## style, format, types, layers
 	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.docs ## the documentation as a site, into out/site; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --quiet --strict $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict $(ARGS)
 	@echo "the documentation is in out/site: open index.html, or serve it to search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site"
 
 picture: $(VENV)/.demo ## draw README's picture again, docs/images/budget.svg
