@@ -11,7 +11,7 @@ from reticent.federated.crowd.lottery import priority, seats, secp256k1
 from reticent.federated.crowd.lottery.weierstrass import SECP256K1
 
 from .revm import Contract, Refused, artifact, planted
-from .task_model import compressed
+from reticent.federated.crowd.contract import compressed
 
 SECRET = bytes(range(1, 33))
 ALPHA = b"\x5a" * 32
