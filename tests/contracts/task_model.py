@@ -1,4 +1,4 @@
-"""What FederatedTask.vy should do, by `crowd.replay`: what checks chains is what the contract is held against."""
+"""What FederatedTask.vy should do, by `crowd.replay`: what checks chains is held against the contract."""
 
 from reticent.federated.crowd import replay
 from reticent.federated.crowd.replay import VOID as VOID

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from reticent.apps.crowd.observing_commands import show, verify
 from reticent.cli.options import group_of_commands
 
 group = group_of_commands("crowd", "Train with a crowd that nobody has to trust, by a contract.")
@@ -45,3 +46,7 @@ def plan(
     terms = Terms(rounds=rounds, people=people, f=f, expected=seats, least=least, draws=draws)
     prices = Prices(unit, bonus, leader_fee, committee_fee, 0)
     run(terms, prices, miners=miners, hostile=hostile, gas_price=gas_price)
+
+
+group.command()(verify)
+group.command()(show)

@@ -1,6 +1,6 @@
 """What FederatedTask.vy does, in plain Python: sets and lists where the contract has bits.
 
-`Replay.call` takes a call as a transaction has it, and answers as the contract must: what it returns and every
+`Replay.call` takes a call as a transaction has it, and answers as the contract must: what it returns and each
 event with every field, or a refusal for the same reason. `verify` holds a chain against it; the tests hold it
 against the contract itself, call by call. Addresses are in lower case throughout, as ABI decoding gives them.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from reticent.chain.keys import recovered
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated.crowd.contract import (
     MOST_CID,
@@ -41,7 +42,7 @@ Said = list[tuple[str, dict[str, Any]]]  # events: name and fields
 _PAYABLE = ("post", "enrol", "dispute")
 
 
-class Refused(Exception):  # noqa: N818 - the contract's word for it
+class Refused(Exception):
     """The contract refuses a call; its reason, without its name."""
 
 
@@ -128,6 +129,7 @@ class Replay:
         self.block = 0
         self.tasks: dict[bytes, Task] = {}
         self.draws: list[Draw] = [Draw(b"", b"", 0, 0)]  # the first has number 1
+        self.proposed: dict[bytes, tuple[Any, ...]] = {}  # words by hash
         self.miners: dict[str, Miner] = {}
         self.totals = [(0, 0)]  # block, units
         self.reputations: dict[tuple[str, str], int] = {}  # by manufacturer and customer
@@ -211,19 +213,14 @@ class Replay:
         _unless(task in self.tasks, "no such task")
         return self.tasks[task]
 
-    def _apply(self, sender: str, task: bytes, v: int, r: int, s: int) -> tuple[int, Said]:
+    def _apply(self, sender: str, task: bytes, v: int | None, r: int, s: int) -> tuple[int, Said]:
         held = self._find(task)
         _unless(held.status < Status.DONE, "the task is over")
         _unless(sender not in held.customers, "applied already")
         _unless(len(held.customers) < held.terms.people, "full")
-        if held.gate != NOBODY:
+        if held.gate != NOBODY and v is not None:  # None: the signature is not known
             wanted = admission(self.chain_id, self.address, task, sender)
             _unless(recovered(wanted, v, r, s) == held.gate, "not admitted")
-        return self.applied(sender, task)
-
-    def applied(self, sender: str, task: bytes) -> tuple[int, Said]:
-        """A customer more, without a look at the gate's signature."""
-        held = self._find(task)
         index = len(held.customers)
         held.customers.append(sender)
         self.reputations.setdefault((held.maker, sender), 0)
@@ -327,6 +324,7 @@ class Replay:
         return held.terms.expected * (LARGER if held.status == Status.APPEALING else 1)
 
     def _seat(self, sender: str, task: bytes, point: Any, proof: Any, roots: Any) -> tuple[int, Said]:
+        """Without a point, `proof` is the output, of a proof that is not known."""
         held = self._find(task)
         _unless(held.status in (Status.APPEALING, Status.JUDGING), "no draw")
         _unless(self.block < held.since + held.terms.seat_blocks, "too late")
@@ -335,12 +333,7 @@ class Replay:
         there = miner and miner.since < draw.block and (not miner.left or miner.left >= draw.block)
         _unless(there, "no stake then")
         assert miner is not None
-        own = "0x" + keccak(point[0].to_bytes(32) + point[1].to_bytes(32))[12:].hex()
-        _unless(own == sender, "another's key")
-        given = alpha(self.chain_id, self.address, task, held.number, held.draw, draw.seed)
-        output = proven_output(point, given, proof, roots)
-        _unless(output, "wrong proof")
-        assert output is not None
+        output = proof if point is None else self._output(sender, task, point, proof, roots)
         count = seats(output, miner.units, draw.stake, self._expected(held))
         _unless(count, "no seat")
         draw.seats[sender] = count
@@ -350,6 +343,17 @@ class Replay:
         miner.locked = max(miner.locked, self.block + lock)
         fields = {"task": task, "draw": held.draw, "miner": sender, "seats": count, "output": output}
         return count, [("Seated", fields)]
+
+    def _output(self, sender: str, task: bytes, point: Any, proof: Any, roots: Any) -> bytes:
+        held = self.tasks[task]
+        own = "0x" + keccak(point[0].to_bytes(32) + point[1].to_bytes(32))[12:].hex()
+        _unless(own == sender, "another's key")
+        seed = self.draws[held.draw].seed
+        given = alpha(self.chain_id, self.address, task, held.number, held.draw, seed)
+        output = proven_output(point, given, proof, roots)
+        _unless(output, "wrong proof")
+        assert output is not None
+        return output
 
     def _turn(self, held: Task) -> int:
         start, turn = held.since + held.terms.seat_blocks, held.terms.turn_blocks
@@ -373,6 +377,7 @@ class Replay:
         _unless(sets[1] and cid, "nothing proposed")
         words = Proposal(held.draw, keccak(cid), counted, accepted, low, paid)
         named = draw.proposals[rank] = proposal_id(task, held.number, words)
+        self.proposed[named] = words.words()
         fields = {
             "task": task, "draw": held.draw, "leader": sender, "proposal": named, "cid": cid,
             "counted": counted, "accepted": accepted, "low": low, "paid": paid,
@@ -570,13 +575,3 @@ class Replay:
         _unless(amount, "nothing owed")
         self.owed[token, sender] = 0
         return amount, [("Withdrawn", {"who": sender, "token": token, "amount": amount})]
-
-
-def recovered(digest: bytes, v: int, r: int, s: int) -> str | None:
-    """The address that signed a hash; None if the signature is none."""
-    from eth_keys.datatypes import Signature
-
-    try:
-        return Signature(vrs=(v - 27, r, s)).recover_public_key_from_msg_hash(digest).to_address()
-    except Exception:  # of several libraries, for numbers that are a stranger's
-        return None

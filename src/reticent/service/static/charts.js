@@ -48,6 +48,21 @@
       yAxis: { type: "value", scale: !stepped, ...axis({ hideOverlap: true }) },
       series: [line(title, points, "--accent", { step: stepped && "end", showSymbol: points.length === 1, symbol: points.length === 1 ? "circle" : "none" })],
     }),
+    crowd: (rounds) => ({
+      ...base(),
+      grid: { left: 4, right: 4, top: 34, bottom: 22, containLabel: true },
+      tooltip: { ...tooltip(), formatter: (found) => [`round ${found[0].axisValue}`, ...found.map((one) => `${one.seriesName}: ${one.value ?? "not known"}`)].join("\n") },
+      xAxis: { type: "category", data: rounds.map((one) => String(one.round)), name: "round", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: colour("--soft") }, ...axis({ hideOverlap: true }) },
+      yAxis: [
+        { type: "value", minInterval: 1, name: "updates", nameTextStyle: { color: colour("--soft"), align: "left" }, ...axis() },
+        { type: "value", min: 0, max: 100, name: "right answers", nameTextStyle: { color: colour("--soft"), align: "right" }, ...axis({ formatter: "{value} %" }), splitLine: { show: false } },
+      ],
+      series: [
+        ...[["accepted", "accepted", "--good", 1], ["kept", "rejected", "--soft", 0.6], ["low", "low", "--bad", 1], ["uncounted", "not counted", "--line", 1]]
+          .map(([key, name, ink, opacity]) => ({ name, type: "bar", stack: "updates", barMaxWidth: 48, itemStyle: { color: colour(ink), opacity, borderColor: colour("--paper"), borderWidth: 1 }, data: rounds.map((one) => one[key]) })),
+        line("right answers, %", rounds.map((one) => one.accuracy), "--accent", { step: false, yAxisIndex: 1, symbol: "circle", symbolSize: 11, itemStyle: { color: colour("--accent"), borderColor: colour("--paper"), borderWidth: 2 }, lineStyle: { width: 3 } }),
+      ],
+    }),
     levels: (points) => ({
       ...base(),
       tooltip: { ...tooltip(), formatter: (found) => [`level ${found[0].value[0]} per km`, ...found.map((one) => `${one.seriesName}: ${one.value[1]} km`)].join("\n") },
