@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 from reticent.apps.crowd.observing_commands import show, verify
+from reticent.apps.crowd.program_commands import customer, miner
+from reticent.apps.crowd.task_commands import apply, claim, deploy, post, status
 from reticent.cli.options import group_of_commands
 
 group = group_of_commands("crowd", "Train with a crowd that nobody has to trust, by a contract.")
 
 
-@group.callback()
-def _crowd() -> None:
-    """Train with a crowd that nobody has to trust, by a contract."""
+for _one in (deploy, post, apply, customer, miner, status, claim, verify, show):
+    group.command()(_one)
 
 
 @group.command()
@@ -46,7 +47,3 @@ def plan(
     terms = Terms(rounds=rounds, people=people, f=f, expected=seats, least=least, draws=draws)
     prices = Prices(unit, bonus, leader_fee, committee_fee, 0)
     run(terms, prices, miners=miners, hostile=hostile, gas_price=gas_price)
-
-
-group.command()(verify)
-group.command()(show)

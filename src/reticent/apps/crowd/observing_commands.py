@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reticent.apps.chain.commands import Rpc
-
-Task = Annotated[str, typer.Argument(metavar="TASK", help="Its identifier: 64 digits.")]
-Chain = Annotated[Path, typer.Option("--chain", help="The file that says where the contract is.")]
-Store = Annotated[
-    str,
-    typer.Option(
-        "--store", help="A folder, http(s)://HOST:PORT of a gateway or `store serve`, kubo+http://HOST:PORT."
-    ),
-]
+from reticent.apps.crowd.task_commands import CROWD, Chain, Store, Task
 
 
-def verify(task: Task, store: Store, chain: Chain = Path("crowd.json"), rpc: Rpc = None) -> None:
+def verify(task: Task, store: Store, chain: Chain = CROWD, rpc: Rpc = None) -> None:
     """Do a task again from chain and store alone, and name the first contradiction.
 
     Signatures, order and windows, seeds, stakes and proofs of seats, quorums, Multi-Krum, averages, models,
@@ -33,7 +24,7 @@ def verify(task: Task, store: Store, chain: Chain = Path("crowd.json"), rpc: Rpc
 def show(
     task: Task,
     store: Store,
-    chain: Chain = Path("crowd.json"),
+    chain: Chain = CROWD,
     rpc: Rpc = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 for any.")] = 0,
 ) -> None:

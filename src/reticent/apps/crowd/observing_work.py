@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.apps.crowd.opened import task_of
 from reticent.cli.terminal import console, facts
 from reticent.errors import ParameterError
 from reticent.federated.crowd import evidence
@@ -78,14 +78,12 @@ def show(task: str, *, chain: Path, rpc: str | None, store: str, port: int) -> N
 
 @contextmanager
 def _opened(task: str, chain: Path, rpc: str | None, store: str) -> Iterator[Observed]:
-    if re.fullmatch("(?:0x)?[0-9a-fA-F]{64}", task) is None:
-        raise ParameterError(f"a task must be 64 hexadecimal digits, got {task!r:.80}")
+    named = task_of(task)
     if "://" not in store and not Path(store).is_dir():
         raise ParameterError(f"there is no folder {store} to read files from")
     file = CrowdFile.read(chain)
     with closing(file.connect(rpc)) as node, at(store) as files:
         contract = TaskContract(node, file.contract)
-        named = bytes.fromhex(task.removeprefix("0x"))
         yield Observed(contract, named, files, file.block, file.confirmations)
 
 
