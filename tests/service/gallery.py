@@ -3,6 +3,7 @@
 import contextlib
 import time
 
+import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -27,6 +28,7 @@ from ..unit.collect.many_devices import Fleet
 from ..unit.operating import operator
 from .browsing import rows_of_its_own, served
 from .running import make_keys
+from .test_market import Bazaar
 
 HOUSE = (  # paths that everybody of the house sees, but for auditors those to ask
     "/",
@@ -68,6 +70,7 @@ def gallery(folder, *, rows=20_000, devices=3000, people=1500):
     with served(folder, keys) as found:
         _asked(found.desk)
         _training(found)
+        found.bill = _market(found, folder)
         found.app.state.places.campaign("paris").end_round()
         _reported(found.app.state.places.campaign("paris"), folder, people)
         yield found
@@ -139,6 +142,34 @@ def _stations(folder):
         file=edges, nodes=None, stations=stations, purpose="The nearest free stations.", level=5.0,
         horizon=4.0, k=3, m=10, period=300, segment=100.0, journeys=40,
     )  # fmt: skip
+
+
+class _Caller:
+    """A service on a port, called as one in this process is."""
+
+    def __init__(self, found):
+        self.app, self.keys, self._url = found.app, found.keys, found.url
+
+    def call(self, who, method, path, **options):
+        headers = dict(options.pop("headers", {}))
+        if who is not None:
+            headers["Authorization"] = f"Bearer {self.keys[who]}"
+        return httpx.request(method, f"{self._url}{path}", headers=headers, timeout=60, **options)
+
+    def get(self, who, path):
+        return self.call(who, "GET", path)
+
+
+def _market(found, folder):
+    """A bill with two sales, of the buyer bert."""
+    (folder / "sellers").mkdir()
+    bazaar = Bazaar(_Caller(found), folder / "sellers").fund()
+    for _ in range(2):
+        seller, bills = bazaar.seller()
+        seller.sell(bills, {"speed": 50.0}, bazaar.desk)
+    for device in bazaar.devices:
+        device.close()
+    return bazaar.bill
 
 
 def _training(found):
