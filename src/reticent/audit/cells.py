@@ -22,13 +22,16 @@ from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector.codebook import lifted
+from reticent.mechanisms.vector.sphere import Along
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _BITS = 8  # bits of a row that are looked at together
 _NOISE_CELLS = 400
+_RANKED = 1 << 12  # reports whose directions are ranked at once
 
 
 class Law(NamedTuple):
@@ -119,6 +122,40 @@ def _signs(mechanism: Any, value: Any) -> list[Law]:
     return laws
 
 
+def _ranks(mechanism: Any, value: Any) -> list[Law]:
+    """The rank of the reported number under its seed; how far along the vector it decodes; the seeds alone.
+
+    Ranks are those of the parent class; how far along follows from the claimed level, not from the scale.
+    """
+    size, top, epsilon = mechanism.size, mechanism.top, mechanism.guarantee.epsilon
+    x = np.asarray(value, dtype=np.float64)
+    total = top * math.exp(epsilon) + size - top
+    near, far = math.exp(epsilon) / total, 1.0 / total
+
+    def rank(reports: Any) -> Codes:
+        codes = np.empty(reports.size, dtype=np.int64)
+        for start in range(0, reports.size, _RANKED):
+            part = reports[start : start + _RANKED]
+            seeds = np.ascontiguousarray(part["seed"])
+            order = Codebook._ranked(mechanism, np.repeat(lifted(x[None]), part.size, axis=0), seeds)
+            codes[start : start + part.size] = (order == part["value"][:, None]).argmax(axis=1)
+        return codes
+
+    laws = [
+        Law(rank, np.where(np.arange(size) < top, near, far), "rank of the direction"),
+        Law(lambda reports: (reports["seed"] >> np.uint64(54)).astype(np.int64), np.full(1024, 1.0), "seeds"),
+    ]
+    if abs(float(x @ x) - 1.0) < 1e-9:  # nothing of the direction is in the number that is left out
+        along = Along(x.size + 1, size, top, near, far)
+        edges = along.quantile(np.arange(1, _NOISE_CELLS) / _NOISE_CELLS) / along.mean
+
+        def decoded(reports: Any) -> Codes:
+            return np.asarray(np.searchsorted(edges, mechanism.decode(reports) @ x), dtype=np.int64)
+
+        laws.append(Law(decoded, np.full(_NOISE_CELLS, 1.0 / _NOISE_CELLS), "how far along it decodes"))
+    return laws
+
+
 def _radial(mechanism: Any, value: Any) -> list[Law]:
     """The length of the noise against Gamma(n) / epsilon, and its direction by signs and first angle."""
     n, rate = mechanism.dimensions, mechanism.guarantee.epsilon_per_unit
@@ -173,6 +210,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, Any], list[Law]]], ...] = (
     (OLH, _hashed),
     (VectorDuchi, _signs),
     (VectorLaplace, _radial),
+    (Codebook, _ranks),
     (Laplace, _grid_noise),
     (DiscreteGaussian, _gaussian),
 )

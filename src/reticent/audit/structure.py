@@ -26,13 +26,14 @@ from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.geometric import GeometricDigits, TwoSidedGeometric
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace, central_binomial_share
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace, central_binomial_share
 from reticent.privacy import delta_of
 from reticent.randomness import SimulationStream
 
 _ENUMERATED_BITS = 4
 _ENUMERATED_DIMENSIONS = 5
 _FLOAT_SLACK = 1e-9
+_SEEDS = (0, 1, 1 << 63)  # of codebooks that are looked at
 
 
 def check_structure(mechanism: Any) -> ExactFinding:
@@ -42,6 +43,7 @@ def check_structure(mechanism: Any) -> ExactFinding:
         (OLH, check_hashed),
         (VectorDuchi, check_half_spaces),
         (VectorLaplace, check_translated),
+        (Codebook, check_codebook),
         (Laplace, check_grid_noise),
         (TwoSidedGeometric, check_geometric),
         (DiscreteGaussian, check_gaussian),
@@ -120,6 +122,23 @@ def check_half_spaces(mechanism: Any) -> ExactFinding:
     passed = loss <= epsilon + _FLOAT_SLACK
     detail = f"{finding.detail} (in {small.dimensions} dimensions); from the scale, in doubles, {loss:.9g}"
     return ExactFinding("exact", passed, detail, loss=max(loss, finding.loss), inputs=finding.inputs)
+
+
+def check_codebook(mechanism: Any) -> ExactFinding:
+    """Codebook: given a seed, the chances of all numbers for vectors that are far apart, exactly.
+
+    Along both ends of each of the first axes, of a diagonal, at the middle and of what is no number. Any
+    vector gives K numbers one chance and the others the other, so no pair can be worse.
+    """
+    d, epsilon = mechanism.dimensions, mechanism.guarantee.epsilon
+    axes = [sign * row for row in np.eye(d)[:_ENUMERATED_DIMENSIONS] for sign in (1.0, -1.0)]
+    vectors = [np.zeros(d), np.full(d, math.nan), np.ones(d), -np.ones(d), *axes]
+    names = [f"vector {index}" for index in range(len(vectors))]
+    found = []
+    for seed in _SEEDS:
+        rows = [mechanism.exact_probabilities(vector, seed) for vector in vectors]
+        found.append(check_matrix(rows, epsilon, names=names))
+    return min(found, key=lambda one: (one.passed, -one.loss))
 
 
 def check_translated(mechanism: Any, *, reports: int = 512) -> ExactFinding:
