@@ -27,11 +27,11 @@ help: ## this list
 demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
 	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
 
-demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -audit; ONCE=1 ends then
+demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -crowd, -audit; ONCE=1 ends then
 	@ONCE=$(ONCE) $(BIN)/reticent demo $* $(ARGS)
 
 demo-collect: $(VENV)/.broker
-demo-chain: $(VENV)/.npm
+demo-chain demo-crowd: $(VENV)/.npm
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
 	$(PYTEST) -m "not slow and not more" $(ARGS) $(TESTS)

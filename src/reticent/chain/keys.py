@@ -41,6 +41,11 @@ class Key:
     def __repr__(self) -> str:
         return f"Key({self.address})"
 
+    @property
+    def secret(self) -> bytes:
+        """The private key itself, for lots that only its owner can prove; never shown, never sent."""
+        return bytes(self._account.key)
+
     def sign(self, transaction: dict[str, Any]) -> tuple[bytes, str]:
         """The signed bytes of a transaction and its hash. The same transaction gives the same bytes."""
         signed = self._account.sign_transaction(transaction)

@@ -191,6 +191,10 @@ class TaskContract(ContractView):
             raise ChainError(f"there is no contract at {self.address} in block {block}")
         return answer[0]
 
+    def stake_unit(self) -> int:
+        """Wei of one unit of a miner's stake."""
+        return int(self._one("stake_unit"))
+
     def progress(self, task: bytes, *, block: int | str = "latest") -> Progress | None:
         """Where a task is; None if there is none."""
         try:
