@@ -27,11 +27,11 @@ help: ## this list
 demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
 	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
 
-demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -audit; ONCE=1 ends then
+demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -crowd, -audit; ONCE=1 ends then
 	@ONCE=$(ONCE) $(BIN)/reticent demo $* $(ARGS)
 
 demo-collect: $(VENV)/.broker
-demo-chain: $(VENV)/.npm
+demo-chain demo-crowd: $(VENV)/.npm
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
 	$(PYTEST) -m "not slow and not more" $(ARGS) $(TESTS)
@@ -58,7 +58,7 @@ lint: $(VENV)/.dev ## style, format, types, layers
 	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.docs ## the documentation as a site, into out/site; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --quiet --strict $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict $(ARGS)
 	@echo "the documentation is in out/site: open index.html, or serve it to search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site"
 
 picture: $(VENV)/.demo ## draw README's picture again, docs/images/budget.svg
