@@ -10,7 +10,7 @@ from reticent.collect.local_broker import find_broker
 
 from ... import soak
 
-FOUND = {"collect": find_broker, "chain": find_anvil, "stations": lambda: True}
+FOUND = {"collect": find_broker, "chain": find_anvil, "stations": lambda: True, "crowd": find_anvil}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_what_a_demo_started_ends_with_it(name, how, folder):
 
 
 # How many processes each has at least once it has begun: itself, and what it starts, with a guard.
-BEGUN = {"collect": 3, "chain": 3, "stations": 3}
+BEGUN = {"collect": 3, "chain": 3, "crowd": 3, "stations": 3}
 
 
 @pytest.mark.slow

@@ -109,6 +109,15 @@ class TestAnswers:
         assert (data.name, data.contribution, data.budget.epsilon) == ("people", 2, 1)
         assert "did you mean id?" in shown
 
+    def test_names_that_command_a_terminal_are_shown_and_left_out(self, tmp_path):
+        path = tmp_path / "d.csv"
+        path.write_text("age,\x1b[2Jgone,\u202eback," + ",".join(f"c{n}" for n in range(300)) + "\n")
+        data, shown = told(path, ["y", "", "", "n", "1", "", *AGE, *[""] * 300, "y"])
+        assert [column.name for column in data.columns] == ["age"]
+        assert shown.replace("\n", "").isprintable()
+        assert "d.csv has 303 columns" in shown
+        assert "c299" not in shown.split("What you answer")[0]
+
     def test_types_of_parquet_are_proposed(self, tmp_path):
         import pyarrow as pa
         import pyarrow.parquet
@@ -184,6 +193,11 @@ class TestTerminal:
         terminal = Terminal(rows.parent, "dataset", "new", rows.name)
         assert terminal.ended() == 2
         assert "error: people.yaml: File exists" in terminal.shown
+
+    def test_nor_into_a_folder_that_is_not_there(self, rows):
+        terminal = Terminal(rows.parent, "dataset", "new", rows.name, "--out", "no/d.yaml")
+        assert terminal.ended() == 2
+        assert "error: no must be a folder that you may write to" in terminal.shown
 
     def test_yes_asks_nothing(self, rows):
         terminal = Terminal(rows.parent, "dataset", "new", rows.name, "--yes")

@@ -46,6 +46,8 @@ def new(file: Path, *, out: Path | None, asks: bool) -> None:
     source = os.path.relpath(file, path.parent)
     if path.exists():  # before anybody types
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if not os.access(path.parent, os.W_OK):
+        raise ParameterError(f"{path.parent} must be a folder that you may write to")
     if asks:
         data = Conversation(_typed, _said).declared(file, source)
         if data is None:

@@ -23,6 +23,7 @@ Found = TypeVar("Found")
 Ask = Callable[[str], str]
 Say = Callable[[str], None]
 
+_MOST_NAMED = 20  # columns, at once
 _YES, _NO = ("y", "yes"), ("n", "no", "")
 _PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "number": (("low", "least value"), ("high", "largest value")),
@@ -30,6 +31,12 @@ _PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "category": (("values", "all that may occur, with commas between"),),
     "boolean": (),
 }
+
+
+def _shown(name: str) -> str:
+    """A name from somebody's file, which may hold signs that command a terminal."""
+    short = name if len(name) <= 60 else f"{name[:57]}..."
+    return short if short.isprintable() else ascii(short)
 
 
 class Conversation:
@@ -54,7 +61,9 @@ class Conversation:
             ParameterError: the file cannot be a source, or no column may be asked about.
         """
         columns = dataset_file.header(path)
-        self._say(f"{path.name} has {len(columns)} columns, by its names alone: {', '.join(columns)}.")
+        listed = ", ".join(map(_shown, list(columns)[:_MOST_NAMED]))
+        more = ", ..." if len(columns) > _MOST_NAMED else ""
+        self._say(f"{_shown(path.name)} has {len(columns)} columns, by its names alone: {listed}{more}.")
         self._say(
             "What you answer here is public from now on, and is not protected. Say what a questionnaire or a "
             "law says, never what you saw in the rows. Ctrl-C ends this; nothing is written before the end."
@@ -101,7 +110,8 @@ class Conversation:
     def _person(self, names: list[str]) -> str:
         typed = self._ask("Column that says whose row it is (nothing: each row is another person): ").strip()
         if typed and typed not in names:
-            raise ParameterError(f"column must be one of {', '.join(names[:20])}{meant(typed, names)}")
+            listed = ", ".join(map(_shown, names[:_MOST_NAMED]))
+            raise ParameterError(f"column must be one of {listed}{meant(typed, names)}")
         return typed
 
     def _contribution(self, person: str) -> int:
@@ -135,7 +145,10 @@ class Conversation:
         person = unit["person"] if isinstance(unit, dict) else None
         for number, (name, kind) in enumerate(columns.items(), start=1):
             told = "; it tells persons apart" if name == person else ""
-            self._say(f"{name} ({number} of {len(columns)}{told})")
+            self._say(f"{_shown(name)} ({number} of {len(columns)}{told})")
+            if not name.isprintable():
+                self._say("  left out: a name must be printable")
+                continue
             fields = self._until(partial(self._column, name, kind))
             if fields is not None:
                 found[name] = fields
