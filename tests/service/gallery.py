@@ -71,8 +71,8 @@ def gallery(folder, *, rows=20_000, devices=3000, people=1500):
         _asked(found.desk)
         _training(found)
         found.bill = _market(found, folder)
-        found.app.state.places.campaign("paris").end_round()
-        _reported(found.app.state.places.campaign("paris"), folder, people)
+        found.app.state.places.named("paris").end_round()
+        _reported(found.app.state.places.named("paris"), folder, people)
         yield found
 
 

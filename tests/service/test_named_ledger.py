@@ -24,7 +24,7 @@ def busy(service):
     operator.send(batch(operator.fleet.reports()), BATCH)
     service.app.state.collecting.learn(operator.survey, [0])
     filled(service)
-    service.app.state.places.campaign("paris").counts(0)
+    service.app.state.places.named("paris").counts(0)
     task = designed("braking", Logistic(2), epsilon=2.0, purpose="To warn.", rounds=5, group=100, rate=1.0)
     service.app.state.collecting.operator.record.learn(training_server.study(task), {0: 100})
     return operator
