@@ -1,9 +1,9 @@
-"""Programs of a crowd in this process, block by block: each is looked at between two blocks, and may die anywhere.
+"""Programs of a crowd in this process: each is looked at between two blocks, and may die anywhere.
 
-The chain is a real one (anvil that makes no blocks by itself), as are ledgers, outboxes and the store. A death
-is an exception that no program catches, raised before or after something that would last: a write to an
-outbox, a ledger or the store, a message to the node. Whatever was in memory is thrown away, and the program is
-opened again from its files.
+The chain is a real one (anvil that makes no blocks by itself), as are ledgers, outboxes and the store. A
+death is an exception that no program catches, raised before or after something that would last: a write to an
+outbox, a ledger or the store, a message to the node. Whatever was in memory is thrown away, and the program
+is opened again from its files.
 """
 
 import random
@@ -47,6 +47,7 @@ PRICES = Prices(unit=1000, bonus=100, leader_fee=5000, committee_fee=20000, depo
 LIFETIME = TRAINING.mu**2 + 0.001
 UNIT, STAKE = 10**15, 100
 MOST_BLOCKS = 400
+MESSAGES = 25  # times as many as other things that last
 
 
 class Killed(BaseException):
@@ -58,7 +59,6 @@ class Deaths:
 
     LASTING = ((Outbox, "put"), (DeviceLedger, "request"), (DeviceLedger, "fulfil"), (DeviceLedger, "keep"),
                (Directory, "_keep"), (Node, "rpc_many"), (Node, "rpc"))  # fmt: skip
-    RARER = {Node: 25}  # times: messages are many
 
     def __init__(self, seed, most, once_in):
         self._draw, self.left, self._once_in = random.Random(seed), most, once_in
@@ -70,7 +70,11 @@ class Deaths:
         held = [(kind, name, getattr(kind, name)) for kind, name in self.LASTING]
         try:
             for kind, name, real in held:
-                setattr(kind, name, self._fragile(f"{kind.__name__}.{name}", real, self.RARER.get(kind, 1)))
+                setattr(
+                    kind,
+                    name,
+                    self._fragile(f"{kind.__name__}.{name}", real, MESSAGES if kind is Node else 1),
+                )
             yield self
         finally:
             for kind, name, real in held:
