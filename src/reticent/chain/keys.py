@@ -76,6 +76,16 @@ def writer_of(message: bytes, signature: bytes) -> str | None:
         return None
 
 
+def recovered(digest: bytes, v: int, r: int, s: int) -> str | None:
+    """The address that signed a hash; None if the signature is none."""
+    from eth_keys.datatypes import Signature
+
+    try:
+        return Signature(vrs=(v - 27, r, s)).recover_public_key_from_msg_hash(digest).to_address()
+    except Exception:  # of several libraries, for numbers that are a stranger's
+        return None
+
+
 def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
     """A new key in a new file, encrypted if there is a password. An existing file is never overwritten.
 
