@@ -1,8 +1,8 @@
 """The pictures of pages in the docs: `make screenshots` makes all of them anew, from a furnished service.
 
 Beside them lies a note of what each shows: a digest of the templates and scripts that are the page's own.
-If one of these changed since, a test says so (`tests/unit/test_screenshots.py`); after a change of the style that
-all pages share, make them anew too.
+If one of these changed since, a test says so (`tests/unit/test_screenshots.py`);
+after a change of the style that all pages share, make them anew too.
 """
 
 import argparse
