@@ -1,9 +1,9 @@
 """Which way of reporting lets a step point the right way: sampled coordinates, or a codebook of gradients.
 
 Neither is always better. Coordinates may be clipped hard and still point the right way; a codebook has less
-noise where gradients are short beside their bounds. What a step follows is the direction of the noisy average, so
-what counts is its noise over its signal, 1/cos^2 - 1 for the angle between it and the gradient without any
-clipping or noise. That is exact arithmetic on public rows: no training is needed.
+noise where gradients are short beside their bounds. What a step follows is the direction of the noisy
+average, so what counts is its noise over its signal, 1/cos^2 - 1 for the angle between it and the gradient
+without any clipping or noise. That is exact arithmetic on public rows.
 
 It is a statement about public rows. Clients who differ from them may be served better by the other one; what
 they keep is the same.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,15 @@ from reticent.errors import ParameterError
 from reticent.federated import choice
 from reticent.federated.models import Model
 from reticent.mechanisms.base import Floats, checked_epsilon
-from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.sampling import epsilon_each, sample_sizes
 from reticent.mechanisms.vector.codebook import Codebook, lifted
 
 COORDINATES = "coordinates"
 _STEPS = 30  # of the training without noise that shows where gradients are later on
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the largest coordinate or length
-_CELLS = 400  # of the law of coordinates
+_CELLS = 200  # of the law of coordinates
+_MIDDLES = (np.arange(_CELLS) + 0.5) / _CELLS
+_MIDDLES[0], _MIDDLES[-1] = 0.0, 1.0  # most coordinates are nothing, or clipped
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,14 @@ class Comparison:
 
 
 def compared(
-    model: Model, features: Any, targets: Any, *, epsilon: float, group: int, later: bool = True
+    model: Model,
+    features: Any,
+    targets: Any,
+    *,
+    epsilon: float,
+    group: int,
+    later: bool = True,
+    kinds: Sequence[str] = tuple(choice.KINDS),
 ) -> Comparison:
     """The best of each way, on public rows, one row for each client.
 
@@ -90,13 +99,14 @@ def compared(
         epsilon: of one report.
         group: clients of a round.
         later: whether to look at gradients where training without noise leads too, not at the start alone.
+        kinds: of `choice.KINDS`, the mechanisms of coordinates that are tried.
     """
     epsilon, group = checked_epsilon(epsilon), whole("group", group, low=1)
     x, y = np.asarray(features, dtype=np.float64), np.asarray(targets, dtype=np.float64)
     if x.ndim != 2 or len(x) < 2 or y.shape != (len(x),):
         raise ParameterError(f"features and targets must have shapes (n, inputs) and (n,), got {x.shape}")
     rows = [_Rows(model.gradients(theta, x, y), group) for theta in _on_the_way(model, x, y, later=later)]
-    ways = list(_coordinate_ways(rows, epsilon))
+    ways = _coordinate_ways(rows, _channels(epsilon, rows[0].mean.size, tuple(kinds)))
     return Comparison(min(ways, key=lambda way: way.noise), _codebook_way(rows, epsilon))
 
 
@@ -136,15 +146,19 @@ def _together(noises: Sequence[float]) -> float:
     return math.exp(sum(math.log(max(noise, 1e-300)) for noise in noises) / len(noises))
 
 
-def _channels(epsilon: float, dimensions: int) -> Iterator[tuple[NumericChannel, int]]:
+@lru_cache(maxsize=64)
+def _channels(epsilon: float, dimensions: int, kinds: tuple[str, ...]) -> list[tuple[str, int, Floats]]:
+    """Kind and k of what coordinates may be reported by, and d/k E[Y^2 | x] at the middles of the cells."""
+    found = []
     for k in sample_sizes(epsilon, dimensions):
-        for channel in choice.candidates(None, epsilon_each(epsilon, k), k / dimensions):
-            yield channel, k
+        for kind in kinds:
+            for channel in choice.candidates(kind, epsilon_each(epsilon, k), k / dimensions):
+                second = (np.asarray(channel.variance(_MIDDLES)) + _MIDDLES**2) * dimensions / k
+                found.append((kind, k, second))
+    return found
 
 
-def _coordinate_ways(rows: Sequence[_Rows], epsilon: float) -> Iterator[Way]:
-    d = rows[0].mean.size
-    channels = list(_channels(epsilon, d))
+def _coordinate_ways(rows: Sequence[_Rows], channels: Sequence[tuple[str, int, Floats]]) -> Iterator[Way]:
     largest = max(one.largest for one in rows)
     for share in _SHARES:
         bound = max(share * largest, 1e-150)
@@ -155,13 +169,10 @@ def _coordinate_ways(rows: Sequence[_Rows], epsilon: float) -> Iterator[Way]:
             laws.append(
                 np.histogram(np.abs(clipped) / bound, bins=_CELLS, range=(0.0, 1.0))[0] / len(clipped)
             )
-        middles = (np.arange(_CELLS) + 0.5) / _CELLS
-        middles[0], middles[-1] = 0.0, 1.0  # most coordinates are nothing, or clipped
-        for channel, k in channels:
-            second = np.asarray(channel.variance(middles)) + middles**2
-            squares = [float(law @ second) * d / k * bound**2 for law in laws]
-            noises = [one.noise(*both) for one, *both in zip(rows, means, squares, strict=True)]
-            yield Way(type(channel).__name__, bound, k, _together(noises))
+        for kind, k, second in channels:
+            squares = [float(law @ second) * bound**2 for law in laws]
+            noises = [one.noise(mean, square) for one, mean, square in zip(rows, means, squares, strict=True)]
+            yield Way(kind, bound, k, _together(noises))
 
 
 def _codebook_way(rows: Sequence[_Rows], epsilon: float) -> Way:
