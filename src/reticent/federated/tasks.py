@@ -297,9 +297,10 @@ def designed(
         channel, k, given = choice.codebook(epsilon, d), 1, length
     else:
         channel, k = choice.chosen(epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical)
-        other = None if mechanism or sample_size or length is None else choice.codebook(epsilon, d)
-        if other is not None and choice.is_better(other, length, channel, k, given, typical):
-            channel, k, given = other, 1, length
+        if length is not None and mechanism is None and sample_size is None:
+            other = choice.codebook(epsilon, d)
+            if choice.is_better(other, length, channel, k, given, typical):
+                channel, k, given = other, 1, length
     return Task(
         name=name,
         version=version,
