@@ -12,7 +12,7 @@ they keep is the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,6 +30,7 @@ from reticent.mechanisms.vector.codebook import Codebook, lifted
 COORDINATES = "coordinates"
 _STEPS = 30  # of the training without noise that shows where gradients are later on
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the largest coordinate or length
+_NEARLY = 1.03  # times the least noise
 _CELLS = 200  # of the law of coordinates
 _MIDDLES = (np.arange(_CELLS) + 0.5) / _CELLS
 _MIDDLES[0], _MIDDLES[-1] = 0.0, 1.0  # most coordinates are nothing, or clipped
@@ -107,7 +108,7 @@ def compared(
         raise ParameterError(f"features and targets must have shapes (n, inputs) and (n,), got {x.shape}")
     rows = [_Rows(model.gradients(theta, x, y), group) for theta in _on_the_way(model, x, y, later=later)]
     ways = _coordinate_ways(rows, _channels(epsilon, rows[0].mean.size, tuple(kinds)))
-    return Comparison(min(ways, key=lambda way: way.noise), _codebook_way(rows, epsilon))
+    return Comparison(_loosest(ways), _loosest(_codebook_ways(rows, epsilon)))
 
 
 def _on_the_way(model: Model, x: Floats, y: Floats, *, later: bool) -> list[Floats]:
@@ -139,6 +140,15 @@ class _Rows:
         own = float(clipped_mean @ clipped_mean)
         total = own + max(0.0, squares - own) / self.group
         return total * float(self.mean @ self.mean) / along**2 - 1.0
+
+
+def _loosest(ways: Iterable[Way]) -> Way:
+    """Of those with nearly the least noise the one that clips least: clipping biases what is learnt."""
+    found = list(ways)
+    least = min(way.noise for way in found)
+    return max(
+        (way for way in found if way.noise <= _NEARLY * least), key=lambda way: (way.bound, -way.noise)
+    )
 
 
 def _together(noises: Sequence[float]) -> float:
@@ -175,10 +185,9 @@ def _coordinate_ways(rows: Sequence[_Rows], channels: Sequence[tuple[str, int, F
             yield Way(kind, bound, k, _together(noises))
 
 
-def _codebook_way(rows: Sequence[_Rows], epsilon: float) -> Way:
+def _codebook_ways(rows: Sequence[_Rows], epsilon: float) -> Iterator[Way]:
     codebook: Codebook = choice.codebook(epsilon, rows[0].mean.size)
     first, slope = codebook.error(0.0), codebook.error(1.0) - codebook.error(0.0) + 1.0
-    found = []
     longest = max(one.longest for one in rows)
     for share in _SHARES:
         bound = max(share * longest, 1e-150)
@@ -187,5 +196,4 @@ def _codebook_way(rows: Sequence[_Rows], epsilon: float) -> Way:
             units = lifted(one.gradients / bound)[:, :-1].astype(np.float64)
             square = float(np.square(units).sum(axis=1).mean())
             noises.append(one.noise(bound * units.mean(axis=0), (first + slope * square) * bound**2))
-        found.append(Way(choice.CODEBOOK, bound, 1, _together(noises)))
-    return min(found, key=lambda way: way.noise)
+        yield Way(choice.CODEBOOK, bound, 1, _together(noises))

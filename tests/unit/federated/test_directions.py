@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
+from reticent.experiments.data import DataMissing
 from reticent.federated import choice, comparing, payload, planning
 from reticent.federated.client import Client
 from reticent.federated.explanation import explain
@@ -228,6 +229,39 @@ def test_noise_over_signal_is_what_simulations_have():
             along, squares = along + step @ true / 300, squares + step @ step / 300
         assert squares * (true @ true) / along**2 - 1.0 == pytest.approx(way.noise, rel=0.2)
     assert both.better is (both.codebook if both.ratio < 1.0 else both.coordinates)
+
+
+DOCUMENTS = ("Duchi", "ThreeOutputs", "PM", "PMOpt", "PMSub", "HM", "HMTP")
+MOST = {("signs", 2.0): 1.0, ("signs", 4.0): 0.55} | {
+    ("one-hot", epsilon): 0.3 for epsilon in (1.0, 2.0, 4.0)
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [4000])
+@pytest.mark.parametrize("data", ["Census", "Adult"])
+def test_less_noise_over_signal_than_coordinates(data, rows):
+    """At the start of training, on real records; 1,000 other rows pick the same way."""
+    from reticent.experiments.zhao_2022.chapter_3 import fed_data
+
+    try:
+        problem = fed_data.problem(data, "logistic")
+    except DataMissing as error:
+        pytest.skip(str(error))
+    order = np.random.default_rng(0).permutation(len(problem.targets))
+    features, targets = problem.features[order[: rows + 1000]], problem.targets[order[: rows + 1000]]
+    ones = (features + 1.0) / 2.0  # one-hot, numbers in [0, 1]
+    for (encoding, epsilon), most in MOST.items():
+        x = features if encoding == "signs" else ones
+        options = {"epsilon": epsilon, "group": 1000, "kinds": DOCUMENTS}
+        start = comparing.compared(problem.model, x[:rows], targets[:rows], **options, later=False)
+        whole, few = (
+            comparing.compared(problem.model, x[part], targets[part], **options)
+            for part in (slice(0, rows), slice(rows, None))
+        )
+        print(f"{data} {encoding} epsilon {epsilon:g}: {start.ratio:.3f}, later too {whole.ratio:.3f}")
+        assert start.ratio <= most
+        assert few.better.is_codebook == whole.better.is_codebook
 
 
 def test_rows_that_are_none_are_refused():
