@@ -29,6 +29,7 @@ DEMOS = {  # the arguments that end it by itself, and those with which it stays
     "location": (["location", "--once", *PORT], ["location", *PORT]),
     "stations": (["stations", "--once", *PORT], ["stations", *PORT]),
     "chain": (["chain"], ["chain"]),
+    "crowd": (["crowd", "--once"], ["crowd"]),
     "market": (["market", "--once", "--devices", "100", *PORT], ["market", *PORT]),
     "audit": (["audit"], ["audit"]),
 }
@@ -42,7 +43,7 @@ def started(arguments, folder):
     folder.mkdir(parents=True)
     said = (folder / "said.txt").open("wb")
     environment = {name: text for name, text in os.environ.items() if name != "ONCE"}
-    environment["TMPDIR"] = str(folder)
+    environment |= {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}  # so that what it says is there at once
     with said:
         return subprocess.Popen(
             [*COMMAND, *arguments],

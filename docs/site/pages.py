@@ -35,7 +35,7 @@ def relinked(text, page, pages):
         if not path:
             return found[0]
         target = place_of(normpath(join(dirname(page), path)))
-        if target not in pages and not (ROOT / "docs" / target).is_file():
+        if target not in pages:
             return said
         return f"{image}[{said}]({relpath(target, dirname(here) or '.')}{anchor or ''})"
 
@@ -61,4 +61,5 @@ def on_files(files, config):
 def on_page_markdown(text, page, config, files):
     """Turn links of the repository into links of the site."""
     place = page.file.src_uri
-    return relinked(text, place if place in TEXTS else f"docs/{place}", {file.src_uri for file in files})
+    shown = {file.src_uri for file in files if file.inclusion.is_included()}
+    return relinked(text, place if place in TEXTS else f"docs/{place}", shown)

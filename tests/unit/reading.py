@@ -19,6 +19,13 @@ STAYS = re.compile(r"(?:The page stays|Reticent serves \S+) at (\S+) .*Ctrl-C")
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
+COMMAND = """from reticent.apps import main
+
+if __name__ == "__main__":
+    main()
+"""
+
+
 def blocks(text):
     """(language, text) of each fenced block of a page, in order."""
     return BLOCK.findall(text)
@@ -45,25 +52,29 @@ def wait_for_page(url):
 class Reader:
     """An empty folder, and somebody who types."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, python=None):
+        """Of this clone, or with the interpreter of an environment that has the package."""
         self.folder = folder
-        self.python = sys.executable
-        programs = folder.with_name("bin")
-        programs.mkdir()
-        command = programs / "reticent"
-        # as pip writes it: a process that is spawned reads it again
-        command.write_text(
-            f'#!{sys.executable}\nfrom reticent.apps import main\n\nif __name__ == "__main__":\n    main()\n'
-        )
-        command.chmod(0o755)
+        self.python = str(python or sys.executable)
+        if python:
+            programs, source = python.parent, {}
+        else:
+            programs = folder.with_name("bin")
+            programs.mkdir()
+            command = programs / "reticent"
+            # as pip writes it: a process that is spawned reads it again
+            command.write_text(f"#!{sys.executable}\n{COMMAND}")
+            command.chmod(0o755)
+            places = filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")])
+            source = {"PYTHONPATH": os.pathsep.join(places)}
         path = os.pathsep.join([str(programs), os.environ["PATH"]])
-        source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": source}
+        outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self.environment = {**outside, "PATH": path, **source}
 
     def run(self, language, program):
         """Run it, and interrupt what stays until Ctrl-C, once it is all there. The code, and all it said."""
         if language == "python":
-            command = [sys.executable, "-c", program]
+            command = [self.python, "-c", program]
         else:
             program = re.sub(r"^(reticent serve \S+)", r"\1 --port 0", program)  # 8000 may be taken here
             command = ["/bin/sh", "-c", f"exec {program}" if program.startswith("reticent ") else program]

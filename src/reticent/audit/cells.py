@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from reticent.audit.places import PLACE_CHANNELS, rows_of
 from reticent.audit.statistics import special
 from reticent.mechanisms.base import Channel
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.categorical import OLH, OUE, Subset
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.numeric.laplace import Laplace
@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 _BITS = 8  # bits of a row that are looked at together
 _NOISE_CELLS = 400
+_SEED_CLASSES = 256
 _RANKED = 1 << 12  # reports whose directions are ranked at once
 
 
@@ -101,6 +102,26 @@ def _hashed(oracle: Any, value: Any) -> list[Law]:
         lambda reports: (reports["seed"] >> np.uint64(54)).astype(np.int64), np.full(1024, 1.0), "seeds"
     )
     return [Law(offset, law, "bucket relative to the truth"), seeds]
+
+
+def _subsets(oracle: Any, value: Any) -> list[Law]:
+    """Which element of the set the truth is, if any; and the seeds, jointly with whether it is one."""
+    w, m, p = oracle.subset_size, oracle.modulus, float(oracle.p)
+    true = oracle.categories.index(value)
+    classes = min(oracle.seeds, _SEED_CLASSES)
+
+    def place(reports: Any) -> Codes:
+        held = oracle.sets(reports) == true
+        return np.asarray(np.where(held.any(axis=1), held.argmax(axis=1), w))
+
+    def seed(reports: Any) -> Codes:
+        return np.asarray(2 * (np.asarray(reports) // m * classes // oracle.seeds) + (place(reports) < w))
+
+    sizes = np.bincount(np.arange(oracle.seeds) * classes // oracle.seeds) / oracle.seeds
+    return [
+        Law(place, np.append(np.full(w, p / w), 1.0 - p), "place of the truth in the set"),
+        Law(seed, np.outer(sizes, [1.0 - p, p]).reshape(-1), "seeds, and whether the set holds the truth"),
+    ]
 
 
 def _signs(mechanism: Any, value: Any) -> list[Law]:
@@ -208,6 +229,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, Any], list[Law]]], ...] = (
     (PLACE_CHANNELS, _places),
     (OUE, _unary),
     (OLH, _hashed),
+    (Subset, _subsets),
     (VectorDuchi, _signs),
     (VectorLaplace, _radial),
     (Codebook, _ranks),

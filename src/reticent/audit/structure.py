@@ -22,7 +22,7 @@ from reticent.audit.exact import check_matrix, log_ratio
 from reticent.audit.findings import ExactFinding
 from reticent.errors import GuaranteeError
 from reticent.mechanisms.base import exp_below
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.categorical import OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.geometric import GeometricDigits, TwoSidedGeometric
 from reticent.mechanisms.numeric.laplace import Laplace
@@ -31,6 +31,7 @@ from reticent.privacy import delta_of
 from reticent.randomness import SimulationStream
 
 _ENUMERATED_BITS = 4
+_ENUMERATED_CATEGORIES = 256
 _ENUMERATED_DIMENSIONS = 5
 _FLOAT_SLACK = 1e-9
 _SEEDS = (0, 1, 1 << 63)  # of codebooks that are looked at
@@ -41,6 +42,7 @@ def check_structure(mechanism: Any) -> ExactFinding:
     checks = (
         (OUE, check_unary),
         (OLH, check_hashed),
+        (Subset, check_subsets),
         (VectorDuchi, check_half_spaces),
         (VectorLaplace, check_translated),
         (Codebook, check_codebook),
@@ -96,6 +98,28 @@ def check_hashed(oracle: Any) -> ExactFinding:
     other = (1 - keep) / (g - 1)
     top, low = max(keep, other), min(keep, other)
     return _finding(top, low, oracle.guarantee.epsilon, f"response over {g} buckets, given the seed", g)
+
+
+def check_subsets(oracle: Any) -> ExactFinding:
+    """Subsets, given the public seed: a matrix of all shifts for several seeds, from p and the sets alone.
+
+    Beyond 256 categories the two levels of that matrix alone are compared.
+    """
+    w, m, p = int(oracle.subset_size), int(oracle.modulus), Fraction(oracle.p)
+    inside, outside = p / w, (1 - p) / (m - w)
+    epsilon, k = oracle.guarantee.epsilon, oracle.categories.size
+    if k > _ENUMERATED_CATEGORIES:
+        top, low = max(inside, outside), min(inside, outside)
+        return _finding(top, low, epsilon, f"shifts of sets of {w} out of {m}, given the seed", k)
+    finding = None
+    for seed in sorted({0, oracle.seeds // 2, oracle.seeds - 1}):
+        sets = [set(held) for held in oracle.sets(seed * m + np.arange(m)).tolist()]
+        rows = [[inside if true in held else outside for held in sets] for true in range(k)]
+        finding = check_matrix(rows, epsilon, names=[f"category {true}" for true in range(k)])
+        if not finding.passed:
+            return finding
+    assert finding is not None
+    return finding
 
 
 def check_half_spaces(mechanism: Any) -> ExactFinding:

@@ -36,7 +36,7 @@ from reticent.location.rounds import PlaceRound
 from reticent.mechanisms import categorical, numeric
 from reticent.mechanisms.base import Channel, Floats, checked_epsilon
 from reticent.mechanisms.catalogue import CATEGORICAL, NUMERIC
-from reticent.mechanisms.categorical import OLH, FrequencyOracle
+from reticent.mechanisms.categorical import OLH, FrequencyOracle, Subset
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.location import (
@@ -171,6 +171,13 @@ def _categorical(oracle: Any) -> Subject:
             seeds, value = np.ascontiguousarray(reports["seed"]), reports["value"].astype(np.uint64)
             supports = [buckets_of(seeds, key, oracle.buckets) == value for key in pair]
             return np.asarray(2 * supports[0] + supports[1], dtype=np.int64)
+
+    if isinstance(oracle, Subset):
+
+        def read(reports: Any) -> Array:
+            """Whether the set holds the first and the last category."""
+            held = oracle.sets(reports)
+            return np.asarray(2 * (held == 0).any(axis=1) + (held == len(labels) - 1).any(axis=1), np.int64)
 
     inputs = [first, second]
     return Subject(oracle, oracle.guarantee.epsilon, "epsilon", inputs=inputs, contrasts=inputs, read=read)

@@ -5,10 +5,11 @@ Every process has its own secure stream, keyed by the operating system. A few bl
 so that memory is bounded, and results are taken in the order of the blocks.
 
 Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
-as a whole number, or for OUE and OLH the packed report in hexadecimal. Their order is drawn anew within each
-block; which block a row was in is told, as is how many rows there are. Blocks are cut by number of rows
-alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says depends on
-no other row (`reticent.tables.cells`), nor does where a record of a CSV ends (`reticent.tables.records`).
+as a whole number, or for OUE, OLH and Subset the packed report in hexadecimal. Their order is drawn anew
+within each block; which block a row was in is told, as is how many rows there are. Blocks are cut by number
+of rows alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says
+depends on no other row (`reticent.tables.cells`), nor does where a record of a CSV ends
+(`reticent.tables.records`).
 Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
 """
 
@@ -29,11 +30,12 @@ from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
 from reticent.errors import MissingExtra, ParameterError, SourceError
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.base import Channel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream, secure_or, uniform_below
+from reticent.tables import packed
 from reticent.tables.arrow_columns import Numbering, numbers
 from reticent.tables.cells import meaning, spelled
 from reticent.tables.records import CsvFile
@@ -216,7 +218,7 @@ def perturbed(
         drawn: Any = np.empty(0, dtype=np.int64)
         if members.size:
             values = table[attribute.name][members]
-            if isinstance(instrument, (OUE, OLH)):
+            if not isinstance(instrument, Channel):
                 drawn = instrument.perturb(values, stream)
             elif isinstance(instrument, OneBit) and ids is not None:
                 levels = survey.lots.dither(ids[members], period, place, instrument.dither_levels)
@@ -264,7 +266,7 @@ def _counted(text: bytes, block: Any) -> tuple[int, list[Any], list[Any]]:
 def _schema(survey: Survey) -> Any:
     return pa.schema(
         [
-            (attribute.name, pa.string() if isinstance(instrument, (OUE, OLH)) else pa.int32())
+            (attribute.name, pa.int32() if isinstance(instrument, Channel) else pa.string())
             for attribute, instrument in zip(survey.attributes, survey.instruments, strict=True)
         ]
     )
@@ -302,7 +304,7 @@ def _numbering(attribute: Category) -> Numbering:
 
 
 def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: int) -> Any:
-    if isinstance(instrument, (OUE, OLH)):
+    if not isinstance(instrument, Channel):
         texts = np.full(size, None, dtype=object)
         texts[rows] = [instrument.pack(one.reshape(1, *one.shape)).hex() for one in drawn]
         return pa.array(texts, type=pa.string())
@@ -315,7 +317,7 @@ def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: i
 
 def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
     """What a column of reports says; an illegal report is refused."""
-    if isinstance(instrument, (OUE, OLH)):
+    if not isinstance(instrument, Channel):
         try:
             return np.concatenate([instrument.unpack(bytes.fromhex(text), 1) for text in column.to_pylist()])
         except ValueError as error:
@@ -379,9 +381,10 @@ def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
         if missing:
             raise KeyError(missing[0])
         return iter(file.iter_batches(batch_size=BLOCK_ROWS, columns=names))
-    if kind != ".csv":
-        raise ParameterError(f"file must end in .csv, .parquet or .pq, got {path.name!r}")
-    file = CsvFile(lambda: path.open("rb"))
+    if not packed.without_suffix(path.name).lower().endswith(".csv"):
+        raise ParameterError(f"file must end in .csv, .csv.gz, .parquet or .pq, got {path.name!r}")
+    packed.check_whole(path)
+    file = CsvFile(partial(packed.opened, path))
     for name in names:
         if file.names.count(name) != 1:
             raise KeyError(name)

@@ -20,7 +20,7 @@ from reticent.audit.structure import check_structure
 from reticent.audit.subjects import MAP, subject_of
 from reticent.audit.support import check_support, check_support_exact, check_support_rows
 from reticent.audit.total import check_joint, check_memory, check_streams, check_total
-from reticent.mechanisms.categorical import KRR, OLH, OUE
+from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.location import ElasticChannel, TableChannel, exponential
 from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
@@ -205,6 +205,8 @@ PLANTS: dict[str, Plant] = {
         lambda: OLH(epsilon=2.0, categories=3),
         _structure,
     ),
+    "Subset with one element fewer": Plant("exact", _six(tables.OneSet), _six(Subset), _structure),
+    "Subset rounded up": Plant("exact", _six(tables.RoundedUp), _six(Subset), _structure),
     "codebook with a low floor": Plant("exact", _few(codebooks.LowFloor), _few(Codebook), _structure),
     "codebook scale off by 2 %": Plant(
         "fit",
@@ -240,6 +242,12 @@ PLANTS: dict[str, Plant] = {
     "cells taken for kilometres": Plant("exact", places.CellsForKilometres, _right_table, _places),
     "reports by another map of crowds": Plant("fit", places.OtherCrowds, _right_places, _fit(3)),
     "OUE draws another q": Plant("fit", _six(tables.DriftingQ), _six(OUE), _fit(0, 5)),
+    "Subset with a telling seed": Plant(
+        "fit",
+        lambda: tables.TellingSeed(epsilon=1.0, categories=10),
+        lambda: Subset(epsilon=1.0, categories=10),
+        _fit(0, 5),
+    ),
     "Laplace scale off by 1 %": Plant("fit", samplers.ScaleOff, lambda: Laplace(epsilon=1.0), _fit(0.3)),
     "Gaussian scale off by 1 %": Plant(
         "fit",
