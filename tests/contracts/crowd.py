@@ -8,12 +8,12 @@ from eth_abi import encode
 from eth_keys import keys
 from pyrevm import EVM, BlockEnv
 
-from reticent.chain.compile import compiled
 from reticent.federated.crowd.contract import admission, alpha, chain_proof, commitment, task_id
 from reticent.federated.crowd.lottery import secp256k1
 from reticent.federated.crowd.terms import Prices, Terms, pool
 
-from .revm import NOBODY, OWNER, Artifact, Contract, artifact
+from .erc20 import token_artifact
+from .revm import NOBODY, OWNER, Contract, artifact
 
 UNIT = 10**15  # wei of a unit of stake
 CHAIN = 1
@@ -23,39 +23,6 @@ TERMS = Terms(
     seat_blocks=4, turn_blocks=4, dispute_blocks=4, claim_blocks=6,
 )  # fmt: skip
 PRICES = Prices(unit=1000, bonus=300, leader_fee=5000, committee_fee=7001, deposit=10**14)
-
-TOKEN = """
-# pragma version 0.4.3
-balanceOf: public(HashMap[address, uint256])
-allowance: public(HashMap[address, HashMap[address, uint256]])
-
-@external
-def mint(amount: uint256):
-    self.balanceOf[msg.sender] += amount
-
-@external
-def approve(spender: address, amount: uint256) -> bool:
-    self.allowance[msg.sender][spender] = amount
-    return True
-
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    self.balanceOf[msg.sender] -= amount
-    self.balanceOf[to] += amount
-    return True
-
-@external
-def transferFrom(source: address, to: address, amount: uint256) -> bool:
-    self.allowance[source][msg.sender] -= amount
-    self.balanceOf[source] -= amount
-    self.balanceOf[to] += amount
-    return True
-"""
-
-
-@cache
-def token_artifact():
-    return Artifact(compiled("Token", TOKEN))
 
 
 @dataclass(frozen=True)
@@ -140,7 +107,7 @@ def post(
     terms = replace(terms, **changes)
     worth = pool(terms, prices)
     if token != NOBODY:
-        crowd.token_call(maker, "mint", worth)
+        crowd.token_call(maker, "mint", maker.address, worth)
         crowd.token_call(maker, "approve", crowd.address, worth)
     words = (text_of(name), MODEL, terms.words(), prices.words(), token, gate)
     return crowd.call(maker, "post", *words, worth=0 if token != NOBODY else worth).value

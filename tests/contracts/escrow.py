@@ -13,6 +13,7 @@ from reticent.chain.compile import compiled
 from reticent.errors import ParameterError
 from reticent.market.batches import Batch, Payment, root_of
 
+from .erc20 import TOKEN
 from .revm import (
     ANNA,
     NOBODY,
@@ -30,33 +31,6 @@ FOLDER = Path(reticent.market.contracts.__file__).parent
 SOURCE = (FOLDER / "MarketEscrow.vy").read_text()
 START, RICH = 1_000_000, 10**6
 
-TOKEN = """
-# pragma version 0.4.3
-balanceOf: public(HashMap[address, uint256])
-allowance: public(HashMap[address, HashMap[address, uint256]])
-
-@external
-def mint(to: address, amount: uint256):
-    self.balanceOf[to] += amount
-
-@external
-def approve(spender: address, amount: uint256) -> bool:
-    self.allowance[msg.sender][spender] = amount
-    return True
-
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    self.balanceOf[msg.sender] -= amount
-    self.balanceOf[to] += amount
-    return True
-
-@external
-def transferFrom(owner: address, to: address, amount: uint256) -> bool:
-    self.allowance[owner][msg.sender] -= amount
-    self.balanceOf[owner] -= amount
-    self.balanceOf[to] += amount
-    return True
-"""
 _MOVES = "self.balanceOf[owner] -= amount\n    self.balanceOf[to] += amount"
 KEEPS_A_PART = TOKEN.replace(_MOVES, _MOVES + " - amount // 10")
 SAYS_NO = TOKEN.replace(

@@ -71,7 +71,7 @@ class World:
         token, worth = NOBODY, pool(terms, prices)
         if name.startswith("token"):
             token = self.crowd.token
-            self.crowd.token_call(maker, "mint", worth)
+            self.crowd.token_call(maker, "mint", maker.address, worth)
             self.crowd.token_call(maker, "approve", self.crowd.address, worth)
         gate = GATE.address if name.startswith("gated") else NOBODY
         words = (text_of(name), MODEL, terms.words(), prices.words(), token, gate)

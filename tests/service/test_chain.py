@@ -464,7 +464,7 @@ def test_a_survey_is_entered_on_the_chain_before_it_is_shown(place, front, monke
             assert told["reports"] == {"0": 40}
             assert crowd.end(0).json()["round"] == 1
             found = {name: spent for name, spent in of_devices(place).items() if name not in before}
-            campaign = service.app.state.places.campaign("paris")
+            campaign = service.app.state.places.named("paris")
             assert found == {
                 told["account"]: operator.survey.units,
                 campaign.study.terms.name: campaign.store.rounds()[0].units,

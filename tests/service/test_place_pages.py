@@ -23,7 +23,7 @@ from .test_survey_pages import signed_in  # noqa: F401
 def filled(service, purpose="to test"):
     """A campaign with one round that ended and one with some reports."""
     crowd = Crowd(service, people=60, purpose=purpose)
-    campaign = service.app.state.places.campaign("paris")
+    campaign = service.app.state.places.named("paris")
     for number in range(2):
         asked = campaign.current
         cells = np.arange(len(crowd.people)) % 7
@@ -53,7 +53,7 @@ def test_what_is_shown(crowd, signed_in):  # noqa: F811
     for one in maps["rounds"]:
         assert sum(one["estimate"]) == pytest.approx(1.0, abs=1e-2)
         assert sum(one["reported"]) == pytest.approx(1.0, abs=1e-2)
-    grid = crowd.service.app.state.places.campaign("paris").settings.grid
+    grid = crowd.service.app.state.places.named("paris").settings.grid
     corners = np.array(maps["corners"])
     assert corners.shape == (grid.rows + 1, grid.columns + 1, 2)
     middles = (corners[:-1, :-1] + corners[1:, 1:]).reshape(-1, 2) / 2.0
@@ -66,7 +66,7 @@ def test_one_cell_under_two_channels(crowd, signed_in):  # noqa: F811
     look = signed_in("vera")
     for number in (0, 1):
         told = look(f"/places/paris/law?number={number}&cell=3").json()["laws"]
-        asked = crowd.service.app.state.places.campaign("paris").store.rounds()[number]
+        asked = crowd.service.app.state.places.named("paris").store.rounds()[number]
         assert told["channel"]["stays"] == pytest.approx(float(asked.channel.staying[3]))
         for law in told.values():
             assert sum(law["shares"]) == pytest.approx(1.0, abs=1e-2)

@@ -59,7 +59,7 @@ class Crowd:
         return self.service.call(who, "POST", f"{self.path}/end", json={"number": number})
 
     def counted(self):
-        campaign = self.service.app.state.places.campaign(self.name)
+        campaign = self.service.app.state.places.named(self.name)
         return [int(campaign.counts(one.number).sum()) for one in campaign.store.rounds()]
 
 

@@ -134,7 +134,7 @@ def test_companions_are_not_around_the_car(example):
 def test_nothing_that_vehicles_ask_is_on_a_page(there, signed_in, monkeypatch):  # noqa: F811
     """Planted: a page that tells how many points were opened."""
     look = signed_in("olga")
-    held = there.app.state.stations.provider("town")
+    held = there.app.state.stations.named("town")
 
     def differs():
         before = [look(path).content for path in PATHS[:-1]]

@@ -16,6 +16,7 @@ from reticent.files import tightened
 
 _RECURSION = sys.getrecursionlimit()
 from eth_account import Account  # noqa: E402
+from eth_account.messages import encode_defunct  # noqa: E402
 from eth_account.signers.local import LocalAccount  # noqa: E402
 
 # eth_account's py_ecc raises it to 100,000, with which a deeply nested text ends the process.
@@ -45,6 +46,10 @@ class Key:
         signed = self._account.sign_transaction(transaction)
         return bytes(signed.raw_transaction), "0x" + bytes(signed.hash).hex()
 
+    def sign_message(self, message: bytes) -> bytes:
+        """65 bytes that say that this key's owner wrote a message (EIP-191): never those of a transaction."""
+        return bytes(self._account.sign_message(encode_defunct(message)).signature)
+
     def encrypted(self, password: str) -> dict[str, Any]:
         """The key as a keystore of version 3."""
         found: dict[str, Any] = self._account.encrypt(password)
@@ -54,6 +59,16 @@ class Key:
 def signer_of(raw: bytes) -> str:
     """The address that signed a transaction."""
     return str(Account.recover_transaction(raw))
+
+
+def writer_of(message: bytes, signature: bytes) -> str | None:
+    """The address whose key signed a message (`Key.sign_message`); None if the signature is none."""
+    if len(signature) != 65 or signature[-1] not in (27, 28):  # others of the same are taken by eth_account
+        return None
+    try:
+        return str(Account.recover_message(encode_defunct(message), signature=signature))
+    except Exception:  # a dozen classes of three libraries, for bytes that are a stranger's
+        return None
 
 
 def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:

@@ -2,8 +2,10 @@
 
 import hashlib
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.fleet import signing
 from reticent.market.federations import Valuation, acts
 from reticent.market.federations.federation import Federation
@@ -12,6 +14,10 @@ from reticent.privacy import UNITS_PER_ONE
 
 EPSILON = UNITS_PER_ONE
 WORTH = Valuation(0.1, 0.0005)
+THREE = (("anna", 100, 1.0), ("bruno", 50, 2.0), ("cleo", 30, 0.5))
+FULL = {name: (points, epsilon) for name, points, epsilon in THREE}
+ALL = 10**6  # cents that buy every level whole
+REFUSALS = (ParameterError, ParameterTypeError, GuaranteeError)
 
 
 def key_of(name):
@@ -96,3 +102,16 @@ class Story:
         for name, (points, epsilon) in given.items():
             self.give(name, points, epsilon)
         return self.settle()
+
+
+def three(**changes):
+    return Story(**changes).members(*THREE)
+
+
+def refused(story, match, do):
+    """Nothing changes by an act that is refused, with one line that says why."""
+    before = dict(story.federation.__dict__)
+    with pytest.raises(REFUSALS, match=match) as said:
+        do()
+    assert "\n" not in str(said.value)
+    assert story.federation.__dict__ == before

@@ -43,7 +43,7 @@ def places(held: ThePlaces) -> Json:
 @router.get("/places/{name}/round", dependencies=[Depends(stranger)])
 def open_round(held: ThePlaces, name: Name) -> Response:
     """The signed file of the open round: what a device checks, and answers once."""
-    return Response(held.campaign(name).file(), media_type="application/json")
+    return Response(held.named(name).file(), media_type="application/json")
 
 
 @router.post("/places/{name}/reports", openapi_extra=BYTES)
@@ -55,7 +55,7 @@ async def report(request: Request, held: ThePlaces, name: Name) -> Reply:
     body = await body_of(request)
     try:
         reports = split(body, most=MOST_REPORTS)
-        campaign = await run_in_threadpool(held.campaign, name)
+        campaign = await run_in_threadpool(held.named, name)
     except (ParameterError, Refused):
         await stranger(request)
         raise
@@ -70,7 +70,7 @@ async def counted(request: Request, held: ThePlaces, name: Name) -> Json:
     """In which rounds the device that asks was counted, if it has forgotten. It sends its id and a tag."""
     body = await body_of(request)
     try:
-        campaign = await run_in_threadpool(held.campaign, name)
+        campaign = await run_in_threadpool(held.named, name)
     except Refused:
         await stranger(request)
         raise
@@ -115,7 +115,7 @@ def end(person: Owner, held: ThePlaces, name: Name, body: EndedRound) -> Json:
 
     What the next round is made of is entered into the ledger first.
     """
-    campaign = held.campaign(name)
+    campaign = held.named(name)
     following = campaign.end_round(body.number)
     return summary(name, campaign) | {"ended": body.number, "is_last": following is None}
 

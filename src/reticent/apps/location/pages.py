@@ -41,7 +41,7 @@ def places(request: Request, held: ThePlaces, visit: Seen) -> HTMLResponse:
 @router.get("/places/{name}")
 def place(request: Request, held: ThePlaces, visit: Seen, name: Name) -> HTMLResponse:
     """One campaign."""
-    campaign = held.campaign(name)
+    campaign = held.named(name)
     return page(
         request,
         "place.html",
@@ -65,7 +65,7 @@ def place_part(
     seen: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
     """The numbers alone, which the page fetches again and again; nothing if they are as they were seen."""
-    content = _news(held.campaign(name))
+    content = _news(held.named(name))
     if content["stamp"] == seen:
         return Response(status_code=204)
     return part(request, "place_part.html", content | {"campaign": name, "person": visit.person})
@@ -74,7 +74,7 @@ def place_part(
 @router.get("/places/{name}/maps")
 def maps(held: ThePlaces, visit: Seen, name: Name) -> Reply:
     """What is drawn: after each round the estimate, and what was reported in it."""
-    campaign = held.campaign(name)
+    campaign = held.named(name)
     if campaign.settings.grid.size > _MOST_CELLS:
         raise not_found("map")
     return Reply(_drawn(held, name, campaign))
@@ -83,7 +83,7 @@ def maps(held: ThePlaces, visit: Seen, name: Name) -> Reply:
 @router.get("/places/{name}/streets")
 def streets_under(held: ThePlaces, visit: Seen, name: Name) -> Response:
     """What is drawn under the maps: a public map that the owner put there."""
-    found = streets.drawn(held.campaign(name).folder)
+    found = streets.drawn(held.named(name).folder)
     if found is None:
         raise not_found("map")
     return Response(found, media_type="application/json")
@@ -98,7 +98,7 @@ def law(
     cell: Annotated[int, Query(ge=0, le=1 << 20)],
 ) -> Reply:
     """How often somebody in one cell reports each cell: by a round's channel, and by planar Laplace noise."""
-    rounds = held.campaign(name).store.rounds()
+    rounds = held.named(name).store.rounds()
     if number >= len(rounds) or cell >= rounds[number].grid.size or not rounds[number].grid.open[cell]:
         raise not_found("cell")
     asked = rounds[number]

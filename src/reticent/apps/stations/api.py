@@ -41,25 +41,25 @@ def providers(held: TheProviders) -> Json:
 @router.get("/stations/{name}/service", dependencies=[Depends(stranger)])
 def service(request: Request, held: TheProviders, name: Name) -> Response:
     """The signed text: map, channel, and the key that points are sealed to."""
-    return tagged(request, held.provider(name).file, "application/json")
+    return tagged(request, held.named(name).file, "application/json")
 
 
 @router.get("/stations/{name}/map", dependencies=[Depends(stranger)])
 def map_(request: Request, held: TheProviders, name: Name) -> Response:
     """The file of the map that the text names by its digest."""
-    return tagged(request, held.provider(name).map_file, _KIND)
+    return tagged(request, held.named(name).map_file, _KIND)
 
 
 @router.get("/stations/{name}/list", dependencies=[Depends(stranger)])
 def listed(request: Request, held: TheProviders, name: Name) -> Response:
     """The signed list of all stations."""
-    return tagged(request, held.provider(name).list_file, "application/json")
+    return tagged(request, held.named(name).list_file, "application/json")
 
 
 @router.get("/stations/{name}/library", dependencies=[Depends(stranger)])
 def library(request: Request, held: TheProviders, name: Name) -> Response:
     """The signed library of public journeys that companions are made of."""
-    found = held.provider(name).library_file
+    found = held.named(name).library_file
     if found is None:
         raise not_found("library")
     return tagged(request, found, "application/json")
@@ -68,13 +68,13 @@ def library(request: Request, held: TheProviders, name: Name) -> Response:
 @router.get("/stations/{name}/free", dependencies=[Depends(stranger)])
 def free(request: Request, held: TheProviders, name: Name) -> Response:
     """One bit for each station of the list, whether a connector is free: signed bytes."""
-    return tagged(request, held.provider(name).bits(), _KIND)
+    return tagged(request, held.named(name).bits(), _KIND)
 
 
 @router.put("/stations/{name}/free")
 def put_free(person: Owner, held: TheProviders, name: Name, body: FreeConnectors) -> Json:
     """Say how many connectors of stations are free. All of it counts, or nothing."""
-    held.provider(name).put(body.free)
+    held.named(name).put(body.free)
     return {"stations": len(body.free)}
 
 
@@ -86,7 +86,7 @@ async def points(request: Request, held: TheProviders, name: Name) -> Response:
     count, rest = divmod(len(body), POINT_BYTES)
     if rest or not 1 <= count <= MOST_POINTS:
         raise ParameterError(f"a batch must be 1 to {MOST_POINTS} points of {POINT_BYTES} bytes")
-    provider = await run_in_threadpool(held.provider, name)
+    provider = await run_in_threadpool(held.named, name)
     replies = await run_in_threadpool(provider.answers, pieces(body, POINT_BYTES))
     return Response(b"".join(replies), media_type=_KIND)
 

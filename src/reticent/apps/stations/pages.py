@@ -36,7 +36,7 @@ def providers(request: Request, held: TheProviders, visit: OwnerSeen) -> HTMLRes
 @router.get("/stations/{name}")
 def provider(request: Request, held: TheProviders, visit: OwnerSeen, name: Name) -> HTMLResponse:
     """One provider."""
-    one = held.provider(name)
+    one = held.named(name)
     most = {"level": MOST_LEVEL, "k": min(MOST_K, len(one.stations)), "m": MOST_M if one.library_file else 1}
     return page(
         request,
@@ -67,7 +67,7 @@ def drawn(held: TheProviders, visit: OwnerSeen, name: Name) -> Response:
 @router.get("/stations/{name}/sites")
 def sites(held: TheProviders, visit: OwnerSeen, name: Name) -> Reply:
     """The stations, with how many connectors are free now."""
-    one = held.provider(name)
+    one = held.named(name)
     rows = zip(one.stations, one.free(), strict=True)
     return Reply(
         {
@@ -87,7 +87,7 @@ def sites(held: TheProviders, visit: OwnerSeen, name: Name) -> Reply:
 @router.get("/stations/{name}/forecast")
 def forecast(held: TheProviders, visit: OwnerSeen, name: Name) -> Response:
     """What `reticent location stations forecast` told last."""
-    path = held.provider(name).folder / forecast_work.FILE
+    path = held.named(name).folder / forecast_work.FILE
     if not path.is_file():
         raise not_found("forecast")
     return Response(path.read_bytes(), media_type="application/json")
@@ -108,7 +108,7 @@ def asked(
 
 
 def _drawable(held: TheProviders, name: str) -> Provider:
-    one = held.provider(name)
+    one = held.named(name)
     if one.area.roads.size > _MOST_PLACES:
         raise not_found("map")
     return one

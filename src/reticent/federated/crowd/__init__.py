@@ -2,7 +2,8 @@
 
 `lottery` draws committees, `contracts` has the contract, `terms` what a task is posted with, `contract` what
 Python sees of it, `history` what its events add up to, `committees` the chances that one is captured or
-stalled, `plan` what a task costs.
+stalled, `plan` what a task costs. `task_text` is what a task says and `modes` how its homes train, `updates`
+how an update travels, `rounds` how a round is judged.
 """
 
 __all__: list[str] = []

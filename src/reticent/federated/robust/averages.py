@@ -15,8 +15,11 @@ _COLUMNS = 1 << 14
 
 
 def divided(sums: Integers, count: int) -> Integers:
-    """floor(sum / count + 1/2)."""
-    return np.asarray((2 * sums + count) // (2 * count))
+    """floor(sum / count + 1/2), in the place of the sums: models may be large."""
+    sums *= 2
+    sums += count
+    sums //= 2 * count
+    return sums
 
 
 def mean(updates: Sequence[Update]) -> Integers:

@@ -8,11 +8,13 @@ Reference: Biswas 2023, Section 8.5: thresholds normal(5, 1) within [1, 10], goa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from reticent.experiments import plots
+from reticent.experiments.base import Options
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
 
@@ -40,6 +42,7 @@ def rounded_up(this_year: Floats, before: Floats) -> Floats:
 
 
 WAYS: dict[str, Way] = {"not catalysed": repeated, "printed": printed, "ours": rounded_up}
+COLOURS = {"not catalysed": "#999999", "printed": "#0072B2", "ours": plots.ACCENT}
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,19 @@ def collected(
         float(thresholds.sum()) >= goal * size,
         np.sum(before[-PERIOD:], axis=0),
     )
+
+
+def every_case(
+    options: Options, figure: int, settings: Mapping[str, tuple[bool, float]]
+) -> Iterator[tuple[str, int, str, list[Year]]]:
+    """By setting (thresholds kept, goal), size and way: the last years of `options.times` federations."""
+    for setting, (kept, goal) in settings.items():
+        for size in SIZES:
+            for name, way in WAYS.items():
+                paths = ((8, figure, size, one) for one in range(options.times))
+                streams = (SimulationStream(options.seed, path=path) for path in paths)
+                years = [collected(one, size, way, kept=kept, goal=goal) for one in streams]
+                yield setting, size, name, years
 
 
 def _thresholds(stream: SimulationStream, size: int) -> Floats:

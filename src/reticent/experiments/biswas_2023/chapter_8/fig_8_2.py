@@ -11,41 +11,34 @@ import numpy as np
 
 from reticent.experiments import plots
 from reticent.experiments.base import Options, Outcome, Row, wrapped
-from reticent.experiments.biswas_2023.chapter_8.collecting import MOST_ROUNDS, PERIOD, SIZES, WAYS, collected
-from reticent.randomness import SimulationStream
+from reticent.experiments.biswas_2023.chapter_8.collecting import (
+    COLOURS,
+    MOST_ROUNDS,
+    PERIOD,
+    SIZES,
+    WAYS,
+    every_case,
+)
 
 SETTINGS = {"as printed": (False, 5.0), "thresholds kept": (True, 5.0), "kept, goal 4 a member": (True, 4.0)}
-COLOURS = {"not catalysed": "#999999", "printed": "#0072B2", "ours": plots.ACCENT}
 
 
 def run(options: Options) -> Outcome:
     """Rounds and how many federations get there, by size, by way of collecting, by what is kept."""
     rows: list[Row] = []
-    for setting, (kept, goal) in SETTINGS.items():
-        for size in SIZES:
-            for name, way in WAYS.items():
-                years = [
-                    collected(
-                        SimulationStream(options.seed, path=(8, 2, size, one)),
-                        size,
-                        way,
-                        kept=kept,
-                        goal=goal,
-                    )
-                    for one in range(options.times)
-                ]
-                there = [year.rounds for year in years if year.reached]
-                rows.append(
-                    {
-                        "setting": setting,
-                        "members": size,
-                        "way": name,
-                        "possible": sum(year.possible for year in years) / len(years),
-                        "reached": len(there) / len(years),
-                        "rounds": float(np.mean(there)) if there else None,
-                    }
-                )
-            options.progress(len(rows), len(SETTINGS) * len(SIZES) * len(WAYS))
+    for setting, size, way, years in every_case(options, 2, SETTINGS):
+        there = [year.rounds for year in years if year.reached]
+        rows.append(
+            {
+                "setting": setting,
+                "members": size,
+                "way": way,
+                "possible": sum(year.possible for year in years) / len(years),
+                "reached": len(there) / len(years),
+                "rounds": float(np.mean(there)) if there else None,
+            }
+        )
+        options.progress(len(rows), len(SETTINGS) * len(SIZES) * len(WAYS))
     caption = wrapped(
         "Fig 8.2: rounds of federations whose goal is 5 for each member, thresholds normal(5, 1); year "
         f"{PERIOD}, {options.times} federations of each size.",

@@ -11,43 +11,29 @@ import numpy as np
 
 from reticent.experiments import plots
 from reticent.experiments.base import Options, Outcome, Row, wrapped
-from reticent.experiments.biswas_2023.chapter_8.collecting import PERIOD, SIZES, WAYS, collected
+from reticent.experiments.biswas_2023.chapter_8.collecting import COLOURS, PERIOD, SIZES, WAYS, every_case
 from reticent.market import free_riders
-from reticent.randomness import SimulationStream
 
 TOLERATED = (1.0, 2.0, 3.0)
 SETTINGS = {"as printed": (False, 5.0), "thresholds kept, goal 4": (True, 4.0)}
-COLOURS = {"not catalysed": "#999999", "printed": "#0072B2", "ours": plots.ACCENT}
 
 
 def run(options: Options) -> Outcome:
     """Members who saved at least what is tolerated, by size, way, tolerance, and what is kept."""
     rows: list[Row] = []
-    for setting, (kept, goal) in SETTINGS.items():
-        for size in SIZES:
-            for name, way in WAYS.items():
-                years = [
-                    collected(
-                        SimulationStream(options.seed, path=(8, 3, size, one)),
-                        size,
-                        way,
-                        kept=kept,
-                        goal=goal,
-                    )
-                    for one in range(options.times)
-                ]
-                for tolerated in TOLERATED:
-                    found = [len(free_riders(year.saved.tolist(), tolerated)) for year in years]
-                    rows.append(
-                        {
-                            "setting": setting,
-                            "members": size,
-                            "way": name,
-                            "tolerated": tolerated,
-                            "free riders": float(np.mean(found)),
-                        }
-                    )
-            options.progress(len(rows), len(SETTINGS) * len(SIZES) * len(WAYS) * len(TOLERATED))
+    for setting, size, way, years in every_case(options, 3, SETTINGS):
+        for tolerated in TOLERATED:
+            found = [len(free_riders(year.saved.tolist(), tolerated)) for year in years]
+            rows.append(
+                {
+                    "setting": setting,
+                    "members": size,
+                    "way": way,
+                    "tolerated": tolerated,
+                    "free riders": float(np.mean(found)),
+                }
+            )
+        options.progress(len(rows), len(SETTINGS) * len(SIZES) * len(WAYS) * len(TOLERATED))
     caption = wrapped(
         f"Fig 8.3: free riders by what is tolerated over {PERIOD} years, {options.times} federations of each "
         "size.",

@@ -1,0 +1,153 @@
+"""How a crowd's homes train: a class for each mode, with the parameters of a task's text, and a table.
+
+How the family may evolve: a new mode is one subclass of `Training`, a frozen dataclass whose fields are whole
+numbers, floats or texts, and one entry in `MODES`. The text of a task, its rules and its one form follow from
+the fields.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from reticent.arguments import real, whole
+from reticent.errors import ParameterError, ParameterTypeError
+from reticent.federated.on_device import HomeTask
+from reticent.federated.robust.grid import Grid
+from reticent.federated.softmax import Labels, Softmax
+from reticent.fleet import texts
+from reticent.mechanisms.base import Floats
+
+MOST_TEXT = 200  # characters of a field that is a text
+
+
+@dataclass(frozen=True)
+class Training(ABC):
+    """The parameters of a mode.
+
+    Attributes:
+        mode: its name in the text of a task.
+    """
+
+    mode: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Numbers of the model, and of an update."""
+
+    @abstractmethod
+    def predicted(self, theta: Floats, features: Floats) -> Labels:
+        """What the model says of rows: what public accuracy is measured by."""
+
+    @property
+    @abstractmethod
+    def inputs_of_test(self) -> int:
+        """Numbers in a row of the public test file."""
+
+    @abstractmethod
+    def check(self, grid: Grid, rounds: int) -> None:
+        """Refuse parameters that cannot be trained with on this grid, in so many rounds."""
+
+    @abstractmethod
+    def mu2_units(self, grid: Grid, rounds: int) -> int | None:
+        """What a round costs each record, in the ledger's units of mu^2; None where the mode has none."""
+
+    def words(self) -> dict[str, Any]:
+        """The fields of the text."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class OnDevice(Training):
+    """Softmax regression on the device (`on_device`).
+
+    Attributes:
+        inputs: numbers of a record.
+        classes: that are told apart.
+        l2: weight of the penalty.
+        clip: see `on_device.HomeTask`, also for those below.
+        records: by how many the sum is divided.
+        rate: of a step.
+        steps: of a round.
+        mu: of all rounds together, for each record.
+
+    Privacy: what `on_device.HomeTask` says.
+    """
+
+    mode = "device"
+
+    inputs: int
+    classes: int
+    l2: float
+    clip: float
+    records: int
+    rate: float
+    steps: int
+    mu: float
+
+    @property
+    def model(self) -> Softmax:
+        """What is learnt."""
+        return Softmax(self.inputs, self.classes, l2=self.l2)
+
+    @property
+    def dimensions(self) -> int:
+        """See `Training`, as for those below."""
+        return self.model.dimensions
+
+    @property
+    def inputs_of_test(self) -> int:
+        """Those of a record."""
+        return self.inputs
+
+    def predicted(self, theta: Floats, features: Floats) -> Labels:
+        """The class of each row."""
+        return self.model.predict(theta, features)
+
+    def check(self, grid: Grid, rounds: int) -> None:
+        """Refuse what no home could be asked."""
+        self.home_task("0", grid, rounds)
+
+    def mu2_units(self, grid: Grid, rounds: int) -> int | None:
+        """What a home pays."""
+        return self.home_task("0", grid, rounds).units
+
+    def home_task(self, identifier: str, grid: Grid, rounds: int) -> HomeTask:
+        """What a home is asked, under the task's identifier: 1 to 64 letters and digits."""
+        return HomeTask(
+            identifier, self.model, grid, self.clip, self.records, self.rate, self.steps, rounds, self.mu
+        )
+
+
+MODES: Mapping[str, type[Training]] = {kind.mode: kind for kind in (OnDevice,)}
+
+
+def training_of(mode: Any, given: Any) -> Training:
+    """The parameters of a mode, from the fields of a text.
+
+    Raises:
+        ParameterError: no such mode, unknown or missing fields, or a value that breaks its rule.
+    """
+    kind = MODES.get(mode) if isinstance(mode, str) else None
+    if kind is None:
+        raise ParameterError(f"mode must be one of {', '.join(MODES)}, got {mode!r:.60}")
+    names = [field.name for field in fields(kind)]
+    found = texts.checked_fields("training", given, names)
+    return kind(**{field.name: _value(field.name, field.type, found[field.name]) for field in fields(kind)})
+
+
+def _value(name: str, kind: Any, given: Any) -> Any:
+    """A value of the type of its field."""
+    match kind:
+        case "int":
+            return whole(name, given)
+        case "float":
+            return real(name, given) + 0.0  # without the other zero
+        case "str":
+            if not isinstance(given, str) or not 0 < len(given) <= MOST_TEXT or not given.isprintable():
+                raise ParameterError(f"{name} must be a printable text of 1 to {MOST_TEXT} characters")
+            return given
+    raise ParameterTypeError(f"{name} must be declared int, float or str, got {kind}")
