@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
+from reticent.apps.crowd.edge_commands import edge
 from reticent.cli.options import group_of_commands
 
 group = group_of_commands("crowd", "Train with a crowd that nobody has to trust, by a contract.")
+
+
+group.command()(edge)
 
 
 @group.callback()

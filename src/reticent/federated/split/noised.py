@@ -139,8 +139,7 @@ class NoisedTask:
 
     def predicted(self, theta: Floats, features: Floats) -> Labels:
         """The class whose mean is nearest."""
-        means = np.asarray(theta, dtype=np.float64).reshape(self.classes, self.inputs)
-        return np.asarray((features @ means.T - 0.5 * np.square(means).sum(axis=1)).argmax(axis=1))
+        return nearest(theta, features, self.classes)
 
     def _records(self, features: Any, labels: Any) -> tuple[Floats, Any]:
         try:
@@ -152,6 +151,12 @@ class NoisedTask:
         except (TypeError, ValueError):
             pass
         return np.zeros((0, self.inputs)), np.zeros(0, dtype=np.int64)
+
+
+def nearest(theta: Floats, features: Floats, classes: int) -> Labels:
+    """The class whose mean is nearest to each row of features."""
+    means = np.asarray(theta, dtype=np.float64).reshape(classes, -1)
+    return np.asarray((features @ means.T - 0.5 * np.square(means).sum(axis=1)).argmax(axis=1))
 
 
 class NoisedHome(Home):
@@ -173,7 +178,7 @@ class NoisedHome(Home):
             ContentMissing: the folder was lost. They are not drawn again: two draws must not both be seen.
         """
         key = f"{task.id}/vectors"
-        held = self.ledger.recorded(ACCOUNT, key)
+        held = list(self.ledger.recorded(ACCOUNT, key) or ())
         if not held:
 
             def drawn() -> list[int]:

@@ -7,7 +7,7 @@ from reticent.experiments.zhao_2022.chapter_5.split_figures import drawn, said
 from reticent.experiments.zhao_2022.chapter_5.split_training import accuracies, setting, task_of
 from reticent.federated.split.documented import BATCH, NORMALISATIONS, PUBLIC, THEIRS
 
-EPSILONS, ROUNDS = (1.0, 2.0, 5.0, 10.0), 2
+EPSILONS, ROUNDS = (1.0, 2.0, 10.0), 2
 NONE = "public bounds, no noise"
 
 

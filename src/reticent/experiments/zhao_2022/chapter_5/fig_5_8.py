@@ -7,7 +7,7 @@ from reticent.experiments.zhao_2022.chapter_5.split_figures import drawn, said
 from reticent.experiments.zhao_2022.chapter_5.split_training import EPSILON, accuracies, setting, task_of
 from reticent.federated.split.documented import PUBLIC
 
-LOCAL, ROUNDS = (5, 10, 20), 5
+LOCAL, ROUNDS = (5, 10, 15), 5
 
 
 def run(options: Options) -> Outcome:
