@@ -8,8 +8,10 @@ from pathlib import Path
 from reticent.errors import ParameterError
 from reticent.federated.crowd.modes import DocumentedSplit, NoisedSplit
 from reticent.federated.crowd.task_text import MOST_BYTES, CrowdTask
+from reticent.federated.split.documented import Documented
 from reticent.federated.split.edge import EdgeServer
 from reticent.federated.split.sessions import EdgeTask
+from reticent.federated.torch_models import torch_or_error
 
 
 def edge(folder: Path, tasks: list[Path], *, port: int, host: str, capacity: int) -> None:
@@ -23,6 +25,8 @@ def edge(folder: Path, tasks: list[Path], *, port: int, host: str, capacity: int
         server = EdgeServer(found, folder, host, port, capacity=capacity)
     except OSError as error:
         raise ParameterError(f"host and port must be free to listen at, got {host}:{port}") from error
+    if any(isinstance(task, Documented) for task in found.values()):
+        torch_or_error().set_num_threads(1)  # requests are parallel already
     with server:
         print(f"edge {server.url}", flush=True)
         with suppress(KeyboardInterrupt):

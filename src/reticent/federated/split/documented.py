@@ -232,7 +232,7 @@ class Phone(_Half):
         side = self.task.side
         given = np.nan_to_num(np.asarray(images, dtype=np.float32)).reshape(-1, 1, side, side)
         w1, b1, w2, b2 = self._layers
-        first = functional.conv2d(self._torch.as_tensor(given), w1, b1, padding=KERNEL // 2).relu()
+        first = functional.conv2d(self._torch.tensor(given), w1, b1, padding=KERNEL // 2).relu()
         second = functional.conv2d(functional.max_pool2d(first, 2), w2, b2, padding=KERNEL // 2).relu()
         return normalised(functional.max_pool2d(second, 2).flatten(1), self.task.normalisation)
 
@@ -251,7 +251,7 @@ class Phone(_Half):
 
     def learnt(self, slopes: Singles) -> None:
         """Move by the slopes of the features that were sent last."""
-        given = self._torch.as_tensor(np.asarray(slopes, dtype=np.float32))
+        given = self._torch.tensor(np.asarray(slopes, dtype=np.float32))
         self._move(self._torch.autograd.grad(self._left, self._layers, grad_outputs=given))
         self._left = None
 
@@ -276,13 +276,15 @@ class Edge(_Half):
     def scores(self, features: Singles) -> Floats:
         """The score of each class."""
         with self._torch.no_grad():
-            return np.asarray(self._scores(self._torch.as_tensor(features)).numpy(), dtype=np.float64)
+            return np.asarray(
+                self._scores(self._torch.tensor(np.asarray(features))).numpy(), dtype=np.float64
+            )
 
     def slopes(self, features: Singles, labels: Labels) -> Singles:
         """Move by a batch, and return the derivative of its mean loss by its features."""
         torch = self._torch
         given = torch.tensor(np.asarray(features, dtype=np.float32), requires_grad=True)
-        wanted = torch.as_tensor(np.asarray(labels, dtype=np.int64))
+        wanted = torch.tensor(np.asarray(labels, dtype=np.int64))
         loss = torch.nn.functional.cross_entropy(self._scores(given), wanted)
         found = torch.autograd.grad(loss, [given, *self._layers])
         self._move(found[1:])

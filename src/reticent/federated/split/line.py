@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import secrets
 import time
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -57,6 +57,12 @@ class Line:
     def close(self) -> None:
         """Hang up; the session stays."""
         self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def end(self) -> None:
         """Have the edge forget the session, and hang up."""

@@ -35,6 +35,7 @@ MOST_RECORDS = 1 << 14  # of a home; more are left out
 MOST_DIMENSIONS = 1 << 13
 FINE = 1 << 16  # steps of a vector's grid in 1.0
 _LIMIT = (1 << 31) - 1
+_FARTHEST = 1e100  # of a feature, so that squares stay finite
 
 Vectors = NDArray[np.int32]
 
@@ -111,8 +112,7 @@ class NoisedTask:
     def placed(self, features: Any, labels: Any) -> NDArray[np.int64]:
         """Records as whole vectors, whatever they are; none, if they are nothing of the kind."""
         rows, classes = self._records(features, labels)
-        largest = np.abs(rows).max(axis=1, initial=0.0, keepdims=True)
-        lengths = largest * np.linalg.norm(rows / np.maximum(largest, 1e-300), axis=1, keepdims=True)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         short = np.rint(rows / np.maximum(lengths, 1.0) * FINE).astype(np.int64)
         found = np.zeros((len(rows), self.classes, self.inputs), dtype=np.int64)
         found[np.arange(len(rows)), classes] = short
@@ -147,7 +147,7 @@ class NoisedTask:
             given = np.nan_to_num(np.asarray(labels, dtype=np.float64).reshape(-1)[: len(rows)])
             classes = np.clip(given, 0, self.classes - 1).astype(np.int64)
             if len(classes) == len(rows):
-                return np.nan_to_num(rows, posinf=1e300, neginf=-1e300), classes
+                return np.clip(np.nan_to_num(rows), -_FARTHEST, _FARTHEST), classes
         except (TypeError, ValueError):
             pass
         return np.zeros((0, self.inputs)), np.zeros(0, dtype=np.int64)
