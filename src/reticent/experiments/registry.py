@@ -206,6 +206,27 @@ EXPERIMENTS = {
             tolerance=SEARCH_TOLERANCE,
         ),
         Experiment(
+            "crowd-device",
+            "seconds on phone and edge and bytes between, by way of training",
+            "zhao_2022.chapter_5.device",
+            measures_time=True,
+        ),
+        Experiment(
+            "crowd-5.10", "rewards of an honest and of a malicious customer", "zhao_2022.chapter_5.fig_5_10"
+        ),
+        Experiment(
+            "crowd-5.11",
+            "reputations of an honest and of a malicious customer",
+            "zhao_2022.chapter_5.fig_5_11",
+        ),
+        Experiment(
+            "crowd-decoder",
+            "pictures rebuilt from what an edge is sent, by split",
+            "zhao_2022.chapter_5.decoder",
+            needs_data=True,
+            tolerance=SEARCH_TOLERANCE,
+        ),
+        Experiment(
             "crowd-robust",
             "what liars leave of a model, by attack, defence and share",
             "zhao_2022.chapter_5.robust",
