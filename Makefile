@@ -18,7 +18,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-more test-all soak mutation bench lint requirements clean
+.PHONY: help screenshots demo test test-more test-all soak mutation bench lint docs picture requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -27,11 +27,11 @@ help: ## this list
 demo: $(VENV)/.demo ## the service on a synthetic census, and an analyst who asks it; ONCE=1 ends then, ARGS=fleet for devices
 	@ONCE=$(ONCE) $(BIN)/reticent demo $(ARGS)
 
-demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -audit; ONCE=1 ends then
+demo-%: $(VENV)/.demos ## another demonstration: demo-collect, -federated, -location, -stations, -market, -chain, -crowd, -audit; ONCE=1 ends then
 	@ONCE=$(ONCE) $(BIN)/reticent demo $* $(ARGS)
 
 demo-collect: $(VENV)/.broker
-demo-chain: $(VENV)/.npm
+demo-chain demo-crowd: $(VENV)/.npm
 
 test: $(VENV)/.dev ## every quick test; ROOM=privacy for one room, ARGS=... for pytest
 	$(PYTEST) -m "not slow and not more" $(ARGS) $(TESTS)
@@ -51,11 +51,21 @@ mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that it
 bench: $(VENV)/.dev $(VENV)/.breaching $(VENV)/.shapiq ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
 
+screenshots: $(VENV)/.dev ## the pictures of pages in the docs, made anew
+	$(BIN)/python -m tests.screenshots $(ARGS)
+
 lint: $(VENV)/.dev ## style, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.docs ## the documentation as a site, into out/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict $(ARGS)
+	@echo "the documentation is in out/site: open index.html, or serve it to search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory out/site"
+
+picture: $(VENV)/.demo ## draw README's picture again, docs/images/budget.svg
+	@$(BIN)/python docs/site/picture.py
 
 requirements: $(VENV)/.uv ## renew the hash-pinned lists in requirements/
 	@PATH="$(BIN):$$PATH" sh requirements/compile
@@ -72,7 +82,7 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.torch
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.docs $(VENV)/.torch
 $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
 $(VENV)/.demo $(VENV)/.demos $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
@@ -98,10 +108,10 @@ $(VENV)/.browser: requirements/browser/package.json requirements/browser/package
 	  else echo "neither chromium nor npm on this machine: what needs a browser is skipped"; fi
 	@touch $@
 
-# An MQTT broker for tests and demonstrations, in an environment of its own.
-$(VENV)/.broker: requirements/broker.txt $(VENV)/.uv
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/broker
-	$(BIN)/uv pip install --quiet --python $(VENV)/broker/bin/python --require-hashes -r $<
+# An MQTT broker for tests and demonstrations, and what makes the site, each in an environment of its own.
+$(VENV)/.broker $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$*
+	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --require-hashes -r $<
 	@touch $@
 
 # Networks, by pip: it finds a CPU build where uv would fetch gigabytes of CUDA. What needs them is skipped without.

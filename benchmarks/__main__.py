@@ -28,6 +28,7 @@ MODULES = [
     "benchmarks.location",
     "benchmarks.roads",
     "benchmarks.stations",
+    "benchmarks.codebook",
     "benchmarks.federated",
     "benchmarks.flower",
     "benchmarks.leakage",

@@ -29,6 +29,7 @@ DEMOS = {  # the arguments that end it by itself, and those with which it stays
     "location": (["location", "--once", *PORT], ["location", *PORT]),
     "stations": (["stations", "--once", *PORT], ["stations", *PORT]),
     "chain": (["chain"], ["chain"]),
+    "crowd": (["crowd", "--once"], ["crowd"]),
     "market": (["market", "--once", "--devices", "100", *PORT], ["market", *PORT]),
     "audit": (["audit"], ["audit"]),
 }

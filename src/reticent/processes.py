@@ -8,7 +8,7 @@ import secrets
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -39,9 +39,15 @@ class Companion:
     Args:
         command: the program and its arguments.
         said: where its output and its errors go; by default nowhere.
+        environment: of the program; by default ours.
     """
 
-    def __init__(self, command: Sequence[str | Path], said: IO[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        said: IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         output = subprocess.DEVNULL if said is None else said
         self._guard = subprocess.Popen(  # noqa: S603 - the lines above
             ["/bin/sh", "-c", _GUARD],
@@ -52,7 +58,7 @@ class Companion:
         )
         try:
             self._process = subprocess.Popen(  # noqa: S603 - who calls names the program
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
             )
             self._tell(f"{self._process.pid}\n")
         except BaseException:

@@ -53,6 +53,7 @@ class Played:
         self.gas |= {"deploy Lottery": [lottery.gas], "deploy FederatedTask": [made.gas]}
         self.contract = TaskContract(self.node, made.contract)
         self.text, self.number, self.proposal = CID + os.urandom(32), 0, None
+        self.model = CID + b"\1" * 32
         self.task = task_id(self.maker.address, self.text)
 
     def call(self, person, function, *arguments, worth=0):
@@ -72,7 +73,7 @@ class Played:
             self.node.rpc("anvil_mine", hex(missing))
 
     def begin(self):
-        data = post_call(self.text, CID + b"\1" * 32, TERMS, PRICES)
+        data = post_call(self.text, self.model, TERMS, PRICES)
         receipt = self.maker.sender.transact(
             self.contract.address, data, label="", value_wei=pool(TERMS, PRICES)
         )
@@ -82,8 +83,18 @@ class Played:
         for person in self.customers:
             self.call(person, "apply", self.task, 0, 0, 0)
 
+    def updates(self):
+        """CID and key of everybody's update."""
+        return {person: (CID + os.urandom(32), os.urandom(32)) for person in self.customers}
+
+    def result(self):
+        """What the leader proposes: a CID, and the four sets."""
+        everybody = (1 << len(self.customers)) - 1
+        words = (everybody, everybody >> 1, everybody ^ everybody >> 1, everybody >> 1)
+        return CID + os.urandom(32), words
+
     def collect(self):
-        updates = {person: (CID + os.urandom(32), os.urandom(32)) for person in self.customers}
+        updates = self.updates()
         for person, (cid, key) in updates.items():
             bound = commitment(self.task, self.number, person.address, cid, key)
             self.call(person, "commit", self.task, bound)
@@ -111,8 +122,7 @@ class Played:
         progress = self.contract.progress(self.task)
         held = self.contract.draw(progress.draw)
         leader = next(person for person in self.miners if person.address == held.leaders[0])
-        cid, everybody = CID + os.urandom(32), (1 << len(self.customers)) - 1
-        words = (everybody, everybody >> 1, everybody ^ everybody >> 1, everybody >> 1)
+        cid, words = self.result()
         self.call(leader, "propose", self.task, cid, *words)
         self.proposal = Proposal(progress.draw, keccak(cid), *words)
         named = proposal_id(self.task, progress.round, self.proposal)

@@ -6,12 +6,11 @@ from functools import cache
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.federated.crowd.contract import chain_proof
+from reticent.federated.crowd.contract import chain_proof, compressed
 from reticent.federated.crowd.lottery import priority, seats, secp256k1
 from reticent.federated.crowd.lottery.weierstrass import SECP256K1
 
 from .revm import Contract, Refused, artifact, planted
-from .task_model import compressed
 
 SECRET = bytes(range(1, 33))
 ALPHA = b"\x5a" * 32

@@ -290,7 +290,7 @@ class World:
         answer = None
         try:
             answer = self.crowd.call(person, function, *arguments, worth=worth)
-            ours = answer.value, [name for name, _ in answer.events]
+            ours = answer.value, answer.events
         except Refused as refusal:
             ours = refusal.reason
         if function == "propose" and answer is not None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from reticent.apps.query import pages
+from reticent.apps.query.pages import main as pages
 from reticent.apps.service.serving import create_app
 from reticent.errors import ReticentError, SourceError
 from reticent.query import Session
@@ -501,7 +501,7 @@ def test_the_check_finds_a_number_of_rows_on_a_page(seen, monkeypatch):
     def do(at):
         table = at.desk.session("crowd")._opened()
         ((count,),) = table.tally(f"SELECT count(*) FROM {table.relation}")
-        monkeypatch.setattr(pages, "explain", lambda data: [f"It has {count:,} rows."])
+        monkeypatch.setattr(pages, "explain", lambda data, **_: [f"It has {count:,} rows."])
         at.crowd.look("alice", "/datasets/crowd")
 
     assert seen(do) == ["number of rows in replies"]

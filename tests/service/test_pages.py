@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+from pathlib import Path
 
 from reticent.apps.collect.collecting import Collecting
 from reticent.query.language import tree
@@ -40,7 +41,7 @@ def test_ask_repeat_refine_exhaust_and_look_back(service, visiting):
     finer = alice.ask()
     assert "Refined: only the missing part" in finer
     assert re.search(
-        r"Earlier purchases that it rests on\s+mean of income, by alice: 1 % of the budget", finer
+        r"Earlier purchases that it rests on\s+mean of income, by alice on [0-9-]+: 1 % of the budget", finer
     )
     wanted = int(10 ** (-4 * 0.3) * service.desk.data("story").terms.cap)
     assert abs(spent(service, "story") - wanted) <= 1  # what was paid before counts
@@ -168,21 +169,27 @@ def test_the_overview_moves_while_others_ask_and_keeps_the_focus(service, visiti
     assert page.evaluate("window.shift") < 0.01
 
 
-def test_asking_needs_only_a_keyboard(service, visiting):
-    alice = visiting(viewport={"width": 375, "height": 700})
+def test_a_keyboard_is_enough_to_sign_in_ask_and_download(service, visiting):
+    alice = visiting(None, viewport={"width": 390, "height": 700})
     page = alice.page
-    page.goto("/datasets/live/ask")
-    page.wait_for_selector("#price .notice")
+    page.goto("/signin")
+    assert page.evaluate("document.activeElement.id") == "key"
+    page.keyboard.type(service.keys["alice"])
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#cards")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
 
     def go(to):
-        for _ in range(40):
+        for _ in range(60):
             page.keyboard.press("Tab")
             if page.evaluate("document.activeElement.id") == to:
                 return
         raise AssertionError(f"no key leads to {to}")
 
+    go("ask-live")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#price .notice")
     go("kind")
     page.keyboard.press("s")  # for sum
     go("exactness")
@@ -194,6 +201,22 @@ def test_asking_needs_only_a_keyboard(service, visiting):
     until(
         lambda: page.evaluate("document.getElementById('answer').getBoundingClientRect().top < innerHeight")
     )
+    go("download-csv")
+    with page.expect_download() as taken:
+        page.keyboard.press("Enter")
+    assert taken.value.suggested_filename == "live-sum.csv"
+    value = Path(taken.value.path()).read_text().splitlines()[1].split(",")[0]
+    shown = page.inner_text("#answer .number").replace(",", "")
+    assert abs(float(value) - float(shown)) <= 0.5 * 10 ** (len(shown) - len(shown.rstrip("0")))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # opens the texts to copy
+    go_to_copy = page.locator("[data-copy=copy-SQL]")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    go_to_copy.focus()
+    page.keyboard.press("Enter")
+    go_to_copy.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "SELECT SUM(income) FROM live\n"
 
 
 # The ledger

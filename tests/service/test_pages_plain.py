@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from reticent.apps.ledger import words as ledger_words
+from reticent.apps.ledger.words import Account, Measured
 from reticent.apps.query import builder
 from reticent.apps.service.serving import create_app
 from reticent.errors import ParameterError
+from reticent.ledger.entries import encode
 from reticent.query.declarations import dataset_file
 from reticent.query.language import tree
 from reticent.query.language.words import line
@@ -59,6 +61,7 @@ FORMS = {
     "/owner/register/review": {"declaration": "x"},
     "/owner/register": {"declaration": "x"},
     "/market/0000000000000000/fund": {},
+    "/datasets/census/download": {"query": '{"kind": "count"}', "units": "1", "form": "csv"},
     "/signout": {},
 }
 
@@ -306,9 +309,30 @@ def test_questions_in_words():
         assert line(tree.to_json(query)) == words
 
 
+CHARGED = encode("request", account=3, charged=2 * 10**12, commitment="0" * 64, key=5, measurement=7)
+UNITS_SAID = {
+    "epsilon": "20 % (epsilon 2)",
+    "epsilon_per_km": "20 % (epsilon per km 2)",
+    "mu2": "20 % (mu² 2)",
+    "money": "20,000,000,000.00",
+}
+
+
 def test_entries_in_words():
     assert ledger_words.entry('{"origin":"x","type":"ledger","version":"1"}') == "The log begins"
     assert ledger_words.entry("<script>") == "Not an entry that this version knows"
+    assert ledger_words.entry(CHARGED) == "Account 3 charged 2000000000000 units for measurement 7"
+    recorded = encode("fulfil", commitment="0" * 64, measurement=7)
+    assert ledger_words.entry(recorded) == "Recorded: measurement 7"
+    measured = {"7": Measured("3", "period 2")}
+    for unit, said in UNITS_SAID.items():
+        accounts = {"3": Account("survey traffic", unit, 10 * 10**12)}
+        assert ledger_words.entry(CHARGED, accounts, measured) == (
+            f"survey traffic charged {said} for period 2 (measurement 7)"
+        )
+    assert ledger_words.entry(recorded, accounts, measured) == (
+        "Recorded for survey traffic: period 2 (measurement 7)"
+    )
 
 
 def test_data_attributes_hold_no_infinity():

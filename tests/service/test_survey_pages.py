@@ -2,12 +2,16 @@
 
 import json
 import re
+import time
 
 import pytest
 
+from reticent.collect.estimates import estimates
 from reticent.collect.study import of_survey
 from reticent.collect.wire import batch
+from reticent.service import showing
 
+from ..unit.collect.many_devices import PERIOD_S
 from .test_collecting import BATCH, Operator
 
 
@@ -47,7 +51,9 @@ def test_a_survey_fills_as_reports_come(operator, signed_in):
     assert "Liars could have moved" in shown.text
     assert re.search(r"<td>version</td>\s*<td[^>]*>1</td>", shown.text)
     chart = re.search(r'data-chart="cells" data-values="([^"]+)"', shown.text)[1]
-    assert len(json.loads(chart.replace("&#34;", '"'))) == 10
+    drawn = json.loads(chart.replace("&#34;", '"'))
+    assert (len(drawn["cells"]), drawn["x"], drawn["y"]) == (10, "speed", "percent")
+    assert "by period</h3>" not in shown.text, "there is one only"
 
 
 def test_what_is_shown_is_in_the_ledger_first(operator, signed_in, service, monkeypatch):
@@ -69,6 +75,28 @@ def test_what_is_shown_is_in_the_ledger_first(operator, signed_in, service, monk
         assert operator.estimates().status_code == 200
         assert spent() == operator.survey.units
     assert look("/ledger").status_code == 200
+
+
+def test_each_period_is_shown_with_its_intervals(service, signed_in):
+    """What stands in the tables is what the API gives of one period."""
+    operator = Operator(service, size=300, start=int(time.time()) - PERIOD_S - 1000)
+    assert operator.collect().status_code == 201
+    for period in (0, 1):
+        operator.send(batch(operator.fleet.reports(period)), BATCH)
+    page = signed_in("alice")("/surveys/fleet").text
+    assert page.count("by period</h3>") == 2
+    for period in (0, 1):
+        tally = service.app.state.collecting.collector.tally(operator.survey, [period])
+        speed, kind = estimates(tally)
+        low, high = showing.interval(speed.mean.lower, speed.mean.upper)
+        row = re.search(rf'<th scope="row">{period + 1}</th>.*?</tr>', page)[0]
+        assert f'<td class="right">{low}</td><td class="right">{high}</td>' in row
+        assert f'<td class="right">{speed.reports}</td>' in row
+        share = f"<strong>{showing.percent(max(0.0, float(kind.frequencies.frequencies[0])))}</strong>"
+        assert share in page
+    accounts = service.get("vera", "/api/v1/ledger").json()["accounts"]
+    (spent,) = [one["spent"] for one in accounts if one["name"].startswith("survey:")]
+    assert int(spent) == 2 * operator.survey.units, "both were entered before they were shown"
 
 
 def test_unknown_surveys_and_strangers(operator, service, signed_in):

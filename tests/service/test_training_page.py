@@ -52,7 +52,10 @@ def test_rounds_appear_as_they_end():
         assert part.status_code == 200
         assert part.text.count('data-chart="curve"') == 4
         assert "hx-get" not in part.text, "it is over: nothing to fetch any more"
-        assert '<div class="number">2</div><div class="soft">epsilon at most' in part.text
+        assert (
+            '<div class="number">100 %</div><div class="soft">of epsilon 2, by the busiest client'
+            in part.text
+        )
         assert page.headers["content-security-policy"].startswith("default-src 'self'")
 
 

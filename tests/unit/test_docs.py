@@ -16,6 +16,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
+    if page.name != "tutorial.md"  # read as a whole by test_tutorial.py
     for number, snippet in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S), 1)
 ]
 MODULES = [found.name for found in pkgutil.walk_packages(reticent.__path__, "reticent.")]

@@ -18,17 +18,21 @@ from numpy.typing import NDArray
 from reticent.audit.places import PLACE_CHANNELS, rows_of
 from reticent.audit.statistics import special
 from reticent.mechanisms.base import Channel
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.categorical import OLH, OUE, Subset
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector.codebook import lifted
+from reticent.mechanisms.vector.sphere import Along
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _BITS = 8  # bits of a row that are looked at together
 _NOISE_CELLS = 400
+_SEED_CLASSES = 256
+_RANKED = 1 << 12  # reports whose directions are ranked at once
 
 
 class Law(NamedTuple):
@@ -100,6 +104,26 @@ def _hashed(oracle: Any, value: Any) -> list[Law]:
     return [Law(offset, law, "bucket relative to the truth"), seeds]
 
 
+def _subsets(oracle: Any, value: Any) -> list[Law]:
+    """Which element of the set the truth is, if any; and the seeds, jointly with whether it is one."""
+    w, m, p = oracle.subset_size, oracle.modulus, float(oracle.p)
+    true = oracle.categories.index(value)
+    classes = min(oracle.seeds, _SEED_CLASSES)
+
+    def place(reports: Any) -> Codes:
+        held = oracle.sets(reports) == true
+        return np.asarray(np.where(held.any(axis=1), held.argmax(axis=1), w))
+
+    def seed(reports: Any) -> Codes:
+        return np.asarray(2 * (np.asarray(reports) // m * classes // oracle.seeds) + (place(reports) < w))
+
+    sizes = np.bincount(np.arange(oracle.seeds) * classes // oracle.seeds) / oracle.seeds
+    return [
+        Law(place, np.append(np.full(w, p / w), 1.0 - p), "place of the truth in the set"),
+        Law(seed, np.outer(sizes, [1.0 - p, p]).reshape(-1), "seeds, and whether the set holds the truth"),
+    ]
+
+
 def _signs(mechanism: Any, value: Any) -> list[Law]:
     """All signs jointly for few dimensions; for any number how many agree with a corner, if it is one."""
     d = mechanism.dimensions
@@ -116,6 +140,40 @@ def _signs(mechanism: Any, value: Any) -> list[Law]:
         weight = np.where(2 * number > d, 2.0 * agree, np.where(2 * number < d, 2.0 * (1.0 - agree), 1.0))
         law = _binomial(d, 0.5) * weight
         laws.append(Law(lambda signs: (np.asarray(signs) == corner).sum(axis=1), law, "agreeing signs"))
+    return laws
+
+
+def _ranks(mechanism: Any, value: Any) -> list[Law]:
+    """The rank of the reported number under its seed; how far along the vector it decodes; the seeds alone.
+
+    Ranks are those of the parent class; how far along follows from the claimed level, not from the scale.
+    """
+    size, top, epsilon = mechanism.size, mechanism.top, mechanism.guarantee.epsilon
+    x = np.asarray(value, dtype=np.float64)
+    total = top * math.exp(epsilon) + size - top
+    near, far = math.exp(epsilon) / total, 1.0 / total
+
+    def rank(reports: Any) -> Codes:
+        codes = np.empty(reports.size, dtype=np.int64)
+        for start in range(0, reports.size, _RANKED):
+            part = reports[start : start + _RANKED]
+            seeds = np.ascontiguousarray(part["seed"])
+            order = Codebook._ranked(mechanism, np.repeat(lifted(x[None]), part.size, axis=0), seeds)
+            codes[start : start + part.size] = (order == part["value"][:, None]).argmax(axis=1)
+        return codes
+
+    laws = [
+        Law(rank, np.where(np.arange(size) < top, near, far), "rank of the direction"),
+        Law(lambda reports: (reports["seed"] >> np.uint64(54)).astype(np.int64), np.full(1024, 1.0), "seeds"),
+    ]
+    if abs(float(x @ x) - 1.0) < 1e-9:  # nothing of the direction is in the number that is left out
+        along = Along(x.size + 1, size, top, near, far)
+        edges = along.quantile(np.arange(1, _NOISE_CELLS) / _NOISE_CELLS) / along.mean
+
+        def decoded(reports: Any) -> Codes:
+            return np.asarray(np.searchsorted(edges, mechanism.decode(reports) @ x), dtype=np.int64)
+
+        laws.append(Law(decoded, np.full(_NOISE_CELLS, 1.0 / _NOISE_CELLS), "how far along it decodes"))
     return laws
 
 
@@ -171,8 +229,10 @@ _KINDS: tuple[tuple[Any, Callable[[Any, Any], list[Law]]], ...] = (
     (PLACE_CHANNELS, _places),
     (OUE, _unary),
     (OLH, _hashed),
+    (Subset, _subsets),
     (VectorDuchi, _signs),
     (VectorLaplace, _radial),
+    (Codebook, _ranks),
     (Laplace, _grid_noise),
     (DiscreteGaussian, _gaussian),
 )

@@ -22,17 +22,19 @@ from reticent.audit.exact import check_matrix, log_ratio
 from reticent.audit.findings import ExactFinding
 from reticent.errors import GuaranteeError
 from reticent.mechanisms.base import exp_below
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.categorical import OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.geometric import GeometricDigits, TwoSidedGeometric
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace, central_binomial_share
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace, central_binomial_share
 from reticent.privacy import delta_of
 from reticent.randomness import SimulationStream
 
 _ENUMERATED_BITS = 4
+_ENUMERATED_CATEGORIES = 256
 _ENUMERATED_DIMENSIONS = 5
 _FLOAT_SLACK = 1e-9
+_SEEDS = (0, 1, 1 << 63)  # of codebooks that are looked at
 
 
 def check_structure(mechanism: Any) -> ExactFinding:
@@ -40,8 +42,10 @@ def check_structure(mechanism: Any) -> ExactFinding:
     checks = (
         (OUE, check_unary),
         (OLH, check_hashed),
+        (Subset, check_subsets),
         (VectorDuchi, check_half_spaces),
         (VectorLaplace, check_translated),
+        (Codebook, check_codebook),
         (Laplace, check_grid_noise),
         (TwoSidedGeometric, check_geometric),
         (DiscreteGaussian, check_gaussian),
@@ -96,6 +100,28 @@ def check_hashed(oracle: Any) -> ExactFinding:
     return _finding(top, low, oracle.guarantee.epsilon, f"response over {g} buckets, given the seed", g)
 
 
+def check_subsets(oracle: Any) -> ExactFinding:
+    """Subsets, given the public seed: a matrix of all shifts for several seeds, from p and the sets alone.
+
+    Beyond 256 categories the two levels of that matrix alone are compared.
+    """
+    w, m, p = int(oracle.subset_size), int(oracle.modulus), Fraction(oracle.p)
+    inside, outside = p / w, (1 - p) / (m - w)
+    epsilon, k = oracle.guarantee.epsilon, oracle.categories.size
+    if k > _ENUMERATED_CATEGORIES:
+        top, low = max(inside, outside), min(inside, outside)
+        return _finding(top, low, epsilon, f"shifts of sets of {w} out of {m}, given the seed", k)
+    finding = None
+    for seed in sorted({0, oracle.seeds // 2, oracle.seeds - 1}):
+        sets = [set(held) for held in oracle.sets(seed * m + np.arange(m)).tolist()]
+        rows = [[inside if true in held else outside for held in sets] for true in range(k)]
+        finding = check_matrix(rows, epsilon, names=[f"category {true}" for true in range(k)])
+        if not finding.passed:
+            return finding
+    assert finding is not None
+    return finding
+
+
 def check_half_spaces(mechanism: Any) -> ExactFinding:
     """Duchi's vector: all corners against all corners for up to five dimensions, exactly.
 
@@ -120,6 +146,23 @@ def check_half_spaces(mechanism: Any) -> ExactFinding:
     passed = loss <= epsilon + _FLOAT_SLACK
     detail = f"{finding.detail} (in {small.dimensions} dimensions); from the scale, in doubles, {loss:.9g}"
     return ExactFinding("exact", passed, detail, loss=max(loss, finding.loss), inputs=finding.inputs)
+
+
+def check_codebook(mechanism: Any) -> ExactFinding:
+    """Codebook: given a seed, the chances of all numbers for vectors that are far apart, exactly.
+
+    Along both ends of each of the first axes, of a diagonal, at the middle and of what is no number. Any
+    vector gives K numbers one chance and the others the other, so no pair can be worse.
+    """
+    d, epsilon = mechanism.dimensions, mechanism.guarantee.epsilon
+    axes = [sign * row for row in np.eye(d)[:_ENUMERATED_DIMENSIONS] for sign in (1.0, -1.0)]
+    vectors = [np.zeros(d), np.full(d, math.nan), np.ones(d), -np.ones(d), *axes]
+    names = [f"vector {index}" for index in range(len(vectors))]
+    found = []
+    for seed in _SEEDS:
+        rows = [mechanism.exact_probabilities(vector, seed) for vector in vectors]
+        found.append(check_matrix(rows, epsilon, names=names))
+    return min(found, key=lambda one: (one.passed, -one.loss))
 
 
 def check_translated(mechanism: Any, *, reports: int = 512) -> ExactFinding:

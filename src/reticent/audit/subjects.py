@@ -36,7 +36,7 @@ from reticent.location.rounds import PlaceRound
 from reticent.mechanisms import categorical, numeric
 from reticent.mechanisms.base import Channel, Floats, checked_epsilon
 from reticent.mechanisms.catalogue import CATEGORICAL, NUMERIC
-from reticent.mechanisms.categorical import OLH, FrequencyOracle
+from reticent.mechanisms.categorical import OLH, FrequencyOracle, Subset
 from reticent.mechanisms.categorical.olh import buckets_of, keys
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.location import (
@@ -48,7 +48,7 @@ from reticent.mechanisms.location import (
     planar_laplace,
 )
 from reticent.mechanisms.numeric.base import NumericRandomiser
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
 from reticent.privacy import GaussianDP, MetricDP
 from reticent.randomness import Stream
 from reticent.spaces import Box, Grid
@@ -57,6 +57,8 @@ from reticent.spaces.roads.maps import Point
 
 CATEGORIES = 16  # of the categorical mechanisms in the catalogue
 DIMENSIONS = 4  # of VectorDuchi: even, where the published recipe fails
+CODEBOOK = (3, 4)  # dimensions and bits
+_ALONG = 16  # cells
 _LEAST_SIGMA = 1024
 MAP = Grid.over(Box(48.84, 48.88, 2.30, 2.37), 5, 6)  # of the channels for places: cells of 0.9 km
 SMALL_MAP = Grid.over(Box(48.84, 48.87, 2.30, 2.36), 3, 4)  # of the linear program
@@ -138,6 +140,8 @@ def subject_of(mechanism: Any) -> Subject:
         return _vector(mechanism)
     if isinstance(mechanism, VectorLaplace):
         return _metric(mechanism)
+    if isinstance(mechanism, Codebook):
+        return _codebook(mechanism)
     if isinstance(mechanism, DiscreteGaussian):
         return _gaussian(mechanism)
     if isinstance(mechanism, PLACE_CHANNELS):
@@ -168,6 +172,13 @@ def _categorical(oracle: Any) -> Subject:
             supports = [buckets_of(seeds, key, oracle.buckets) == value for key in pair]
             return np.asarray(2 * supports[0] + supports[1], dtype=np.int64)
 
+    if isinstance(oracle, Subset):
+
+        def read(reports: Any) -> Array:
+            """Whether the set holds the first and the last category."""
+            held = oracle.sets(reports)
+            return np.asarray(2 * (held == 0).any(axis=1) + (held == len(labels) - 1).any(axis=1), np.int64)
+
     inputs = [first, second]
     return Subject(oracle, oracle.guarantee.epsilon, "epsilon", inputs=inputs, contrasts=inputs, read=read)
 
@@ -184,6 +195,28 @@ def _vector(mechanism: VectorDuchi) -> Subject:
         inputs=[some, high],
         contrasts=[low, high],
         wrap=lambda value: [[value] * d],
+    )
+
+
+def _codebook(mechanism: Codebook) -> Subject:
+    """Two opposite vectors; of a report, how far along the first it points, and its number."""
+    d = mechanism.dimensions
+    first = np.ones(d) / math.sqrt(d)
+
+    def read(reports: Any) -> Array:
+        far = np.clip(mechanism.decode(reports) @ first / mechanism.scale, -1.0, 1.0)
+        cells = np.floor(_ALONG / 2 * (far + 1.0)).astype(np.int64)
+        return np.stack([cells, reports["value"].astype(np.int64)], axis=1)
+
+    return Subject(
+        mechanism,
+        mechanism.guarantee.epsilon,
+        "epsilon",
+        inputs=[0.5 * first, first],
+        contrasts=[first, -first],
+        read=read,
+        wrap=lambda value: [[value] * d],
+        cost=4,
     )
 
 
@@ -303,6 +336,7 @@ CATALOGUE: dict[str, Callable[[float], Any]] = {
     "PlanarLaplace": lambda level: planar_laplace(MAP, checked_epsilon(level)),
     "Privic": _published,
     "Roads": _roads,
+    "Codebook": lambda epsilon: Codebook(epsilon=epsilon, dimensions=CODEBOOK[0], bits=CODEBOOK[1]),
     "VectorDuchi": lambda epsilon: VectorDuchi(epsilon=epsilon, dimensions=DIMENSIONS),
     "VectorLaplace": lambda epsilon: VectorLaplace(
         epsilon_per_unit=epsilon, dimensions=2, distance_unit="km"

@@ -95,6 +95,17 @@ class Artifact:
         """
         return self._decoded(self._calls[function].outputs, data, function)
 
+    def called(self, data: bytes) -> tuple[str, tuple[Any, ...]]:
+        """The function and the arguments of a call's data.
+
+        Raises:
+            ChainError: it is no call of this contract.
+        """
+        for name, call in self._calls.items():
+            if call.selector == data[:4]:
+                return name, self._decoded(call.inputs, data[4:], f"call of {name}")
+        raise ChainError(f"what the chain holds is no call of {self.name}")
+
     def _decoded(self, kinds: list[str], data: bytes, what: str) -> tuple[Any, ...]:
         try:
             return tuple(_ABI.decode(kinds, data))

@@ -41,6 +41,11 @@ class Key:
     def __repr__(self) -> str:
         return f"Key({self.address})"
 
+    @property
+    def secret(self) -> bytes:
+        """The private key itself, for lots that only its owner can prove; never shown, never sent."""
+        return bytes(self._account.key)
+
     def sign(self, transaction: dict[str, Any]) -> tuple[bytes, str]:
         """The signed bytes of a transaction and its hash. The same transaction gives the same bytes."""
         signed = self._account.sign_transaction(transaction)
@@ -68,6 +73,16 @@ def writer_of(message: bytes, signature: bytes) -> str | None:
     try:
         return str(Account.recover_message(encode_defunct(message), signature=signature))
     except Exception:  # a dozen classes of three libraries, for bytes that are a stranger's
+        return None
+
+
+def recovered(digest: bytes, v: int, r: int, s: int) -> str | None:
+    """The address that signed a hash; None if the signature is none."""
+    from eth_keys.datatypes import Signature
+
+    try:
+        return Signature(vrs=(v - 27, r, s)).recover_public_key_from_msg_hash(digest).to_address()
+    except Exception:  # of several libraries, for numbers that are a stranger's
         return None
 
 

@@ -5,10 +5,11 @@ Every process has its own secure stream, keyed by the operating system. A few bl
 so that memory is bounded, and results are taken in the order of the blocks.
 
 Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
-as a whole number, or for OUE and OLH the packed report in hexadecimal. Their order is drawn anew within each
-block; which block a row was in is told, as is how many rows there are. Blocks are cut by number of rows
-alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says depends on
-no other row (`reticent.tables.cells`), nor does where a record of a CSV ends (`reticent.tables.records`).
+as a whole number, or for OUE, OLH and Subset the packed report in hexadecimal. Their order is drawn anew
+within each block; which block a row was in is told, as is how many rows there are. Blocks are cut by number
+of rows alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says
+depends on no other row (`reticent.tables.cells`), nor does where a record of a CSV ends
+(`reticent.tables.records`).
 Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
 """
 
@@ -29,7 +30,7 @@ from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
 from reticent.errors import MissingExtra, ParameterError, SourceError
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.base import Channel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
@@ -216,7 +217,7 @@ def perturbed(
         drawn: Any = np.empty(0, dtype=np.int64)
         if members.size:
             values = table[attribute.name][members]
-            if isinstance(instrument, (OUE, OLH)):
+            if not isinstance(instrument, Channel):
                 drawn = instrument.perturb(values, stream)
             elif isinstance(instrument, OneBit) and ids is not None:
                 levels = survey.lots.dither(ids[members], period, place, instrument.dither_levels)
@@ -264,7 +265,7 @@ def _counted(text: bytes, block: Any) -> tuple[int, list[Any], list[Any]]:
 def _schema(survey: Survey) -> Any:
     return pa.schema(
         [
-            (attribute.name, pa.string() if isinstance(instrument, (OUE, OLH)) else pa.int32())
+            (attribute.name, pa.int32() if isinstance(instrument, Channel) else pa.string())
             for attribute, instrument in zip(survey.attributes, survey.instruments, strict=True)
         ]
     )
@@ -302,7 +303,7 @@ def _numbering(attribute: Category) -> Numbering:
 
 
 def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: int) -> Any:
-    if isinstance(instrument, (OUE, OLH)):
+    if not isinstance(instrument, Channel):
         texts = np.full(size, None, dtype=object)
         texts[rows] = [instrument.pack(one.reshape(1, *one.shape)).hex() for one in drawn]
         return pa.array(texts, type=pa.string())
@@ -315,7 +316,7 @@ def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: i
 
 def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
     """What a column of reports says; an illegal report is refused."""
-    if isinstance(instrument, (OUE, OLH)):
+    if not isinstance(instrument, Channel):
         try:
             return np.concatenate([instrument.unpack(bytes.fromhex(text), 1) for text in column.to_pylist()])
         except ValueError as error:

@@ -45,7 +45,7 @@ from reticent.fleet.counted import MOST, Counted
 from reticent.fleet.enrolment import KEY_BYTES, Use
 from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.base import Channel
 from reticent.sqlite import PATIENCE_S, write_ahead, writing
 
 _VERSION = 1
@@ -432,7 +432,7 @@ class Collector:
             cells = checked.periods[members] * survey.groups + checked.groups[members]
             found = [(cell, _REPORTS, n) for cell, n in _counted(cells)]
             instrument = survey.instruments[attribute]
-            if isinstance(instrument, (OUE, OLH)):
+            if not isinstance(instrument, Channel):
                 for cell, _, _ in found.copy():
                     supports = instrument.support_counts(drawn[cells == cell])
                     found += [

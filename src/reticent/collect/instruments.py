@@ -19,9 +19,9 @@ from reticent.mechanisms.catalogue import CATEGORICAL, NUMERIC, loaded, travelli
 from reticent.mechanisms.numeric.base import NumericChannel
 
 if TYPE_CHECKING:
-    from reticent.mechanisms.categorical import KRR, OLH, OUE
+    from reticent.mechanisms.categorical import FrequencyOracle
 
-Instrument: TypeAlias = "NumericChannel | KRR | OUE | OLH"
+Instrument: TypeAlias = "NumericChannel | FrequencyOracle"
 
 MOST_OUE_CATEGORIES = 1024  # a report of OUE has a bit for each
 

@@ -1,7 +1,7 @@
 """What a collector keeps of reports: how often each symbol came. Tables of batches and periods add up.
 
 A row of the table is a group of reporters (see `lots`); a column is a symbol of a channel, or a category that
-an OUE or OLH report supports. Memory is bounded by the survey, however many reports come.
+a report of another mechanism supports. Memory is bounded by the survey, however many reports come.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reticent.collect.instruments import columns
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.base import Channel
 
 Counts = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class Tally:
     def add(self, attribute: int, groups: NDArray[np.int64], symbols: NDArray[Any]) -> None:
         """Count reports of one attribute: of `OneBit` 2 * level + bit, else what the mechanism drew."""
         instrument, counts = self.survey.instruments[attribute], self.counts[attribute]
-        if isinstance(instrument, (OUE, OLH)):
+        if not isinstance(instrument, Channel):
             for group in np.unique(groups):
                 counts[group] += instrument.support_counts(symbols[groups == group])
         else:

@@ -168,8 +168,10 @@ def _from_bits(instrument: Instrument, bits: Bits) -> tuple[NDArray[Any], NDArra
     if isinstance(instrument, NumericChannel):
         numbers = _whole_numbers(bits)
         return numbers, numbers < (2 if hasattr(instrument, "dither_levels") else instrument.size)
-    from reticent.mechanisms.categorical.olh import OLH, REPORT, SEED_BITS  # of who collects
+    from reticent.mechanisms.categorical.krr import KRR  # of who collects
+    from reticent.mechanisms.categorical.olh import OLH, REPORT, SEED_BITS
     from reticent.mechanisms.categorical.oue import OUE
+    from reticent.mechanisms.categorical.subset import Subset
 
     if isinstance(instrument, OUE):
         return bits.astype(np.bool_), np.ones(len(bits), dtype=np.bool_)
@@ -178,6 +180,7 @@ def _from_bits(instrument: Instrument, bits: Bits) -> tuple[NDArray[Any], NDArra
         reports["seed"] = np.packbits(bits[:, :SEED_BITS], axis=1).view(">u8").reshape(-1)
         reports["value"] = _whole_numbers(bits[:, SEED_BITS:])
         return reports, instrument.legal(reports)
+    assert isinstance(instrument, (KRR, Subset))
     numbers = _whole_numbers(bits)
     return numbers, numbers < instrument.size
 

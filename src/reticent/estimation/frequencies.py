@@ -1,6 +1,6 @@
 """Frequencies of categories from support counts, projection to the simplex, matrix inversion.
 
-Every pure protocol (KRR, OUE, OLH) reports something that supports a set of values: one's own with
+Every pure protocol (KRR, OUE, OLH, Subset) reports something that supports a set of values: one's own with
 probability p, any other given value with probability q. Support counts add up over batches.
 """
 

@@ -56,10 +56,10 @@ class Defence:
     """What keeps liars from shaping the channel of honest people.
 
     Args:
-        most_staying: no place is reported as itself more often, whatever the reports say. floor: the share of
-        the channel's mass that is spread evenly. growth: a place's mass in the channel's prior grows at most
-        by this factor in a round, from at least its
-            even share.
+        most_staying: no place is reported as itself more often, whatever the reports say.
+        floor: the share of the channel's mass that is spread evenly.
+        growth: a place's mass in the channel's prior grows at most by this factor in a round, from at least
+            its even share.
         alarm: a change of the estimate from one round to the next, in total variation, that is worth a look.
     """
 

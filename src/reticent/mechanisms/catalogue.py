@@ -29,6 +29,7 @@ CATEGORICAL = {  # class -> its module in `mechanisms.categorical`
     "KRR": "krr",
     "OUE": "oue",
     "OLH": "olh",
+    "Subset": "subset",
 }
 _PACKAGES = {"numeric": NUMERIC, "categorical": CATEGORICAL}
 

@@ -6,7 +6,7 @@ attributes were drawn is public.
 
 References: Wang et al. 2019, Section IV (several numeric attributes, then categorical ones).
 Departures: k is chosen by evaluating the variances (see `sampling`); numbers use `OneBit` shaped for
-    the sampling rate, or `Window` where most attributes are sampled; categories the best of three oracles.
+    the sampling rate, or `Window` where most attributes are sampled; categories the best oracle.
 
 Not here: intervals and projections (see `estimation`).
 """
@@ -25,9 +25,9 @@ from reticent.arguments import whole
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms import categorical, sampling
 from reticent.mechanisms.attributes import Attribute, Category, Number
-from reticent.mechanisms.base import Floats, checked_epsilon
-from reticent.mechanisms.categorical import KRR, OLH, OUE
-from reticent.mechanisms.categorical.base import Categories
+from reticent.mechanisms.base import Channel, Floats, checked_epsilon
+from reticent.mechanisms.categorical import subset
+from reticent.mechanisms.categorical.base import Categories, FrequencyOracle
 from reticent.mechanisms.numeric import NumericChannel, OneBit, choose, formulas
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.privacy import LocalDP
@@ -35,7 +35,7 @@ from reticent.randomness import Stream, secure_or
 
 __all__ = ["Attribute", "Category", "Number", "Record", "RecordEstimates", "RecordReports"]
 
-MOST_BITS = 1024  # beyond as many categories OLH takes the place of OUE
+MOST_BITS = 1024  # of the report of a category
 _GRID = np.linspace(-1.0, 1.0, 257)
 
 
@@ -46,7 +46,7 @@ class RecordReports:
     Attributes:
         sampled: the attributes that each person reported, shape (n, k), increasing in each row.
         reports: for each attribute the reports of those who sampled it, in the order of the people:
-            symbol indices of the mechanism (numbers, KRR), rows of bits (OUE) or (seed, value) (OLH).
+            symbol indices of the mechanism (numbers, KRR), or what an oracle's `perturb` makes.
     """
 
     sampled: NDArray[np.int64]
@@ -105,7 +105,7 @@ class Record:
         else:
             self.sample_size = whole("sample_size", sample_size, low=1, high=d)
         self.epsilon_each = checked_epsilon(sampling.epsilon_each(self.epsilon, self.sample_size))
-        self.mechanisms: dict[str, NumericChannel | KRR | OUE | OLH] = {
+        self.mechanisms: dict[str, NumericChannel | FrequencyOracle] = {
             attribute.name: self._mechanism(attribute) for attribute in self.attributes
         }
 
@@ -116,7 +116,7 @@ class Record:
 
     def _log_variance(self, sample_size: int) -> float:
         """The sum of the logarithms of the attributes' variances: no unit of measurement matters."""
-        d, c = len(self.attributes), math.exp(self.epsilon / sample_size)
+        d = len(self.attributes)
         numeric = min(
             sampling.worst_sampled_variance(self.epsilon, d, sample_size, name)
             for name in (sampling.ONE_BIT, *sampling.VARIANCES)
@@ -126,12 +126,12 @@ class Record:
             variance = numeric
             if isinstance(attribute, Category):
                 size = Categories(attribute.values).size
-                rare = min(size - 2 + c, 4.0 * c) / (c - 1.0) ** 2
+                rare = subset.least_variance(self.epsilon / sample_size, size)
                 variance = d / sample_size * (rare + 1.0 / size) - 1.0 / size
             total += math.log(variance)
         return total
 
-    def _mechanism(self, attribute: Attribute) -> NumericChannel | KRR | OUE | OLH:
+    def _mechanism(self, attribute: Attribute) -> NumericChannel | FrequencyOracle:
         if isinstance(attribute, Category):
             return categorical.best(
                 self.epsilon_each, attribute.values, fallback=attribute.fallback, bits=MOST_BITS
@@ -164,7 +164,7 @@ class Record:
                 assert isinstance(mechanism, NumericChannel)
                 worst[attribute.name] = self._number_variance(attribute, mechanism)
             else:
-                assert isinstance(mechanism, (KRR, OUE, OLH))
+                assert isinstance(mechanism, FrequencyOracle)
                 f = 1.0 / mechanism.categories.size
                 worst[attribute.name] = (float(mechanism.frequency_variance(f)) + f) / self.rate - f
         return worst
@@ -205,7 +205,7 @@ class Record:
                 column: NDArray[Any] = np.atleast_1d(as_floats(given))
             else:
                 mechanism = self.mechanisms[attribute.name]
-                assert isinstance(mechanism, (KRR, OUE, OLH))
+                assert isinstance(mechanism, FrequencyOracle)
                 column = np.atleast_1d(mechanism.categories.array(given))
             if column.ndim != 1 or column.size == 0:
                 raise ParameterError(
@@ -226,10 +226,10 @@ class Record:
         return iter(np.split(order, ends[:-1]))
 
     @staticmethod
-    def _reported(mechanism: NumericChannel | KRR | OUE | OLH, values: Any, stream: Stream) -> NDArray[Any]:
-        if isinstance(mechanism, (OUE, OLH)):
-            return mechanism.perturb(values, stream) if len(values) else mechanism.unpack(b"", 0)
-        return mechanism.sample(values, stream) if len(values) else np.empty(0, dtype=np.int64)
+    def _reported(mechanism: NumericChannel | FrequencyOracle, values: Any, stream: Stream) -> NDArray[Any]:
+        if isinstance(mechanism, Channel):
+            return mechanism.sample(values, stream) if len(values) else np.empty(0, dtype=np.int64)
+        return np.asarray(mechanism.perturb(values, stream) if len(values) else mechanism.unpack(b"", 0))
 
     def estimate(
         self, reports: RecordReports, weights: Literal["design", "realised"] = "design"
@@ -257,7 +257,7 @@ class Record:
                     total = np.sum(mechanism.alphabet[sent] - attribute.middle)
                     means[name] = float(attribute.middle + total / np.float64(effective))
                 else:
-                    assert isinstance(mechanism, (KRR, OUE, OLH))
+                    assert isinstance(mechanism, FrequencyOracle)
                     # Sum over the reports of (support - q)/(p - q), which is unbiased for each of them.
                     p, q = float(mechanism.p), float(mechanism.q)
                     total = (mechanism.support_counts(sent) - counts[name] * q) / (p - q)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 import reticent
 from reticent.errors import ReticentError
-from reticent.service import health, key_api, key_pages, layout, sign_in, visits
+from reticent.service import health, key_api, key_pages, layout, numbers, sign_in, visits
 from reticent.service.guard import Guard
 from reticent.service.limits import Rate
 from reticent.service.metrics import Metrics
@@ -28,7 +28,7 @@ from reticent.service.settings import Settings
 from reticent.service.state import State
 
 log = logging.getLogger("reticent.service")
-_OWN = (key_api.router, health.router, sign_in.router, key_pages.router)
+_OWN = (key_api.router, health.router, sign_in.router, numbers.router, key_pages.router)
 _WARM_S = 30.0  # that an ending process waits for a source
 
 

@@ -28,6 +28,7 @@ def templates(capabilities: Iterable[Path], tabs: Sequence[Tab] = ()) -> Jinja2T
         "mu2": showing.mu2,
         "cents": showing.cents,
         "amount": showing.amount,
+        "capped": showing.capped,
         "data": showing.data,
     }
     made.env.globals["tabs"] = sorted(tabs)

@@ -66,6 +66,20 @@ def amount(units: int, unit: str) -> str:
     return cents(units) if unit == "money" else mu2(units)
 
 
+_UNITS = {
+    "mu2": "mu²",
+    "epsilon": "epsilon",
+    "epsilon_per_km": "epsilon per km",
+    "metric_delta": "delta",
+    "money": "",
+}
+
+
+def capped(units: int, unit: str) -> str:
+    """An amount with the unit of its account before it."""
+    return f"{_UNITS.get(unit, unit)} {amount(units, unit)}".strip()
+
+
 def plain(value: Any) -> Any:
     """JSON that browsers can read: what is not finite is null."""
     if isinstance(value, float) and not math.isfinite(value):

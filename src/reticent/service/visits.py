@@ -27,7 +27,7 @@ class SignIn(Exception):
 
 def visitor(request: Request) -> Visit:
     """The visit of the cookie."""
-    found = _visit(request)
+    found = visit_of(request)
     if found is None:
         raise SignIn
     pause = request.app.state.rate.wait_s(str(found.person.number))
@@ -36,7 +36,8 @@ def visitor(request: Request) -> Visit:
     return found
 
 
-def _visit(request: Request) -> Visit | None:
+def visit_of(request: Request) -> Visit | None:
+    """The visit of the cookie, if there is one: for pages that everybody may see."""
     secret = request.cookies.get(COOKIE, "")
     state: State = request.app.state.desk.state
     return state.visit(secret) if secret else None
@@ -124,7 +125,7 @@ def told(request: Request, status: int, message: str) -> Response:
     if request.headers.get("hx-request"):
         shown = 200 if status in _EXPECTED else status
         return part(request, "problem_part.html", {"message": message}, shown)
-    return page(request, "problem.html", _visit(request), status, message=message)
+    return page(request, "problem.html", visit_of(request), status, message=message)
 
 
 async def read_fields(request: Request) -> dict[str, list[str]]:

@@ -7,16 +7,18 @@ import pytest
 
 from reticent.audit import check_structure
 from reticent.audit.structure import check_geometric
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.categorical import OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.geometric import GeometricDigits, TwoSidedGeometric
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
 
 RIGHT = [
     *(OUE(epsilon=e, categories=k) for e in (0.1, 1.0, 6.0) for k in (2, 50)),
     *(OLH(epsilon=e, categories=k) for e in (0.1, 1.0, 6.0) for k in (2, 50)),
+    *(Subset(epsilon=e, categories=k) for e in (0.1, 1.0, 6.0) for k in (2, 10, 50, 300)),
     *(VectorDuchi(epsilon=1.0, dimensions=d) for d in (1, 2, 5, 6, 7, 90)),
+    *(Codebook(epsilon=e, dimensions=d, bits=4) for e in (0.01, 1.0, 8.0) for d in (1, 3, 50)),
     VectorDuchi(epsilon=1.0, dimensions=9, bounds=(0.0, 7.0)),
     *(
         VectorLaplace(epsilon_per_unit=e, dimensions=n, distance_unit="km")

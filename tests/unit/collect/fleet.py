@@ -24,6 +24,7 @@ from reticent.federated.steps import Steps
 from reticent.federated.tasks import UNIT, Task
 from reticent.fleet.enrolment import Enrolment, Use, device_key
 from reticent.location import payload as place_payload
+from reticent.mechanisms.base import Channel
 from reticent.mechanisms.categorical import OLH, OUE
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Category, Number
@@ -50,13 +51,17 @@ NUMERIC = {
     "OneBit": {"rho": 1.0, "dither_levels": 1024},
     "Window": {"window": 2, "y": [-2.5, -1.0, 0.0, 1.0, 2.5]},
 }
-CATEGORICAL = {"KRR": {}, "OUE": {}, "OLH": {"buckets": 5}}
+CATEGORICAL = {"KRR": {}, "OUE": {}, "OLH": {"buckets": 5}, "Subset": {}}
 KINDS = (*NUMERIC, *CATEGORICAL)
 
 
 def instrument(attribute, kind, epsilon):
     """A mechanism of a kind."""
-    return instruments.made(attribute, {"kind": kind, "epsilon": epsilon} | (NUMERIC | CATEGORICAL)[kind])
+    options = (NUMERIC | CATEGORICAL)[kind]
+    if kind == "Subset":
+        values = attribute.values if isinstance(attribute.values, int) else len(attribute.values)
+        options = {"subset_size": max(1, (values - 1) // 2)}
+    return instruments.made(attribute, {"kind": kind, "epsilon": epsilon} | options)
 
 
 def survey(*asked, epsilon=1.0, name="fleet", **changes):
@@ -128,10 +133,9 @@ def body(layout, enrolled, period, values, stream):
         if isinstance(mechanism, OneBit):
             level = of.lots.dither(ids, period, place, mechanism.dither_levels)
             drawn.append(mechanism.sample(value, stream, dither=level))
-        elif isinstance(mechanism, (OUE, OLH)):
-            drawn.append(mechanism.perturb(value, stream))
         else:
-            drawn.append(mechanism.sample(value, stream))
+            draw = mechanism.sample if isinstance(mechanism, Channel) else mechanism.perturb
+            drawn.append(draw(value, stream))
     return layout.body(asked, drawn), dict(zip(asked, drawn, strict=True))
 
 

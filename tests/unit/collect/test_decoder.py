@@ -8,6 +8,8 @@ import hmac
 import json
 import math
 import random
+from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,22 @@ def tag_of(key, label, content):
 
 def bits_for(symbols):
     return max(1, (symbols - 1).bit_length())
+
+
+@lru_cache
+def subsets(k, w):
+    """How many seeds there are, the modulus, and the block of each seed."""
+
+    def prime(n):
+        return all(n % divisor for divisor in range(2, n))
+
+    if w == 1:
+        return 1, k, lambda seed: [0]
+    if math.comb(k, w) * k <= 2**19 and not prime(k):
+        listed = list(combinations(range(k), w))
+        return len(listed), k, lambda seed: listed[seed]
+    m = next(n for n in range(k, 2 * k) if prime(n))
+    return m - 1, m, lambda seed: [(seed + 1) * place % m for place in range(w)]
 
 
 class Stranger:
@@ -81,7 +99,12 @@ class Stranger:
             return self.categories(place)
         if mechanism["kind"] == "OLH":
             return 64 + bits_for(mechanism["buckets"])
+        if mechanism["kind"] == "Subset":
+            return bits_for(self.subset(place)[0] * self.subset(place)[1])
         return bits_for(self.symbols_of(place))
+
+    def subset(self, place):
+        return subsets(self.categories(place), self.attributes[place]["mechanism"]["subset_size"])
 
     def decode(self, report, key):
         """(period, reporter, nonce, group, symbols by attribute), or the reason why there are none."""
@@ -131,6 +154,9 @@ class Stranger:
                 return None
             return {"seed": f"{high:08x}{low:08x}", "value": value}
         number = int(piece, 2)
+        if mechanism["kind"] == "Subset":
+            seeds, m, _ = self.subset(place)
+            return number if number < seeds * m else None
         if number >= self.symbols_of(place):
             return None
         if mechanism["kind"] == "OneBit":
@@ -151,6 +177,10 @@ class Stranger:
             return [i for i in range(k) if symbol[i]]
         if mechanism["kind"] == "KRR":
             return [symbol]
+        if mechanism["kind"] == "Subset":
+            _, m, block = self.subset(place)
+            held = {(element + symbol % m) % m for element in block(symbol // m)}
+            return [i for i in range(k) if i in held]
         p, r = int(symbol["seed"][:8], 16), int(symbol["seed"][8:], 16)
         g = mechanism["buckets"]
         return [i for i in range(k) if ((p * olh_key(i) + r) % PRIME) * g >> 32 == symbol["value"]]
@@ -280,7 +310,7 @@ def test_reports_of_version_1_are_of_another_version():
 
 from reticent.collect.collector import Collector  # noqa: E402
 from reticent.collect.wire import Layout  # noqa: E402
-from reticent.mechanisms.categorical import OLH, OUE  # noqa: E402
+from reticent.mechanisms.base import Channel  # noqa: E402
 from reticent.mechanisms.numeric.base import NumericChannel  # noqa: E402
 from reticent.mechanisms.numeric.one_bit import OneBit  # noqa: E402
 from reticent.mechanisms.record import Category, Number  # noqa: E402
@@ -407,7 +437,7 @@ def test_supports_are_what_the_page_says():
     for kind in fleet.CATEGORICAL:
         survey = fleet.single(kind)
         instrument, stranger = survey.instruments[0], Stranger(survey.text)
-        draw = instrument.perturb if isinstance(instrument, (OUE, OLH)) else instrument.sample
+        draw = instrument.sample if isinstance(instrument, Channel) else instrument.perturb
         drawn = draw(["bus", "tram"] * 100, stream)
         counts = np.zeros(5, dtype=int)
         for one in drawn:

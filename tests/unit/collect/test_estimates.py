@@ -18,7 +18,7 @@ from reticent.collect.instruments import worst_variance
 from reticent.collect.tally import Tally, columns
 from reticent.errors import ParameterError
 from reticent.estimation.intervals import deviation_bound
-from reticent.mechanisms.categorical import OLH, OUE
+from reticent.mechanisms.base import Channel
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Category, Number
@@ -34,7 +34,7 @@ def drawn(survey, place, values, ids, stream):
     if isinstance(instrument, OneBit):
         levels = survey.lots.dither(ids, 0, place, instrument.dither_levels)
         return instrument.sample(values, stream, dither=levels)
-    draw = instrument.perturb if isinstance(instrument, (OUE, OLH)) else instrument.sample
+    draw = instrument.sample if isinstance(instrument, Channel) else instrument.perturb
     return draw(values, stream)
 
 

@@ -26,7 +26,7 @@ SURVEYS = [
     fleet.mixed(),
     fleet.mixed(assigned=True, groups=4, name="assigned"),
     fleet.wide(),
-    *(fleet.single(kind) for kind in ("ThreeOutputs", "Window", "PM", "KRR", "OLH", "OneBit")),
+    *(fleet.single(kind) for kind in ("ThreeOutputs", "Window", "PM", "KRR", "OLH", "Subset", "OneBit")),
 ]
 HONEST, ATTACKERS, POOL = range(30), range(1000, 1120), 60
 

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from reticent.errors import GuaranteeError, MixedGuarantees, ParameterError, ParameterTypeError
-from reticent.mechanisms import vector
 from reticent.mechanisms.base import exp_below
 from reticent.mechanisms.vector import VectorDuchi, VectorLaplace, central_binomial_share
+from reticent.mechanisms.vector import laplace as vector
 from reticent.privacy import LocalDP, MetricDP
 from reticent.randomness import LATTICE, SimulationStream
 

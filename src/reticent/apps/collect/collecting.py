@@ -56,6 +56,11 @@ class Collecting:
         self.looks: dict[bytes, deque[tuple[float, int]]] = {}  # of pages, at how many reports there were
 
     @property
+    def is_used(self) -> bool:
+        """Whether anything was ever collected: else looking would begin it."""
+        return self._collector is not None or (self._folder / "collected.sqlite").exists()
+
+    @property
     def collector(self) -> Collector:
         """That of this process."""
         return self._open()

@@ -31,6 +31,8 @@ _FEWEST = 100  # reports, below which no distribution is drawn
 _STEPS = 200  # of the estimate of a distribution; more would fit the noise
 _SPAN_S = 30.0  # over which reports per second are told
 _LABELS = 40  # bars of a chart
+_PERIODS = 12  # that are shown one by one, the last
+_COLUMNS = 8  # shares of a period in a table
 
 
 @router.get("/surveys")
@@ -79,6 +81,8 @@ def _live(collecting: Collecting, survey: Survey) -> dict[str, Any]:
     account = collecting.learn(survey, periods)
     tally = collecting.collector.tally(survey, periods)
     found = [_shown(tally, place, one) for place, one in enumerate(estimates(tally))]
+    if len(periods) > 1:
+        _add_periods(collecting, survey, content["periods"][-_PERIODS:], found)
     return content | {"estimates": found, "shares": SHARES, "account": account}
 
 
@@ -107,8 +111,8 @@ def _rate(collecting: Collecting, survey: Survey, reports: int) -> str:
     return f"{(reports - before) / (now - since):.3g}" if now > since else "0"
 
 
-def _shown(tally: Tally, place: int, found: Estimate) -> dict[str, Any]:
-    """An estimate in words, and its chart."""
+def _shown(tally: Tally, place: int, found: Estimate, *, is_drawn: bool = True) -> dict[str, Any]:
+    """An estimate in words, and its chart; without that if it is not drawn."""
     instrument = tally.survey.instruments[place]
     told: dict[str, Any] = {
         "name": found.name,
@@ -116,6 +120,8 @@ def _shown(tally: Tally, place: int, found: Estimate) -> dict[str, Any]:
         "mechanism": type(instrument).__name__,
         "cells": [],
         "value": None,
+        "mean": None,
+        "axes": {"x": found.name, "y": "percent"},
         "shifts": [f"{shift.by_outputs:.3g}" for shift in found.shifts.values()],
     }
     if found.mean is not None:
@@ -123,9 +129,11 @@ def _shown(tally: Tally, place: int, found: Estimate) -> dict[str, Any]:
         low, high = showing.interval(found.mean.lower, found.mean.upper)
         error = (found.mean.upper - found.mean.lower) / 2
         told |= {"value": showing.rounded(found.mean.value, error), "low": low, "high": high}
+        told["mean"] = {"value": found.mean.value, "low": found.mean.lower, "high": found.mean.upper}
+        told["mean"]["shown"] = {part: told[part] for part in ("value", "low", "high")}
         if found.robust is not None:
             told["robust"] = showing.rounded(float(found.robust), error)
-        if found.reports >= _FEWEST:
+        if is_drawn and found.reports >= _FEWEST:
             told["cells"] = _histogram(instrument, tally.counts[place].sum(axis=0))
     elif found.frequencies is not None:
         assert not isinstance(instrument, NumericChannel)
@@ -134,6 +142,25 @@ def _shown(tally: Tally, place: int, found: Estimate) -> dict[str, Any]:
             for at, label in enumerate(instrument.categories.alphabet.tolist()[:_LABELS])
         ]
     return told
+
+
+def _add_periods(
+    collecting: Collecting, survey: Survey, periods: list[tuple[int, int]], found: list[dict[str, Any]]
+) -> None:
+    """What the reports of each period come to by themselves: in the ledger as well as all together."""
+    for number, _ in periods:
+        tally = collecting.collector.tally(survey, [number])
+        for place, one in enumerate(estimates(tally)):
+            told = _shown(tally, place, one, is_drawn=False)
+            told["period"] = number + 1
+            found[place].setdefault("by_period", []).append(told)
+    for told in found:
+        means = [one for one in told["by_period"] if one["mean"]]
+        if means:
+            cells = [one["mean"] | {"labels": [str(one["period"])]} for one in means]
+            told["over_time"] = {"cells": cells, "x": "period", "y": f"mean of {told['name']}"}
+        else:
+            told["columns"] = [cell["labels"][0] for cell in told["cells"][:_COLUMNS]]
 
 
 def _columns(found: Estimate) -> tuple[Any, Any, Any]:

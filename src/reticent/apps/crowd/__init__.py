@@ -1,3 +1,3 @@
-"""Crowdsourced training on a chain: what a task will cost and risk."""
+"""Crowdsourced training on a chain: programs for all who take part, plans, a demonstration."""
 
 __all__: list[str] = []

@@ -8,8 +8,9 @@ from reticent.cli.commands import Commands
 
 def _commands() -> Commands:
     from reticent.apps.crowd.commands import group
+    from reticent.apps.crowd.demo_commands import demo
 
-    return Commands(groups=(group,), commands=(), demos={})
+    return Commands(groups=(group,), commands=(), demos={"crowd": demo})
 
 
 APP = App(name="crowd", commands=_commands, served=None)

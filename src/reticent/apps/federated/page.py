@@ -74,6 +74,7 @@ def _shown(curves: Curves) -> dict[str, Any]:
         "bytes_each": payload.size(curves.task),
         "points": points,
         "last": points[-1] if points else None,
+        "spent": points[-1].spent / (curves.task.epsilon * curves.task.participations) if points else 0.0,
         "is_over": bool(points) and points[-1].number == curves.task.rounds,
         "is_simulated": curves.origin is Origin.SIMULATION,
         "origin": curves.origin.value,
@@ -85,6 +86,7 @@ def _shown(curves: Curves) -> dict[str, Any]:
 
 def _charts(curves: Curves) -> list[tuple[str, str, Callable[[Point], float]]]:
     rate_at, reports = curves.task.steps.rate_at, curves.task.participations
+    budget = curves.task.epsilon * reports
     of_data = f"By round; {curves.origin.value}."
     return [
         ("Right answers, %", of_data, lambda one: 100 * (1 - one.error))
@@ -97,16 +99,16 @@ def _charts(curves: Curves) -> list[tuple[str, str, Callable[[Point], float]]]:
             lambda one: one.noise * rate_at(one.number - 1),
         ),
         (
-            "Epsilon that the busiest client has spent",
+            "Spent by the busiest client, %",
             f"By round; one client reports at most {reports} time{'' if reports == 1 else 's'}.",
-            lambda one: one.spent,
+            lambda one: 100 * one.spent / budget,
         ),
     ]
 
 
 def _chart(points: list[Point], title: str, hint: str, value: Callable[[Point], float]) -> dict[str, Any]:
     drawn = [[one.number, value(one)] for one in points]
-    is_stepped = title.startswith("Epsilon")  # and drawn from zero on
+    is_stepped = title.startswith("Spent")  # and drawn from zero on
     return {
         "title": title,
         "hint": hint,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from reticent.apps.chain import shown as chain_views
-from reticent.apps.ledger import words
+from reticent.apps.ledger import names, words
+from reticent.apps.ledger.studies import studies
 from reticent.apps.query.dependencies import TheDesk
 from reticent.apps.query.desk import Desk
+from reticent.errors import ReticentError
 from reticent.fleet.people import not_added
-from reticent.ledger import SqlLedger
+from reticent.ledger import Balance, SqlLedger
 from reticent.ledger.checkpoint import parse as parse_checkpoint
+from reticent.ledger.entries import decode
+from reticent.service.keys import Role
 from reticent.service.refusals import not_found
 from reticent.service.visits import AnySeen, page
 
@@ -32,18 +37,22 @@ def ledger(
     """The signed head and the newest entries; the page itself checks proofs."""
     if desk.chain is not None:
         found = chain_views.overview(desk.chain, _PER_PAGE)
-        return page(request, "chain.html", visit, here="ledger", **found)
+        titles = {} if visit.person.role is Role.BUYER else _titles(request, desk, found["accounts"])
+        return page(request, "chain.html", visit, here="ledger", titles=titles, **found)
     log = _log(desk)
     checkpoint = log.checkpoint()
     head, _ = parse_checkpoint(checkpoint)
     end = head.size if last is None else min(head.size, last)
     start = max(0, end - _PER_PAGE)
-    units = {str(number): unit for number, unit in log.rows("SELECT id, unit FROM account")}
+    accounts, is_told = log.accounts(), visit.person.role is not Role.BUYER
+    titles = _titles(request, desk, accounts) if is_told else {}
+    leaves = log.leaves(start, end)
+    numbered = names.accounts(log, titles)
+    measured = names.measurements(desk, log, _measurements(leaves), is_told=is_told)
     entries = [
-        {"number": number, "leaf": leaf, "words": words.entry(leaf, units)}
-        for number, leaf in enumerate(log.leaves(start, end), start)
+        {"number": number, "leaf": leaf, "words": words.entry(leaf, numbered, measured)}
+        for number, leaf in enumerate(leaves, start)
     ]
-    accounts = log.accounts()
     return page(
         request,
         "ledger.html",
@@ -57,8 +66,22 @@ def ledger(
         newer=min(head.size, end + _PER_PAGE) if end < head.size else None,
         older=start,
         accounts=accounts,
+        titles=titles,
         not_added=not_added(accounts),
     )
+
+
+def _titles(request: Request, desk: Desk, accounts: list[Balance]) -> dict[str, names.Title]:
+    return names.titles(desk, studies(request.app, {one.terms.name: one for one in accounts}))
+
+
+def _measurements(leaves: list[str]) -> list[int]:
+    """The numbers of measurements that entries are about."""
+    found = []
+    for leaf in leaves:
+        with contextlib.suppress(ReticentError):
+            found += [int(number) for name, number in decode(leaf).items() if name == "measurement"]
+    return found
 
 
 @router.get("/ledger/proofs")

@@ -3,43 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from reticent.errors import ReticentError
 from reticent.ledger.audits import Verdict
 from reticent.ledger.entries import decode
-from reticent.service.showing import amount
+from reticent.service.showing import capped, percent
 
 _ENTRIES = {
     "ledger": "The log begins",
-    "open": "Account {account} opened, cap {cap}",
-    "request": "Account {account} charged {charged} for measurement {measurement}",
-    "fulfil": "Measurement {measurement} recorded",
-    "recover": "Account {account} recovered, {spent} spent",
-    "answer": "An answer of account {account} noted",
-    "void": "Measurement {measurement} closed",
+    "open": "{account} opened, cap {cap}",
+    "request": "{account} charged {charged} for {question}",
+    "fulfil": "Recorded{of}: {question}",
+    "recover": "{account} recovered, {spent} spent",
+    "answer": "{account}: an answer noted",
+    "void": "Closed{of}: {question}",
     "audit": "Audit, {verdict}: {claim}",
 }
 
 
-_UNITS = {"mu2": "mu²", "epsilon": "epsilon", "epsilon_per_km": "epsilon per km", "metric_delta": "delta"}
+@dataclass(frozen=True)
+class Account:
+    """An account as entries name it."""
+
+    title: str
+    unit: str
+    cap: int
 
 
-def entry(leaf: str, units: Mapping[str, str] | None = None) -> str:
+@dataclass(frozen=True)
+class Measured:
+    """What a measurement is for: the number of its account, and what was asked, in words."""
+
+    account: str
+    question: str
+
+
+def entry(
+    leaf: str,
+    accounts: Mapping[str, Account] | None = None,
+    measurements: Mapping[str, Measured] | None = None,
+) -> str:
     """What an entry of the log says, in words; its text is what is hashed.
 
     Args:
         leaf: the entry.
-        units: of accounts, by their numbers; mu2 where it is not told.
+        accounts: by their numbers.
+        measurements: by theirs.
     """
     try:
         fields = decode(leaf)
     except ReticentError:
         return "Not an entry that this version knows"
-    unit = fields.get("unit") or (units or {}).get(fields.get("account", ""), "mu2")
-    amounts = {
-        name: f"{_UNITS.get(unit, unit)} {amount(int(fields[name]), unit)}"
-        for name in ("cap", "charged", "spent")
-        if name in fields
+    number = fields.get("measurement", "")
+    measured = (measurements or {}).get(number)
+    account = (accounts or {}).get(fields.get("account", measured.account if measured else ""))
+    said: dict[str, str] = {
+        name: _share(fields, name, account) for name in ("cap", "charged", "spent") if name in fields
     }
-    verdict = {"verdict": Verdict(fields["verdict"]).words} if "verdict" in fields else {}
-    return _ENTRIES[fields["type"]].format(**(fields | amounts | verdict))
+    said["account"] = account.title if account else f"Account {fields.get('account', '')}".strip()
+    said["of"] = f" for {account.title}" if account else ""
+    said["question"] = f"{measured.question} (measurement {number})" if measured else f"measurement {number}"
+    if "verdict" in fields:
+        said["verdict"] = Verdict(fields["verdict"]).words
+    return _ENTRIES[fields["type"]].format(**(fields | said))
+
+
+def _share(fields: Mapping[str, str], name: str, account: Account | None) -> str:
+    """An amount in the unit of its account, and first as a share of the cap."""
+    units = int(fields[name])
+    unit = fields.get("unit") or (account.unit if account else "")
+    if not unit:
+        return f"{units} units"  # nobody knows of what
+    text = capped(units, unit)
+    if name == "cap" or account is None or unit == "money":
+        return text
+    return f"{percent(units / account.cap)} ({text})"

@@ -27,7 +27,7 @@ def _served() -> Served:
         folder=Path(__file__).parent,
         routers=(api.questions, api.router, pages.router),
         tabs=(
-            Tab(1, "overview", "/", "Data sets"),
+            Tab(1, "overview", "/", "Overview"),
             Tab(5, "register", "/owner/register", "Register", is_owners=True),
         ),
         prepare=ask_route.prepare,

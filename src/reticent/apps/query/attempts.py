@@ -10,7 +10,7 @@ from reticent.query.language.tree import to_json
 from reticent.query.paying import Paid
 from reticent.service.keys import Person
 from reticent.service.replies import written
-from reticent.service.state import Asked
+from reticent.service.state import Asked, today
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Attempt:
         id: what it is counted under.
         ledger: the text under which the ledger knows it; None if it cannot be tried again.
         answer: the JSON of its answer, if it was given one.
+        day: on which it began, before anything was measured.
     """
 
     id: str
     ledger: str | None
     answer: str | None
+    day: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Shaped:
 
 def noted(person: Person, name: str, answer: Answer) -> Asked:
     """What was asked, for the pages; a repeated question that cost nothing is one line too."""
+    one = answer.cells[0].estimate if len(answer.cells) == 1 and not answer.cells[0].labels else None
     return Asked(
         0,
         name,
@@ -69,4 +72,7 @@ def noted(person: Person, name: str, answer: Answer) -> Asked:
         answer.cost,
         answer.without_reuse,
         answer.spent,
+        today(),
+        len(answer.cells),
+        *((one.value, one.low, one.high) if one is not None else ()),
     )

@@ -32,7 +32,7 @@ from reticent.service.keys import Person
 from reticent.service.refusals import Refused
 from reticent.service.replies import written
 from reticent.service.settings import Settings
-from reticent.service.state import Asked
+from reticent.service.state import Asked, today
 
 _LONGEST_IDEMPOTENCY = 200
 LONGEST_REPEAT, _MOST_REPEATS = 4096, 500  # requests that are known by their bytes
@@ -216,6 +216,7 @@ class Desk(DataSets):
     def _remembered(self, settled: Settled, person: Person, note: Asked, text: str) -> str | None:
         """What another try of the attempt was told, if that was first."""
         attempt = settled.attempt
+        note = replace(note, day=attempt.day)  # before rows were read: how long that took is nobody's
         if attempt.ledger is None and not settled.reserved:
             self.state.note(note)
             return None
@@ -254,7 +255,7 @@ class Desk(DataSets):
         held = self._repeats.get((name, text))
         if held is None or self._near is None or held.mark != self._near.mark():
             return None
-        self.state.note(replace(held.note, person=person.name))
+        self.state.note(replace(held.note, person=person.name, day=today()))
         return held.reply
 
     def attempt(
@@ -266,7 +267,7 @@ class Desk(DataSets):
             IdempotencyConflict: the text came with another body.
         """
         if idempotency is None:
-            return Attempt(secrets.token_hex(16), None, None)
+            return Attempt(secrets.token_hex(16), None, None, today())
         if not 0 < len(idempotency) <= _LONGEST_IDEMPOTENCY or not idempotency.isprintable():
             raise ParameterError(f"Idempotency-Key must be 1 to {_LONGEST_IDEMPOTENCY} printable characters")
         asked = to_json(query) if isinstance(query, Query) else query
@@ -276,7 +277,7 @@ class Desk(DataSets):
         scoped = f"{person.number}\n{idempotency}"
         found = hashlib.sha256(scoped.encode()).hexdigest()
         answer = self.state.attempted(found, person, name, body)
-        return Attempt(found, hashlib.sha256(f"{scoped}\n{body}".encode()).hexdigest(), answer)
+        return Attempt(found, hashlib.sha256(f"{scoped}\n{body}".encode()).hexdigest(), answer, today())
 
 
 def shaped_free(person: Person, name: str, query: Question, accuracy: Accuracy, desk: Desk) -> Shaped | None:

@@ -23,7 +23,7 @@ def cid(file: Path) -> None:
 
 def put(where: str, file: Path, *, token_file: Path | None) -> None:
     """Keep a file."""
-    with _opened(file) as content, at(where, token=_token(token_file)) as store:
+    with _opened(file) as content, at(where, token=read_token(token_file)) as store:
         print(store.put(content))
 
 
@@ -42,7 +42,7 @@ def serve(
     folder: Path, *, host: str, port: int, capacity: int, token_file: Path | None, to_all: bool
 ) -> None:
     """Serve a folder until interrupted."""
-    token = _token(token_file)
+    token = read_token(token_file)
     here = peers.is_here(host)
     if token is not None and to_all:
         raise ParameterError("give --token-file or --open, not both")
@@ -64,7 +64,8 @@ def _opened(file: Path) -> BinaryIO:
     return file.open("rb")
 
 
-def _token(file: Path | None) -> str | None:
+def read_token(file: Path | None) -> str | None:
+    """The token of a file, in one line."""
     if file is None:
         return None
     if not file.is_file():

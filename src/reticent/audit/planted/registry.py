@@ -15,17 +15,17 @@ from reticent.audit.fit import fit
 from reticent.audit.outputs import as_rows
 from reticent.audit.paths.senders import Clients, Devices, Personal, Places, Sender
 from reticent.audit.places import check_places, check_points, rows_of
-from reticent.audit.planted import messages, places, queries, samplers, tables, trainings
+from reticent.audit.planted import codebooks, messages, places, queries, samplers, tables, trainings
 from reticent.audit.structure import check_structure
-from reticent.audit.subjects import MAP
+from reticent.audit.subjects import MAP, subject_of
 from reticent.audit.support import check_support, check_support_exact, check_support_rows
 from reticent.audit.total import check_joint, check_memory, check_streams, check_total
-from reticent.mechanisms.categorical import KRR, OLH, OUE
+from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.location import ElasticChannel, TableChannel, exponential
 from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
 from reticent.mechanisms.numeric.laplace import Laplace
-from reticent.mechanisms.vector import VectorDuchi, VectorLaplace
+from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
 from reticent.query.opening import open as opened
 
 Check = Callable[[Any, bool], Finding]
@@ -154,6 +154,17 @@ def _maker(kind: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: kind
 
 
+def _few(kind: Any) -> Callable[[], Any]:
+    return lambda: kind(epsilon=1.0, dimensions=3, bits=4)
+
+
+def _seen(mechanism: Any, quick: bool) -> Finding:
+    """What is read of seeds and numbers, of two opposite vectors."""
+    subject = subject_of(mechanism)
+    samples = 60_000 if quick else 1_000_000
+    return black_box(subject.sampler(None), subject.contrasts, epsilon=subject.level, samples=samples)
+
+
 def _fresh_duchi() -> Any:
     mechanism = Duchi(epsilon=1.0)
     return lambda value, size: mechanism.perturb(np.full(size, value))
@@ -194,6 +205,16 @@ PLANTS: dict[str, Plant] = {
         lambda: OLH(epsilon=2.0, categories=3),
         _structure,
     ),
+    "Subset with one element fewer": Plant("exact", _six(tables.OneSet), _six(Subset), _structure),
+    "Subset rounded up": Plant("exact", _six(tables.RoundedUp), _six(Subset), _structure),
+    "codebook with a low floor": Plant("exact", _few(codebooks.LowFloor), _few(Codebook), _structure),
+    "codebook scale off by 2 %": Plant(
+        "fit",
+        _few(codebooks.CodebookScaleOff),
+        _few(Codebook),
+        lambda mechanism, quick: fit(mechanism, [np.eye(3)[0]], draws=100_000 if quick else 1_000_000),
+    ),
+    "codebook of the client's choice": Plant("black box", _few(codebooks.OwnCodebook), _few(Codebook), _seen),
     "scale from the private norm": Plant(
         "exact",
         lambda: samplers.NormScaled(epsilon_per_unit=1.0, dimensions=3, distance_unit="km"),
@@ -221,6 +242,12 @@ PLANTS: dict[str, Plant] = {
     "cells taken for kilometres": Plant("exact", places.CellsForKilometres, _right_table, _places),
     "reports by another map of crowds": Plant("fit", places.OtherCrowds, _right_places, _fit(3)),
     "OUE draws another q": Plant("fit", _six(tables.DriftingQ), _six(OUE), _fit(0, 5)),
+    "Subset with a telling seed": Plant(
+        "fit",
+        lambda: tables.TellingSeed(epsilon=1.0, categories=10),
+        lambda: Subset(epsilon=1.0, categories=10),
+        _fit(0, 5),
+    ),
     "Laplace scale off by 1 %": Plant("fit", samplers.ScaleOff, lambda: Laplace(epsilon=1.0), _fit(0.3)),
     "Gaussian scale off by 1 %": Plant(
         "fit",

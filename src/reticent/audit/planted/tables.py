@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.mechanisms.base import Channel, Floats, Symbols, exp_below
-from reticent.mechanisms.categorical import KRR, OLH, OUE
+from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
 from reticent.mechanisms.categorical.krr import PLACES, Response
 from reticent.mechanisms.numeric import formulas
 from reticent.mechanisms.vector import VectorDuchi
@@ -181,6 +181,36 @@ class CountedCategories(OLH):
 
     def check(self) -> None:
         """The author was sure."""
+
+
+class OneSet(Subset):
+    """Subset whose chance to hold the truth is worked out for all sets but one element fewer outside."""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        w, m, c = self.subset_size, self.modulus, exp_below(self.epsilon)
+        self._true_count = math.floor(LATTICE * c * w / (c * w + m - w - 1))
+
+    def check(self) -> None:
+        """The author was sure."""
+
+
+class RoundedUp(OneSet):
+    """Subset whose chance to hold the truth is rounded up instead of down: one count of 2^52 too many."""
+
+    def _prepare(self) -> None:
+        Subset._prepare(self)
+        self._true_count += 1
+
+
+class TellingSeed(Subset):
+    """Subset that draws no seed where the set holds the truth "since it is uniform anyway"."""
+
+    def _drawn(self, true: Any, stream: Stream) -> Any:
+        reports = super()._drawn(true, stream)
+        first = (true - self.elements(np.zeros_like(true), np.zeros_like(true))) % self.modulus
+        holds = (self.sets(reports) == true[:, None]).any(axis=1)
+        return np.where(holds, first, reports)
 
 
 class DroppedSymbol(Table):

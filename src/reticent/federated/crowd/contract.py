@@ -166,6 +166,23 @@ def chain_proof(
     return point(public), (*ours, *told), _roots(public, alpha)
 
 
+def proven_output(point: Any, alpha: bytes, proof: Any, roots: Any) -> bytes | None:
+    """The output of a proof as `chain_proof` gives it; None if any part of it is not as it must be."""
+    gamma, c, s, *told = proof
+    try:
+        public, pi = compressed(point), compressed(gamma) + c.to_bytes(16) + s.to_bytes(32)
+        right = chain_proof(public, alpha, pi)
+    except (OverflowError, ValueError):  # no numbers of this size, no point, a wrong proof
+        return None
+    same = (tuple(point), (tuple(gamma), c, s, *(tuple(one) for one in told)), tuple(roots))
+    return secp256k1().output(pi) if same == right else None
+
+
+def compressed(point: tuple[int, int]) -> bytes:
+    """A point in 33 bytes."""
+    return bytes([2 + point[1] % 2]) + point[0].to_bytes(32)
+
+
 def _roots(public: bytes, alpha: bytes) -> tuple[int, ...]:
     p, found = SECP256K1.p, []
     for x in secp256k1().tries(public, alpha):
@@ -190,6 +207,10 @@ class TaskContract(ContractView):
         if answer is None:
             raise ChainError(f"there is no contract at {self.address} in block {block}")
         return answer[0]
+
+    def stake_unit(self) -> int:
+        """Wei of one unit of a miner's stake."""
+        return int(self._one("stake_unit"))
 
     def progress(self, task: bytes, *, block: int | str = "latest") -> Progress | None:
         """Where a task is; None if there is none."""

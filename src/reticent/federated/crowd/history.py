@@ -76,6 +76,8 @@ class History:
         self.draws: dict[int, DrawHistory] = {}
         self.units: dict[str, int] = {}  # of each miner
         self.reputations: dict[tuple[str, str], int] = {}  # by manufacturer and customer
+        self.overturned: dict[int, bytes] = {}  # the result that fell, by its draw
+        self.slashed: set[tuple[int, str]] = set()  # draw and miner
 
     def apply(self, event: Event) -> None:
         """Take in the next event. Raises LedgerDamaged if it contradicts those before or the rules."""
@@ -111,6 +113,16 @@ class History:
     def _gone(self, fields: dict[str, Any]) -> None:
         units = self.units.pop(_address(fields["miner"]), None)
         _agree(units == fields["units"], "another stake than was enrolled")
+
+    def _slashed(self, fields: dict[str, Any]) -> None:
+        draw, miner = fields["draw"], _address(fields["miner"])
+        fallen = self.overturned.get(draw)
+        _agree(
+            fallen is not None and miner in self.draws[draw].votes.get(fallen, ()), "a stake lost for nothing"
+        )
+        _agree((draw, miner) not in self.slashed, "a stake lost twice")
+        self._gone(fields)
+        self.slashed.add((draw, miner))
 
     def _committed(self, fields: dict[str, Any]) -> None:
         task, customer = self._task(fields), _address(fields["customer"])
@@ -191,6 +203,8 @@ class History:
         assert now.result is not None
         last = max(number for number, draw in self.draws.items() if draw.task == fields["task"])
         self._check_quorum(last, now.result)
+        _agree(now.proposals[now.result][2].draw == fields["draw"], "another draw than was overturned")
+        self.overturned[fields["draw"]] = now.result
         now.result = None
 
     def _closed(self, fields: dict[str, Any]) -> None:
@@ -272,7 +286,7 @@ _TAKEN = {
     "Applied": History._applied,
     "Enrolled": History._enrolled,
     "Released": History._gone,
-    "Slashed": History._gone,
+    "Slashed": History._slashed,
     "Committed": History._committed,
     "Revealed": History._revealed,
     "Seeded": History._seeded,

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 from reticent.arguments import whole
@@ -36,8 +36,62 @@ _LARGEST_CHAIN_ID = 1 << 63
 _LONGEST_WORD = 15  # of the path of a node's address; what is longer may be a token
 
 
+class DeploymentFile:
+    """What all files have that say where a contract is: how they are read, written and connected to.
+
+    A dataclass beside it has at least the fields below. Not a dataclass itself: fields keep their own order.
+    """
+
+    written_by: ClassVar[str]  # the command
+
+    rpc: str | None
+    chain_id: int
+    contract: str
+    block: int
+    confirmations: int
+
+    def __post_init__(self) -> None:
+        if self.rpc is not None and not isinstance(self.rpc, str):
+            raise ParameterTypeError("rpc must be an address of a node, or null")
+        whole("chain_id", self.chain_id, low=1, high=_LARGEST_CHAIN_ID)
+        checked_address("contract", self.contract)
+        whole("block", self.block, low=0)
+        whole("confirmations", self.confirmations, low=0, high=MOST_CONFIRMATIONS)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The file at `path`.
+
+        Raises:
+            ParameterError: it is no such file, or a field is missing, unknown or wrong; in one line.
+        """
+        if not path.is_file():
+            raise ParameterError(
+                f"there is no {path}: `reticent {cls.written_by}` writes it, --chain names another"
+            )
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ParameterError(f"{path} is too large for a chain file")
+        try:
+            given = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ParameterError(f"{path} is no JSON") from error
+        try:
+            return cls(**_checked_fields(given, [field.name for field in fields(cls)]))  # type: ignore[arg-type]
+        except (ParameterError, ParameterTypeError) as error:
+            raise ParameterError(f"{path}: {error}") from error
+
+    def write(self, path: Path) -> None:
+        """Write a new file; one that exists is never overwritten."""
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(self), indent=1) + "\n")  # type: ignore[call-overload]
+
+    def connect(self, rpc: str | None = None) -> Node:
+        """A node of this chain: that of `rpc`, of RETICENT_RPC, or of the file."""
+        return Node(node_address(rpc, self.rpc), chain_id=self.chain_id)
+
+
 @dataclass(frozen=True)
-class ChainFile:
+class ChainFile(DeploymentFile):
     """Which chain, which contracts.
 
     Attributes:
@@ -56,51 +110,16 @@ class ChainFile:
     block: int
     confirmations: int
 
+    written_by = "chain deploy"
+
     def __post_init__(self) -> None:
-        if self.rpc is not None and not isinstance(self.rpc, str):
-            raise ParameterTypeError("rpc must be an address of a node, or null")
-        whole("chain_id", self.chain_id, low=1, high=_LARGEST_CHAIN_ID)
-        checked_address("contract", self.contract)
+        super().__post_init__()
         checked_address("anchor", self.anchor)
-        whole("block", self.block, low=0)
-        whole("confirmations", self.confirmations, low=0, high=MOST_CONFIRMATIONS)
-
-    @classmethod
-    def read(cls, path: Path) -> ChainFile:
-        """The file at `path`.
-
-        Raises:
-            ParameterError: it is no such file, or a field is missing, unknown or wrong; in one line.
-        """
-        if not path.is_file():
-            raise ParameterError(
-                f"there is no {path}: `reticent chain deploy` writes it, --chain names another"
-            )
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ParameterError(f"{path} is too large for a chain file")
-        try:
-            given = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ParameterError(f"{path} is no JSON") from error
-        try:
-            return cls(**_checked_fields(given))
-        except (ParameterError, ParameterTypeError) as error:
-            raise ParameterError(f"{path}: {error}") from error
-
-    def write(self, path: Path) -> None:
-        """Write a new file; one that exists is never overwritten."""
-        with path.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(self), indent=1) + "\n")
-
-    def connect(self, rpc: str | None = None) -> Node:
-        """A node of this chain: that of `rpc`, of RETICENT_RPC, or of the file."""
-        return Node(node_address(rpc, self.rpc), chain_id=self.chain_id)
 
 
-def _checked_fields(given: Any) -> Mapping[str, Any]:
+def _checked_fields(given: Any, names: list[str]) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         raise ParameterError("must be a JSON object")
-    names = [field.name for field in fields(ChainFile)]
     if missing := [name for name in names if name not in given]:
         raise ParameterError(f"field {missing[0]} is missing")
     if unknown := [name for name in given if name not in names]:

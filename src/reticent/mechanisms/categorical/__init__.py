@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from reticent.mechanisms.categorical.krr import KRR as KRR
     from reticent.mechanisms.categorical.olh import OLH as OLH
     from reticent.mechanisms.categorical.oue import OUE as OUE
+    from reticent.mechanisms.categorical.subset import Subset as Subset
 
 _HOMES = _CATEGORICAL | {
     "Categories": "base",

@@ -10,6 +10,7 @@ from reticent.mechanisms.categorical.base import FrequencyOracle, Label
 from reticent.mechanisms.categorical.krr import KRR
 from reticent.mechanisms.categorical.olh import OLH
 from reticent.mechanisms.categorical.oue import OUE
+from reticent.mechanisms.categorical.subset import Subset
 
 
 def best(
@@ -18,19 +19,21 @@ def best(
     *,
     fallback: Label | None = None,
     bits: int | None = None,
-) -> KRR | OUE | OLH:
+) -> KRR | OUE | OLH | Subset:
     """The mechanism whose frequency estimates have the least variance for a rare category.
 
     From the realised counts: KRR has (k - 2 + e^eps)/(e^eps - 1)^2 and OUE 4 e^eps/(e^eps - 1)^2, as
-    has OLH but for the rounding of its number of buckets. Ties go to the shorter report.
+    has OLH but for the rounding of its number of buckets. Subset has less than any of them, unless its
+    sets have one element: then it is KRR. Ties go to the shorter report.
 
     Args:
         epsilon: the LDP level of one report.
         categories: a whole number k >= 2, or a sequence of distinct labels.
         fallback: the category that stands in for unknown and missing values.
-        bits: only mechanisms whose report fits (OUE sends k bits, OLH 64 and a few, KRR log2 k).
+        bits: only mechanisms whose report fits (KRR sends log2 k bits, Subset about twice as
+            many, OUE k, OLH 64 and a few).
 
-    Reference: Wang et al. 2017, Section 4.5 (KRR, their DE, below k = 3 e^epsilon + 2).
+    Reference: Ye and Barg 2018, Section III; Wang et al. 2017, Section 4.5, for the other three.
     """
     candidates: list[FrequencyOracle] = []
     for kind in (KRR, OLH, OUE):
@@ -39,6 +42,9 @@ def best(
         except ParameterError:
             if kind is not KRR:  # at a tiny epsilon KRR alone can have too many categories
                 raise
+    subset = Subset(epsilon=epsilon, categories=categories, fallback=fallback)
+    if subset.subset_size > 1 or not isinstance(candidates[0], KRR):
+        candidates.append(subset)
     if bits is not None:
         most = whole("bits", bits, low=1)
         shortest = min(oracle.bits for oracle in candidates)
@@ -46,5 +52,5 @@ def best(
             raise ParameterError(f"bits must be >= {shortest} for these categories, got {most}")
         candidates = [oracle for oracle in candidates if oracle.bits <= most]
     chosen = min(candidates, key=lambda oracle: (float(oracle.frequency_variance(0.0)), oracle.bits))
-    assert isinstance(chosen, (KRR, OUE, OLH))
+    assert isinstance(chosen, (KRR, OUE, OLH, Subset))
     return chosen

@@ -37,9 +37,9 @@ class ElasticChannel:
     """One channel of the form.
 
     Args:
-        space: the places. marginal: c, one number >= 0 for each place; scaled to sum to one. It must be
-        positive somewhere, and zero
-            in closed cells.
+        space: the places.
+        marginal: c, one number >= 0 for each place; scaled to sum to one. It must be positive somewhere, and
+            zero in closed cells.
         beta: the loss parameter, in 1/unit of distance.
         dense: see `kernel`.
         sums: the kernel of another channel on this space with this beta, to spare making it again.

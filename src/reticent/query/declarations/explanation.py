@@ -10,10 +10,16 @@ from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.rows.columns import Column, Kind
 
 _WEAK_EPSILON = 5
+_MOST_LISTED = 12  # categories in a table
 
 
-def explain(data: DataSet) -> list[str]:
-    """Who is protected from whom, what is public, what the budget means, what happens to each column."""
+def explain(data: DataSet, *, with_columns: bool = True) -> list[str]:
+    """Who is protected from whom, what is public, what the budget means, what happens to each column.
+
+    Args:
+        data: the declaration.
+        with_columns: whether columns are explained too; `columns` gives them for a table.
+    """
     return [
         _protected(data),
         "Against: anybody who sees every answer and knows all the other rows.",
@@ -21,7 +27,7 @@ def explain(data: DataSet) -> list[str]:
         _budget(data),
         *_people(data),
         _policy(data),
-        *(_column(column) for column in data.columns),
+        *(_column(column) for column in data.columns if with_columns),
         *(f"Weaker than it sounds: {caution}." for caution in _cautions(data)),
     ]
 
@@ -85,6 +91,28 @@ def _column(column: Column) -> str:
         f"{column.name}: {low} to {high} in {steps}; a value outside is moved to the nearer end, "
         f"and what is missing or no number counts as {missing:,.10g}."
     )
+
+
+def columns(data: DataSet) -> list[dict[str, str]]:
+    """The columns for a table: name, type, what they may hold, steps, and what anything else becomes."""
+    return [_row(column) for column in data.columns]
+
+
+def _row(column: Column) -> dict[str, str]:
+    missing = column.meaning(column.missing_code)
+    told = {"name": column.name, "type": column.kind.value, "step": ""}
+    if column.kind is Kind.BOOLEAN:
+        return told | {"holds": "true or false", "otherwise": f"counts as {str(missing).lower()}"}
+    if column.kind is Kind.CATEGORY:
+        more = len(column.values) - _MOST_LISTED
+        holds = ", ".join(column.values[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+        return told | {"holds": holds, "otherwise": f"counts as {missing}"}
+    low, high = (f"{column.meaning(code):,.10g}" for code in (column.first, column.last))
+    return told | {
+        "holds": f"{low} to {high}",
+        "step": f"{float(column.unit):g}",
+        "otherwise": f"outside: the nearer end; missing: {missing:,.10g}",
+    }
 
 
 def _cautions(data: DataSet) -> list[str]:

@@ -163,6 +163,7 @@ class Kind:
         forms: on pages.
         aggregates: of SQL, by the class of sqlglot's node.
         sql: their names, for people.
+        select: (column, condition, levels), the first two as SQL, to the aggregate in SQL.
         estimates: replaces the estimate of each cell by itself.
         error: replaces the predicted error of a cell by itself.
     """
@@ -185,6 +186,7 @@ class Kind:
     forms: tuple[Form, ...]
     aggregates: Mapping[str, Callable[[SqlReader, Any], Asked]]
     sql: tuple[str, ...]
+    select: Callable[[str, str, Sequence[float]], str]
     estimates: Callable[[Query, Plan, list[float], float, float], list[Cell]] | None
     error: Callable[[Plan, float, float], float] | None
 

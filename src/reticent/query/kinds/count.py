@@ -62,6 +62,7 @@ KIND = Kind(
         "CountIf": lambda read, node: Asked("count", where=read.condition(read.of(node))),
     },
     sql=("COUNT(*)",),
+    select=lambda column, of, levels: "COUNT(*)",
     estimates=None,
     error=None,
 )

@@ -26,6 +26,7 @@ KIND = Kind(
     ),
     aggregates={},  # COUNT(*) with GROUP BY is the count of each group
     sql=(),
+    select=lambda column, of, levels: "COUNT(*)",
     estimates=None,
     error=None,
 )

@@ -109,6 +109,7 @@ KIND = Kind(
     forms=(Form("mean", ("column", "by"), {}),),
     aggregates={"Avg": _aggregate},
     sql=("AVG",),
+    select=lambda column, of, levels: f"AVG({column})",
     estimates=None,
     error=None,
 )

@@ -57,6 +57,7 @@ KIND = Kind(
     forms=(Form("proportion", ("of", "by"), {"of": "of must be a condition: say whose share is asked"}),),
     aggregates={},  # AVG of a condition, see `mean`
     sql=(),
+    select=lambda column, of, levels: f"AVG(CASE WHEN {of} THEN 1 ELSE 0 END)",
     estimates=None,
     error=None,
 )

@@ -120,6 +120,7 @@ KIND = Kind(
     ),
     aggregates={"Median": _median, "PercentileCont": _percentile, "WithinGroup": _within_group},
     sql=("MEDIAN", "QUANTILE_CONT"),
+    select=lambda column, of, levels: f"QUANTILE_CONT({column}, {list(levels)})",
     estimates=_estimates,
     error=_error,
 )

@@ -68,6 +68,7 @@ KIND = Kind(
     forms=(Form("sum", ("column", "by"), {}),),
     aggregates={"Sum": _aggregate},
     sql=("SUM",),
+    select=lambda column, of, levels: f"SUM({column})",
     estimates=None,
     error=None,
 )

@@ -135,6 +135,7 @@ KIND = Kind(
     forms=(Form("variance", ("column", "by"), {}),),
     aggregates={"VariancePop": column_aggregate("variance")},
     sql=("VAR_POP",),
+    select=lambda column, of, levels: f"VAR_POP({column})",
     estimates=None,
     error=None,
 )

@@ -16,7 +16,7 @@ from reticent.sqlite import explained, write_ahead, writing
 
 _WHAT = "the service's state"
 
-_VERSION = 1  # of the tables
+_VERSION = 2  # of the tables
 _TABLES = """
 CREATE TABLE IF NOT EXISTS person (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, role TEXT NOT NULL,
@@ -40,7 +40,8 @@ CREATE TABLE IF NOT EXISTS used (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS asked (
     number INTEGER PRIMARY KEY, dataset TEXT NOT NULL, person TEXT NOT NULL, query TEXT NOT NULL,
-    cased TEXT NOT NULL, cost INTEGER NOT NULL, without_reuse INTEGER NOT NULL, spent INTEGER NOT NULL
+    cased TEXT NOT NULL, cost INTEGER NOT NULL, without_reuse INTEGER NOT NULL, spent INTEGER NOT NULL,
+    day TEXT NOT NULL DEFAULT '', cells INTEGER NOT NULL DEFAULT 0, value REAL, low REAL, high REAL
 );
 CREATE INDEX IF NOT EXISTS asked_of ON asked (dataset, number);
 CREATE TABLE IF NOT EXISTS attempt (
@@ -54,6 +55,14 @@ CREATE TABLE IF NOT EXISTS job (
 );
 CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
 """
+
+_SINCE_2 = (
+    "day TEXT NOT NULL DEFAULT ''",
+    "cells INTEGER NOT NULL DEFAULT 0",
+    "value REAL",
+    "low REAL",
+    "high REAL",
+)
 
 
 class StateFile:
@@ -72,7 +81,7 @@ class StateFile:
             if held > _VERSION:
                 raise LedgerError(f"the service's state was written by a newer Reticent: {path}")
             self._connection.executescript(_TABLES)
-            self._connection.execute(f"PRAGMA user_version={_VERSION}")
+            _migrate(self._connection)
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
         except (sqlite3.Error, OSError) as error:
@@ -89,6 +98,10 @@ class StateFile:
         """Read something. Raises StorageUnavailable or sqlite3.Error if that cannot be done."""
         self._one("SELECT count(*) FROM quota")
 
+    def _waiting(self) -> list[Any]:
+        """Notes that were made and not written yet: whoever writes a later one takes them along, in order."""
+        return []
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._guard, explained(_WHAT), writing(self._connection) as connection:
@@ -102,6 +115,16 @@ class StateFile:
     def _all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
         with self._looking, explained(_WHAT):
             return self._reader.execute(sql, given).fetchall()
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Version 1 kept neither days nor values of questions. Others may do the same at the same time."""
+    with writing(connection):
+        held = {row[1] for row in connection.execute("PRAGMA table_info(asked)")}
+        for column in _SINCE_2:
+            if column.split()[0] not in held:
+                connection.execute(f"ALTER TABLE asked ADD COLUMN {column}")
+        connection.execute(f"PRAGMA user_version={_VERSION}")
 
 
 def _connected(path: str | os.PathLike[str]) -> sqlite3.Connection:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 
 from reticent.service.state.file import StateFile
 
@@ -14,7 +15,14 @@ _MOST_NOTES = 10_000  # that wait to be written together; jobs.Jobs writes them 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that was answered: what it was, and what it cost with and without reuse."""
+    """A question that was answered: what it was, what it cost with and without reuse, what was said.
+
+    Attributes:
+        day: on which it was asked, in UTC; empty if it was asked before days were kept. No finer, so that it
+            tells nothing of how long an answer took.
+        cells: numbers of the answer; 0 if it was given before they were kept.
+        value, low, high: of an answer that is one number.
+    """
 
     number: int
     dataset: str
@@ -24,6 +32,16 @@ class Asked:
     cost: int
     without_reuse: int
     spent: int
+    day: str = ""
+    cells: int = 0
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def today() -> str:
+    """The day, in UTC."""
+    return datetime.now(UTC).date().isoformat()
 
 
 class History(StateFile):
@@ -49,8 +67,10 @@ class History(StateFile):
         if not self._notes:
             return
         with self._writing() as connection:
-            notes = [self._notes.popleft() for _ in range(len(self._notes))]
-            insert_notes(connection, notes)
+            insert_notes(connection, self._waiting())
+
+    def _waiting(self) -> list[Asked]:
+        return [self._notes.popleft() for _ in range(len(self._notes))]
 
     def history(self, dataset: str, most: int = 1000) -> list[Asked]:
         """The last questions about a data set, the oldest first."""
@@ -62,10 +82,7 @@ class History(StateFile):
 def insert_notes(connection: sqlite3.Connection, notes: list[Asked]) -> None:
     """Write questions; each is given its number."""
     connection.executemany(
-        "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (one.dataset, one.person, one.query, one.case, one.cost, one.without_reuse, one.spent)
-            for one in notes
-        ],
+        "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent, "
+        "day, cells, value, low, high) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [astuple(one)[1:] for one in notes],
     )

@@ -138,7 +138,7 @@ class Quotas(StateFile):
             )
             connection.execute("UPDATE attempt SET answer = ? WHERE id = ? AND body <> ''", (answer, attempt))
             connection.execute("DELETE FROM attempt WHERE id = ? AND body = ''", (attempt,))
-            insert_notes(connection, [one])
+            insert_notes(connection, [*self._waiting(), one])
         return answer
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms.base import exp_below
-from reticent.mechanisms.categorical import KRR, OLH, OUE
+from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
+from reticent.mechanisms.categorical.subset import ideal_variance
 from reticent.privacy import LocalDP
 from reticent.randomness import SimulationStream
 
-ORACLES = [KRR, OUE, OLH]
+ORACLES = [KRR, OUE, OLH, Subset]
 EPSILONS = [*np.linspace(0.01, 10.0, 200), 0.001, 20.0, math.log(2), math.log(3)]
 
 
@@ -34,6 +35,8 @@ def test_constructs_checks_and_loses_little(kind, size):
         assert oracle.p > oracle.q > 0
         c = math.exp(epsilon)
         ideal = (size - 2 + c if kind is KRR else 4 * c) / math.expm1(epsilon) ** 2
+        if kind is Subset:
+            ideal = ideal_variance(epsilon, oracle.modulus, oracle.subset_size)
         # Rounding of counts costs 1e-5 at most; OLH also rounds its number of buckets to a whole number.
         assert 1 - 1e-9 <= float(oracle.frequency_variance(0.0)) / ideal < (1.05 if kind is OLH else 1 + 1e-5)
 
@@ -170,7 +173,7 @@ def test_every_short_byte_string_is_refused_or_packs_back(kind):
             continue
         kept += 1
         assert oracle.pack(reports) == data
-    assert kept == {KRR: 5, OUE: 32, OLH: 5}[kind]
+    assert kept == {KRR: 5, OUE: 32, OLH: 5, Subset: 5}[kind]
 
 
 def test_large_calls_do_not_depend_on_the_size_of_blocks(kind):

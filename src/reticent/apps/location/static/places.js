@@ -5,6 +5,7 @@
   const { colour } = Maps;
   const percent = (share) => `${Number((100 * share).toPrecision(3))} %`;
   const opacity = (share, most) => (share > 0 ? 0.06 + 0.9 * Math.sqrt(share / most) : 0);
+  const SHADES = [0, 1 / 9, 4 / 9, 1];  // of the most, as style.css has them: opacity rises with the root
   const drawn = {};  // by the id of their element
   let maps = null, streets = null, chosen = null, stamp = null, asked = 0;
 
@@ -47,6 +48,7 @@
     const most = Math.max(...shares, 1e-12), ink = colour("--accent"), line = colour("--line");
     one.cells.forEach((cell, i) => cell.setStyle(
       one.closed.has(i) ? { color: line, fillColor: colour("--soft"), fillOpacity: 0.3 } : { color: line, fillColor: ink, fillOpacity: opacity(shares[i], most) }));
+    $(`${id}-scale`).querySelectorAll("[data-shade]").forEach((place, i) => { place.textContent = percent(SHADES[i] * most); });
     one.under?.setStyle(Maps.street());
     one.mark.setStyle({ color: colour("--bad"), opacity: chosen === null ? 0 : 1 });
     if (chosen !== null) one.mark.setLatLngs(ring(chosen));

@@ -77,7 +77,7 @@
     for (const one of coming.missing) maps.coming.layers.addLayer(dot(one.at, colour("--accent"), 7, "a new station").setStyle({ fillOpacity: 0 }));
     $("arrivals").replaceChildren(...most.map((one) => row([one.name, one.arrivals.toFixed(1), interval(one), String(one.connectors), `${percent(one.free[0])} (${percent(one.free[1])} to ${percent(one.free[2])})`])));
     $("bars").dataset.chart = "cells";
-    $("bars").dataset.values = JSON.stringify(most.slice(0, BARS).map((one) => ({ labels: [one.name], value: one.arrivals, low: one.low, high: one.high, shown: { value: one.arrivals, low: one.low, high: one.high } })));
+    $("bars").dataset.values = JSON.stringify({ x: "station", y: "cars", cells: most.slice(0, BARS).map((one) => ({ labels: [one.name], value: one.arrivals, low: one.low, high: one.high, shown: { value: one.arrivals, low: one.low, high: one.high } })) });
     $("bars").dispatchEvent(new Event("reticent:draw", { bubbles: true }));
   };
 

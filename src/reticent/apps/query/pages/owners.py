@@ -13,7 +13,7 @@ from reticent.apps.query.dependencies import TheDesk
 from reticent.apps.query.desk import Desk
 from reticent.errors import ParameterError, ReticentError
 from reticent.query.declarations import dataset_file
-from reticent.query.declarations.explanation import explain
+from reticent.query.declarations.explanation import columns, explain
 from reticent.service.keys import Role
 from reticent.service.refusals import not_found
 from reticent.service.state import Visit
@@ -142,7 +142,8 @@ def _review(
             message = str(error)
     return page(
         request, "register_review.html", visit, 400 if message else 200, here="register", file=file,
-        text=text, data=data, lines=explain(data) if data else [], problem=message,
+        text=text, data=data, lines=explain(data, with_columns=False) if data else [], problem=message,
+        columns=columns(data) if data else [],
     )  # fmt: skip
 
 

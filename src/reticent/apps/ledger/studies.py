@@ -1,0 +1,105 @@
+"""What devices tell, with the accounts that say how much of it was shown: surveys, campaigns and trainings.
+
+A training runs elsewhere. It is known here once its operator entered a round into this service's ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+
+from reticent.collect.study import of_survey
+from reticent.ledger import Balance
+from reticent.ledger.base import Terms
+
+_TRAINING = re.compile(r"one client of training (\S+) ")
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A survey, a campaign or a training.
+
+    Attributes:
+        kind: which of them.
+        name: of it.
+        address: of its page; empty if it has none here.
+        said: how far it is, in words.
+        account: the name of its account.
+        cap: what one device spends in all of it.
+        spent: the part of the cap that was shown, from 0 to 1.
+    """
+
+    kind: str
+    name: str
+    address: str
+    said: str
+    account: str
+    cap: Terms
+    spent: float
+
+
+def studies(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
+    """Every study of a service.
+
+    Args:
+        app: of the service.
+        balances: all accounts, by name.
+    """
+    return [*_surveys(app, balances), *_campaigns(app, balances), *_trainings(balances)]
+
+
+def _surveys(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
+    collecting = app.state.collecting
+    if not collecting.is_used:
+        return []
+    found = []
+    for survey in collecting.collector.surveys()[::-1]:
+        study = of_survey(survey)
+        name = study.old_name if study.old_name in balances else study.terms.name
+        reports = sum(collecting.collector.periods(survey).values())
+        said = f"{_reports(reports)}, {survey.periods} periods in all"
+        address = f"/surveys/{survey.id.hex()}"
+        found.append(_studied("survey", survey.name, address, said, str(name), study.terms, balances))
+    return found
+
+
+def _campaigns(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
+    places, found = app.state.places, []
+    for name, campaign in places.all() if places.names() else ():
+        asked = campaign.current
+        reports = sum(campaign.store.reports(number) for number in range(asked.number + 1))
+        said = f"{_reports(reports)}, round {asked.number + 1} of {asked.rounds}"
+        terms = campaign.study.terms
+        found.append(_studied("campaign", name, f"/places/{name}", said, terms.name, terms, balances))
+    return found
+
+
+def _trainings(balances: Mapping[str, Balance]) -> list[Studied]:
+    found = []
+    for name, one in balances.items():
+        told = _TRAINING.match(one.terms.subject) if name.startswith("training:") else None
+        if told is not None:
+            said = "trained elsewhere, its rounds entered here"
+            found.append(_studied("training", told[1], "", said, name, one.terms, balances))
+    return found
+
+
+def _studied(
+    kind: str,
+    name: str,
+    address: str,
+    said: str,
+    account: str,
+    terms: Terms,
+    balances: Mapping[str, Balance],
+) -> Studied:
+    held = balances.get(account)
+    spent = held.spent / held.terms.cap if held is not None else 0.0
+    return Studied(kind, name, address, said, account, terms, spent)
+
+
+def _reports(number: int) -> str:
+    return f"{number:,} report{'' if number == 1 else 's'}"

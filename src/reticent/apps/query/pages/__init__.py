@@ -1,0 +1,5 @@
+"""The pages of data sets: look and ask (`main`), answers again (`answers`), what owners do (`owners`)."""
+
+from reticent.apps.query.pages.main import router
+
+__all__ = ["router"]

@@ -1,0 +1,78 @@
+"""An answer to take along: how to have it again from Python, in SQL or by curl, and its numbers in a file.
+
+What is copied asks for as much as was bought: asked again, it is free and the same. The key stays out: it is
+read from the environment, so that nobody pastes it anywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shlex
+from urllib.parse import quote
+
+from reticent.privacy.budget import UNITS_PER_ONE, cap_units
+from reticent.query import Answer
+from reticent.query.answers import Case
+from reticent.query.language.sql_text import written
+from reticent.query.language.tree import to_json
+from reticent.service.showing import plain
+
+KEY = "RETICENT_KEY"
+FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+_ANY = 0.001  # what a question that the declaration answers is asked with: it costs nothing
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a cell a formula in a spreadsheet
+
+
+def of(answer: Answer, name: str, address: str) -> list[dict[str, str]]:
+    """Each way to have an answer again, with its text.
+
+    Args:
+        answer: which.
+        name: of the data set.
+        address: of the service, with a slash at its end.
+    """
+    sql = written(answer.query, name)
+    asked = sql if sql is not None else to_json(answer.query)
+    much = _ANY if answer.case is Case.PUBLIC else information(answer.information)
+    python = (
+        "import os\n\nimport reticent\n\n"
+        f'with reticent.open({address + quote(name)!r}, key=os.environ["{KEY}"]) as session:\n'
+        f"    print(session.ask({asked!r}, information={much!r}))\n"
+    )
+    body = shlex.quote(json.dumps({"query": asked, "information": much}))
+    curl = (
+        f'curl -sS -H "Authorization: Bearer ${KEY}" -H "Content-Type: application/json" \\\n'
+        f"  -d {body} \\\n  {shlex.quote(f'{address}api/v1/datasets/{quote(name)}/ask')}\n"
+    )
+    found = [{"name": "Python", "text": python}, {"name": "curl", "text": curl}]
+    return found if sql is None else [found[0], {"name": "SQL", "text": sql + "\n"}, found[1]]
+
+
+def information(units: int) -> float:
+    """The number that asks for so many units: what is read from it rounds down, and not below them."""
+    found = units / UNITS_PER_ONE
+    while cap_units(found) < units:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def file(answer: Answer, form: str) -> str:
+    """The text of a download, in one of `FORMATS`."""
+    if form == "json":
+        return json.dumps(plain(answer.to_json()), indent=1, allow_nan=False) + "\n"
+    columns = answer.columns()
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(map(_cell, columns))
+    lines.writerows([map(_cell, row) for row in zip(*columns.values(), strict=True)])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A text that no spreadsheet runs: labels are an owner's to choose."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,177 @@
+"""What pages show of answers: numbers without meaningless digits, where they came from, how to have them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from reticent.apps.chain import shown as chain_views
+from reticent.apps.query.desk import Desk
+from reticent.apps.query.pages import copies
+from reticent.errors import ReticentError
+from reticent.privacy import spent_epsilon
+from reticent.query import Answer, DataSet
+from reticent.query.answers import Case
+from reticent.query.kinds.listed import KIND
+from reticent.query.language import tree, words
+from reticent.query.language.questions import resolve
+from reticent.service import showing
+from reticent.service.state import Asked
+
+MOST_HISTORY = 1000
+PER_PAGE = 50
+MOST_DRAWN = 200  # points of a chart, lines of a table
+CASES = {
+    Case.FRESH: "fresh: nothing was bought under this question before",
+    Case.EQUAL: "reused: exactly this was bought before",
+    Case.REFINED: "refined: only the missing part was bought, and combined with the earlier answers",
+    Case.COARSER: "reused: a more exact answer was bought before",
+    Case.PUBLIC: "public: the declaration answers it",
+}
+
+
+class Keys:
+    """The keys of questions about a data set: what was bought under one, others reuse."""
+
+    def __init__(self, data: DataSet) -> None:
+        self._data, self._known = data, dict[str, str | None]()
+
+    def of(self, query: str) -> str | None:
+        """The key of a question as the history keeps it; None if the data set does not allow it any more."""
+        if query not in self._known:
+            try:
+                self._known[query] = resolve(tree.from_json(json.loads(query)), self._data).key
+            except ReticentError:
+                self._known[query] = None
+        return self._known[query]
+
+
+def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, Any]:
+    """What the template of an answer shows.
+
+    Args:
+        desk: knows what was bought before.
+        given: the answer.
+        data: what was asked.
+        address: of the service, for what is copied.
+    """
+    cap, kind = data.terms.cap, KIND[given.query.kind]
+    one = given.cells[0].estimate if len(given.cells) == 1 and not kind.is_table else None
+    cells = [
+        {
+            "labels": [str(label) for label in cell.labels],
+            "value": cell.estimate.value,
+            "low": cell.estimate.low,
+            "high": cell.estimate.high,
+            "shown": estimate(cell.estimate),
+        }
+        for cell in given.cells[:MOST_DRAWN]
+    ]
+    names = ["level"] if kind.is_rank else [by.column for by in given.query.by]
+    line = words.line(tree.to_json(given.query))
+    return {
+        "answer": given,
+        "one": estimate(one) if one else None,
+        "names": names,
+        "cells": cells,
+        "chart": {"cells": cells, "x": ", ".join(names), "y": line.split(" where ")[0].split(" by ")[0]},
+        "hidden": len(given.cells) - len(cells),
+        "bar": _bar(one.value, one.low, one.high) if one else None,
+        "words": CASES[given.case],
+        "is_public": given.case is Case.PUBLIC,
+        "alone": spent_epsilon(given.without_reuse, given.delta) if given.without_reuse else 0.0,
+        "paid_share": given.cost / cap,
+        "alone_share": given.without_reuse / cap,
+        "reused_share": given.reused / cap,
+        "spent_share": given.spent / cap,
+        "worth_share": given.information / cap,
+        "purchases": _purchases(desk, data, given),
+        "transactions": _transactions(desk, data, given),
+        "data": data,
+        "asked": line,
+        "query": json.dumps(tree.to_json(given.query)),
+        "copies": copies.of(given, data.name, address),
+    }
+
+
+def history(desk: Desk, data: DataSet, person: str, *, openable: bool) -> list[dict[str, Any]]:
+    """The last questions about a data set, the last first, with what was answered.
+
+    Args:
+        desk: remembers them.
+        data: which.
+        person: who looks: her own answers she may always see again.
+        openable: whether she may see those of others.
+    """
+    keys = Keys(data)
+    return [
+        {
+            "text": words.line(json.loads(one.query)),
+            "person": one.person,
+            "day": one.day,
+            "said": _said(one) if openable or one.person == person else "",
+            "cost": one.cost / data.terms.cap,
+            "alone": one.without_reuse / data.terms.cap,
+            "key": keys.of(one.query),
+        }
+        for one in reversed(desk.state.history(data.name, PER_PAGE))
+    ]
+
+
+def _said(one: Asked) -> str:
+    """The answer in a few words, as it was given then."""
+    if one.value is None or one.low is None or one.high is None:
+        return f"{one.cells:,} numbers" if one.cells > 1 else ""
+    error = (one.high - one.low) / 2
+    if not error:
+        return showing.rounded(one.value, 0.0)
+    return f"{showing.rounded(one.value, error)} ± {showing.error_shown(error)}"
+
+
+def _transactions(desk: Desk, data: DataSet, given: Answer) -> list[dict[str, Any]]:
+    """What is on the chain behind an answer, if its ledger is there."""
+    if desk.chain is None:
+        return []
+    return chain_views.behind(desk.chain, data.name, given.receipt.key, PER_PAGE)
+
+
+def _purchases(desk: Desk, data: DataSet, given: Answer) -> list[dict[str, Any]]:
+    """What was paid under the answer's question before it, the last first."""
+    keys = Keys(data)
+    found = [
+        one
+        for one in reversed(desk.state.history(data.name, MOST_HISTORY))
+        if one.cost and keys.of(one.query) == given.receipt.key
+    ]
+    if given.cost:
+        found = found[1:]  # the first is this answer
+    return [_purchase(one, data) for one in found[:PER_PAGE]]
+
+
+def _purchase(one: Asked, data: DataSet) -> dict[str, Any]:
+    return {
+        "text": words.line(json.loads(one.query)),
+        "person": one.person,
+        "day": one.day,
+        "share": one.cost / data.terms.cap,
+    }
+
+
+def estimate(given: Any) -> dict[str, str]:
+    """An estimate and its interval, without the digits that its error makes meaningless."""
+    low, high = showing.interval(given.low, given.high)
+    error = (given.high - given.low) / 2
+    return {
+        "value": showing.rounded(given.value, error),
+        "low": low,
+        "high": high,
+        "error": showing.error_shown(error),
+    }
+
+
+def _bar(value: float, low: float, high: float) -> dict[str, float]:
+    """Where the interval lies on a line of 100 units, with a third of its width on both sides."""
+    width = (high - low) or 1.0
+    start, span = low - width / 3, width * 5 / 3
+    places = (("low", low), ("value", value), ("high", high))
+    return {name: min(100.0, max(0.0, round(100 * (at - start) / span, 2))) for name, at in places}

@@ -1,0 +1,99 @@
+"""Calls of the crowd's contract: signed once, kept before they leave, and sent again as they are.
+
+A label names what a call is for, so that neither a restart nor a second look at the same state doubles it. A
+program does not wait for receipts: it looks at the chain, and what is not there yet is sent again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from reticent.chain.fees import Ceiling, current_fees
+from reticent.chain.node import as_number
+from reticent.chain.sender import Sender
+from reticent.errors import ChainError, TransactionRefused
+from reticent.federated.crowd.contract import artifact, cause
+from reticent.federated.crowd.plan import GAS
+
+AGAIN_S = 5.0  # after which a call that the chain does not show is sent again
+
+Say = Callable[[str], None]
+
+
+class Calls:
+    """What one key sends to one contract.
+
+    Args:
+        sender: with an outbox, so that a label is sent once.
+        contract: its address.
+        ceiling: of fees, as the sender's.
+        say: is called with a line on what happens.
+    """
+
+    def __init__(self, sender: Sender, contract: str, ceiling: Ceiling, say: Say) -> None:
+        self.sender, self.me = sender, sender.address
+        self._contract, self._ceiling, self._say = contract, ceiling, say
+        self._tried: dict[str, float] = {}
+        self._said: dict[str, str] = {}
+
+    def send(self, function: str, *arguments: Any, once: str, only: bool = False, value_wei: int = 0) -> None:
+        """Send a call, unless it was sent a moment ago. What the contract refuses is said, not raised.
+
+        Args:
+            function: of the contract.
+            arguments: of the function.
+            once: tells apart calls that say the same: round, tries.
+            only: whether nothing else may ever be sent for this purpose, whatever it would say.
+            value_wei: goes along.
+
+        Raises:
+            ChainError: the node is away, the fee too high, or something else was sent for this before.
+        """
+        data = artifact().encode(function, *arguments)
+        told = [self._contract, function, once] + ([] if only else [keccak(data).hex()[:16]])
+        label = "/".join(told)
+        if time.monotonic() - self._tried.get(label, float("-inf")) < AGAIN_S:
+            return
+        try:
+            self.sender.send(self._contract, data, label=label, value_wei=value_wei)
+        except TransactionRefused as refusal:
+            self._refused(label, function, refusal)
+        else:
+            self._tried[label] = time.monotonic()
+            if self._said.get(label) != "sent":
+                self._said[label] = "sent"
+                self._say(f"{function}, {once}")
+
+    def _refused(self, label: str, function: str, refusal: TransactionRefused) -> None:
+        """Say why, once; an empty purse is not the contract's business."""
+        if "insufficient funds" in refusal.reason.lower():
+            raise ChainError(f"{self.me} has too little of the chain's coin to {function}") from refusal
+        if self._said.get(label) != refusal.reason:
+            self._said[label] = refusal.reason
+            self._say(f"{function} is refused: {cause(refusal)}")
+
+    def balance(self) -> int:
+        """The key's coin, in wei."""
+        return as_number(self.sender.node.rpc("eth_getBalance", self.me, "latest"))
+
+    def number(self) -> int:
+        """How many transactions of the key are in blocks."""
+        return as_number(self.sender.node.rpc("eth_getTransactionCount", self.me, "latest"))
+
+    def check_purse(self, *functions: str, value_wei: int = 0) -> None:
+        """Refuse to begin what cannot be paid to its end.
+
+        Raises:
+            ChainError: the key has too little for the gas of these calls.
+        """
+        gas = sum(GAS[one] for one in functions)
+        needed = gas * current_fees(self.sender.node, self._ceiling).most + value_wei
+        held = self.balance()
+        if held < needed:
+            raise ChainError(
+                f"{self.me} has {held} wei of the chain's coin, and needs {needed} to {', '.join(functions)}"
+            )

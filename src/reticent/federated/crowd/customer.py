@@ -1,0 +1,230 @@
+"""A customer: trains at home, seals, commits, reveals, is settled and paid. Killed anywhere, it goes on.
+
+In this order, and each step is on the disk before the next: the home's ledger is paid and the update drawn,
+once (`on_device.Home`); it is sealed, and the sealed file and its key are kept; the file goes to the store;
+the commitment is sent, under a label that holds one commitment for ever; when the window of commitments is
+over, file and key are revealed. So at most one draw of a round ever leaves, and nothing leaves unpaid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from reticent.chain.keys import Key
+from reticent.errors import LedgerError, ParameterError
+from reticent.federated.crowd import task_text
+from reticent.federated.crowd.calls import Calls
+from reticent.federated.crowd.contract import Proposal, commitment
+from reticent.federated.crowd.deciding import Action, Do, customer_action
+from reticent.federated.crowd.following import Follower, Seen
+from reticent.federated.crowd.modes import OnDevice
+from reticent.federated.crowd.rounds import Place, model_before
+from reticent.federated.crowd.running import Program
+from reticent.federated.crowd.task_text import CrowdTask
+from reticent.federated.crowd.updates import seal, size_of
+from reticent.federated.on_device import Home
+from reticent.federated.robust.averages import Integers
+from reticent.federated.robust.grid import Update
+from reticent.federated.softmax import Labels
+from reticent.ledger.device.ledger import DeviceLedger
+from reticent.mechanisms.base import Floats
+from reticent.store import Cid, Directory, Store
+
+_GAS = ("commit", "reveal", "settle")  # of a round
+_NOTHING = Proposal(0, bytes(32), 0, 0, 0, 0)  # in place of the result of a void round
+
+
+class Learner(Protocol):
+    """Whoever draws a home's updates: pays for each first, draws it once, and keeps what it drew."""
+
+    @property
+    def ledger(self) -> DeviceLedger:
+        """Of the home, which keeps short notes too."""
+
+    @property
+    def store(self) -> Directory:
+        """The home's own folder of files."""
+
+    def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
+        """The update of a round, the same ever after."""
+
+    def close(self) -> None:
+        """Give the ledger up."""
+
+
+class DeviceLearner:
+    """Updates of a home that trains on the device (`on_device`).
+
+    Args:
+        home: its ledger and folder.
+        records: reads its records, features by rows and classes, for so many numbers a record.
+    """
+
+    def __init__(self, home: Home, records: Callable[[int], tuple[Floats, Labels]]) -> None:
+        self.ledger, self.store, self._home, self._records = home.ledger, home.store, home, records
+
+    def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
+        """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
+        if not isinstance(task.training, OnDevice):
+            raise ParameterError(f"mode must be {OnDevice.mode} to train here, got {task.training.mode}")
+        asked = task.training.home_task(identifier, task.grid, task.rounds)
+        features, labels = self._records(task.training.inputs)
+        return self._home.file(asked, self._home.update(asked, number, model, features, labels))
+
+    def close(self) -> None:
+        """Give the ledger up."""
+        self._home.close()
+
+
+class _Kept(NamedTuple):
+    """A sealed update: what its file is called, and the key that opens it."""
+
+    cid: Cid
+    key: bytes
+
+
+class Customer(Program):
+    """One home in one task.
+
+    Args:
+        follower: see `Program`, also for calls, store and say.
+        identifier: of the task.
+        key: of the home on the chain.
+        learner: draws its updates.
+        admission: v, r and s of the gate's signature; zeros where the task has none.
+    """
+
+    def __init__(
+        self,
+        follower: Follower,
+        calls: Calls,
+        store: Store,
+        say: Callable[[str], None],
+        *,
+        identifier: bytes,
+        key: Key,
+        learner: Learner,
+        admission: tuple[int, int, int] = (0, 0, 0),
+    ) -> None:
+        super().__init__(follower, calls, store, say)
+        self._identifier, self._key, self._learner, self._admission = identifier, key, learner, admission
+        self._place = Place(follower.node.chain_id, follower.contract.address, identifier)
+        self._text: CrowdTask | None = None
+        self._shared: set[Cid] = set()  # files that the store has taken in this process
+
+    def close(self) -> None:
+        """Close what is open."""
+        try:
+            self._learner.close()
+        finally:
+            super().close()
+
+    def act(self) -> bool:
+        """Do what can be done now; whether there will be more."""
+        seen = self.follower.seen(self._identifier)
+        if seen is None:
+            raise ParameterError(f"there is no task {self._identifier.hex()} in the contract")
+        self._check_text(seen)
+        kept = self._kept(seen.progress.round)
+        action = customer_action(seen, self.me, is_drawn=kept is not None)
+        if action is None:
+            return True
+        if action.do is Do.END:
+            return self._ended(seen)
+        self._do(action, seen, kept)
+        return True
+
+    def _check_text(self, seen: Seen) -> CrowdTask:
+        """The task's text, which must be what the contract says."""
+        if self._text is None:
+            text = task_text.read(self.store, seen.task.text)
+            text.check_terms(seen.task.terms)
+            self._text = text
+        return self._text
+
+    def _do(self, action: Action, seen: Seen, kept: _Kept | None) -> None:
+        task, number = self._identifier, action.round
+        once = f"{task.hex()}/{number}"
+        match action.do:
+            case Do.APPLY:
+                self.calls.check_purse("apply", *_GAS)
+                self.calls.send("apply", task, *self._admission, once=task.hex(), only=True)
+            case Do.TRAIN:
+                self._train(seen)
+            case Do.COMMIT:
+                assert kept is not None
+                self._share(seen, kept.cid)
+                bound = commitment(task, number, self.me, bytes(kept.cid), kept.key)
+                self.calls.send("commit", task, bound, once=once, only=True)
+            case Do.REVEAL:
+                assert kept is not None
+                self._share(seen, kept.cid)
+                self.calls.send("reveal", task, bytes(kept.cid), kept.key, once=once, only=True)
+            case Do.SETTLE:
+                result = result_of(seen, number)
+                self.calls.send("settle", task, number, self.me, result.words(), once=once)
+            case _:
+                raise AssertionError(action)
+
+    # Training
+
+    def _train(self, seen: Seen) -> None:
+        """Draw the update of the running round and seal it; both are kept before anything leaves."""
+        text, number = self._check_text(seen), seen.progress.round
+        self.calls.check_purse(*_GAS)  # before the ledger pays
+        model = text.model(self.store, Cid.of_bytes(model_before(seen.task, number)))
+        self._say(f"training for round {number}")
+        update = self._learner.update(self._identifier.hex(), text, number, model)
+        sealed = seal(text.grid, update, self._place.origin(number, self.me), self._key)
+        cid = self._learner.store.put(sealed.file)
+        self._learner.ledger.keep(self._note(number), f"{cid} {sealed.key.hex()}")
+        kept = self._kept(number)
+        assert kept is not None
+        self._do(Action(Do.COMMIT, number), seen, kept)
+
+    def _note(self, number: int) -> str:
+        """The name under which a sealed update is kept, in the home's ledger: of this contract and key."""
+        place = self._place
+        return f"crowd/{place.chain_id}/{place.contract}/{place.task.hex()}/{number}/{self.me}"
+
+    def _kept(self, number: int) -> _Kept | None:
+        note = self._learner.ledger.kept(self._note(number))
+        if note is None:
+            return None
+        cid, _, key = note.partition(" ")
+        return _Kept(Cid.parse(cid), bytes.fromhex(key))
+
+    def _share(self, seen: Seen, cid: Cid) -> None:
+        """Put the sealed file where everybody may fetch it. It says nothing without its key."""
+        if cid not in self._shared:
+            file = self._learner.store.get(cid, most=size_of(self._check_text(seen).grid))
+            self.store.put(file)
+            self._shared.add(cid)
+
+    # The end
+
+    def _ended(self, seen: Seen) -> bool:
+        """Take what is owed; whether there is more to do."""
+        if self.me not in seen.task.customers:
+            raise LedgerError(f"the task is over or full, and {self.me} is no customer of it")
+        if not take(self.calls, self.follower, seen.task.token):
+            why = "was cancelled" if seen.task.is_cancelled else "is done"
+            self._say(f"the task {why}")
+            return False
+        return True
+
+
+def take(calls: Calls, follower: Follower, token: str) -> bool:
+    """Withdraw what the key is owed; whether there was something."""
+    if follower.contract.owed(calls.me, token, block=follower.block) == 0:
+        return False
+    calls.send("withdraw", token, once=str(calls.number()))
+    return True
+
+
+def result_of(seen: Seen, number: int) -> Proposal:
+    """What was decided of a closed round, as `settle` takes it."""
+    which = seen.task.rounds[number]
+    assert which.result is not None
+    return which.proposals[which.result][2] if which.result in which.proposals else _NOTHING
