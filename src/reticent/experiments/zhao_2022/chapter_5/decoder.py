@@ -25,7 +25,7 @@ from reticent.experiments.zhao_2022.chapter_5.split_training import EPOCHS, EPSI
 from reticent.federated import torch_models
 from reticent.federated.robust import Grid
 from reticent.federated.softmax import Labels
-from reticent.federated.split.documented import PUBLIC, Documented, laplace, trained
+from reticent.federated.split.documented import PUBLIC, Documented, Singles, laplace, trained
 from reticent.federated.split.front import KEPT, Front
 from reticent.federated.split.noised import FINE, NoisedTask
 from reticent.mechanisms.base import Floats
@@ -75,7 +75,9 @@ def recognised(rebuilt: Floats, true: Floats) -> float:
     return hits / len(true)
 
 
-def documented_sent(options: Options, images: Floats, digits: Labels) -> Callable[[Floats, int, int], Floats]:
+def documented_sent(
+    options: Options, images: Singles, digits: Labels
+) -> Callable[[Singles, int, int], Floats]:
     """What the edge is sent of pictures, the mean of so many passes; front layers after a round."""
     torch_models.torch_or_error().set_num_threads(1)
     task = Documented(SIDE, 10, 64, PUBLIC, EPSILON, 64, 1 if options.quick else EPOCHS, RATE)
@@ -85,7 +87,7 @@ def documented_sent(options: Options, images: Floats, digits: Labels) -> Callabl
         task, theta, images, digits, edge=task.edge(theta), rng=stream.spawn(0), order=stream.spawn(1)
     )
 
-    def sent(pictures: Floats, passes: int, number: int) -> Floats:
+    def sent(pictures: Singles, passes: int, number: int) -> Floats:
         quiet = np.concatenate(
             [phone.quiet(pictures[at : at + 500]) for at in range(0, len(pictures), 500)]
         ).astype(np.float64)
@@ -98,11 +100,11 @@ def documented_sent(options: Options, images: Floats, digits: Labels) -> Callabl
     return sent
 
 
-def noised_sent(front: Front, mu: float, seed: int) -> Callable[[Floats, Labels, int], Floats]:
+def noised_sent(front: Front, mu: float, seed: int) -> Callable[[Singles, Labels, int], Floats]:
     """What the edge is sent of pictures and labels, all blocks."""
     task = NoisedTask("decoder", KEPT, 10, Grid(10 * KEPT, 1 << 16, 1 << 24), 1.0, mu)
 
-    def sent(pictures: Floats, labels: Labels, number: int) -> Floats:
+    def sent(pictures: Singles, labels: Labels, number: int) -> Floats:
         stream = SimulationStream(seed, path=(10, number, round(1000 * mu)))
         return task.noised(front.features(pictures), labels, stream).astype(np.float64) / FINE
 
@@ -171,10 +173,13 @@ def _judged(way: str, rebuilt: Floats, true: Floats, labels: float) -> Rebuilt:
     return Rebuilt(way, rebuilt, error, recognised(rebuilt, true), labels)
 
 
-def _draw(images: Floats, found: list[Rebuilt]) -> Any:
+def _draw(images: Singles, found: list[Rebuilt]) -> Any:
     import matplotlib.pyplot as plt
 
-    lines = [("true", images.reshape(len(images), -1)), *((one.way, one.pictures) for one in found)]
+    lines: list[tuple[str, Any]] = [
+        ("true", images.reshape(len(images), -1)),
+        *((one.way, one.pictures) for one in found),
+    ]
     figure, axes = plt.subplots(len(lines), SHOWN, figsize=(9.0, 1.2 * len(lines)), layout="constrained")
     for line, (name, pictures) in zip(axes, lines, strict=True):
         for axis, one in zip(line, pictures, strict=False):

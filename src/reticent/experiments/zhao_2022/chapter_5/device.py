@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,9 @@ def _documented(images: Any, labels: Any) -> list[Row]:
     on_phone = at_edge = 0.0
     for at in range(0, len(images), task.batch):
         some = slice(at, at + task.batch)
-        first, features = _timed(lambda some=some: phone.sent(images[some]))
-        second, slopes = _timed(lambda f=features, some=some: edge.slopes(f, labels[some]))
-        third, _ = _timed(lambda s=slopes: phone.learnt(s))
+        first, features = _timed(partial(phone.sent, images[some]))
+        second, slopes = _timed(partial(edge.slopes, features, labels[some]))
+        third, _ = _timed(partial(phone.learnt, slopes))
         on_phone += first + third
         at_edge += second
     size = 4 * task.features + 4
