@@ -1,7 +1,8 @@
 """The pictures of pages in the docs: `make screenshots` makes all of them anew, from a furnished service.
 
-Beside them lies a note of what each shows: a digest of the templates, styles and scripts that it is made of.
-If one of these changed since, a test says so (`tests/unit/test_screenshots.py`).
+Beside them lies a note of what each shows: a digest of the templates and scripts that are the page's own.
+If one of these changed since, a test says so (`tests/unit/test_screenshots.py`);
+after a change of the style that all pages share, make them anew too.
 """
 
 import argparse
@@ -27,19 +28,17 @@ def _of(app, *names):
     ]
 
 
-_SHELL = ["service/templates/base.html", "service/static/style.css"]
-_CHARTS = [*_SHELL, "service/static/charts.js"]
-_MAPS = [*_CHARTS, "service/static/maps.js"]
+_SHELL = ["service/templates/base.html"]
 SOURCES = {  # what each picture is made of
-    "service-overview.png": [*_CHARTS, *_of("query", "overview", "cards", "meter", "burn")],
-    "service-ask.png": [*_CHARTS, *_of("query", "ask", "fields", "answer_part", "price_part")],
+    "service-overview.png": [*_SHELL, *_of("query", "overview", "cards", "meter", "burn")],
+    "service-ask.png": [*_SHELL, *_of("query", "ask", "fields", "answer_part", "price_part")],
     "service-ledger.png": [*_SHELL, *_of("ledger", "ledger", "accounts")],
     "service-register.png": [*_SHELL, *_of("query", "register_blanks")],
-    "service-survey.png": [*_CHARTS, *_of("collect", "survey", "survey_part")],
-    "service-places.png": [*_MAPS, *_of("location", "place", "places.js")],
-    "service-stations.png": [*_MAPS, *_of("stations", "station_provider", "stations.js")],
+    "service-survey.png": [*_SHELL, *_of("collect", "survey", "survey_part")],
+    "service-places.png": [*_SHELL, *_of("location", "place", "places.js")],
+    "service-stations.png": [*_SHELL, *_of("stations", "station_provider", "stations.js")],
     "service-chain.png": [*_SHELL, *_of("chain", "chain", "transactions"), *_of("ledger", "accounts")],
-    "training.png": [*_CHARTS, *_of("federated", "training", "training_part")],
+    "training.png": [*_SHELL, *_of("federated", "training", "training_part")],
 }
 
 

@@ -11,7 +11,7 @@ MOST_BYTES = 60_000
 
 
 def old():
-    """The pictures that were made of other templates, styles or scripts than these."""
+    """The pictures that were made of other templates or scripts than these."""
     noted = json.loads(screenshots.NOTE.read_text())
     return [name for name in screenshots.SOURCES if noted.get(name) != screenshots.digest(name)]
 
@@ -25,6 +25,9 @@ def test_planted_a_page_that_changed_is_found(monkeypatch, tmp_path):
         place = tmp_path / "src/reticent" / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes((screenshots.ROOT / "src/reticent" / path).read_bytes())
+    note = tmp_path / "note.json"
+    note.write_text(json.dumps({name: screenshots.digest(name) for name in screenshots.SOURCES}))
+    monkeypatch.setattr(screenshots, "NOTE", note)
     monkeypatch.setattr(screenshots, "ROOT", tmp_path)
     assert old() == []
     changed = tmp_path / "src/reticent/apps/collect/templates/survey_part.html"

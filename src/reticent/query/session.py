@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -393,9 +393,13 @@ class Session(Shorthands):
         """The data set's account: its cap and what is spent."""
         return self._ledger.balance(self.data.account)
 
-    def questions(self) -> dict[str, Query]:
-        """What was bought so far, by key."""
-        return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
+    def questions(self, keys: Container[str] | None = None) -> dict[str, Query]:
+        """What was bought so far, by key; under some keys only, where they are given."""
+        return {
+            key: tree.from_json(json.loads(text))
+            for key, text in self._notebook.questions().items()
+            if keys is None or key in keys
+        }
 
     # The path of an answer
 
