@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real, whole
-from reticent.errors import ParameterError
+from reticent.errors import BudgetExceeded, ParameterError
 from reticent.federated.robust.grid import Grid, Update
 from reticent.federated.softmax import Softmax
 from reticent.ledger.base import Amount, Terms, Unit
@@ -39,6 +39,7 @@ from reticent.store import Cid, Directory, tensors
 ACCOUNT = "home-training"
 PROTECTED = "one record of a home"
 MOST_RECORDS = 1 << 16  # of a home; more are left out
+MOST_NOISE = 1 << 24  # numbers that are drawn for a round: some minutes
 _FINE = 1 << 20  # steps of the sum's grid in the clip
 
 
@@ -88,6 +89,11 @@ class HomeTask:
         whole("records", self.records, low=1, high=MOST_RECORDS)
         real("rate", self.rate, low=0.0, high=1e6, open_low=True)
         whole("steps", self.steps, low=1, high=10_000)
+        if self.steps * self.model.dimensions > MOST_NOISE:
+            raise ParameterError(
+                f"steps times the {self.model.dimensions} dimensions of the model must be at most "
+                f"{MOST_NOISE}, got {self.steps * self.model.dimensions}"
+            )
         whole("rounds", self.rounds, low=1, high=10_000)
         real("mu", self.mu, low=1e-3, high=100.0)
 
@@ -195,6 +201,16 @@ class Home(Budgeted):
             return list(bytes(tensors.put(self.store, {"update": update})))
 
         return Cid.of_bytes(bytes(self._paid(key, task.units, drawn)))
+
+    def check_price(self, task: HomeTask) -> None:
+        """Refuse a task of which the ledger cannot pay one round.
+
+        Raises:
+            BudgetExceeded: it cannot.
+        """
+        left = self.ledger.balance(ACCOUNT).remaining
+        if task.units > left:
+            raise BudgetExceeded(ACCOUNT, task.units, left)
 
     def _paid(self, key: str, units: int, drawn: Callable[[], list[int]]) -> list[int]:
         """Pay, draw, record; what was drawn and not recorded, by a crash, has not left and is drawn anew."""
