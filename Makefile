@@ -18,7 +18,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-more test-all soak mutation bench lint docs picture requirements clean
+.PHONY: help screenshots demo test test-more test-all soak mutation bench lint docs picture requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -50,6 +50,9 @@ mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that it
 
 bench: $(VENV)/.dev $(VENV)/.breaching $(VENV)/.shapiq ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
+
+screenshots: $(VENV)/.dev ## the pictures of pages in the docs, made anew
+	$(BIN)/python -m tests.screenshots $(ARGS)
 
 lint: $(VENV)/.dev ## style, format, types, layers
 	$(BIN)/ruff check .

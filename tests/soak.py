@@ -43,7 +43,7 @@ def started(arguments, folder):
     folder.mkdir(parents=True)
     said = (folder / "said.txt").open("wb")
     environment = {name: text for name, text in os.environ.items() if name != "ONCE"}
-    environment["TMPDIR"] = str(folder)
+    environment |= {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}  # so that what it says is there at once
     with said:
         return subprocess.Popen(
             [*COMMAND, *arguments],

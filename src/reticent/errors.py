@@ -2,6 +2,7 @@
 
     ReticentError
     |-- ParameterError (also a ValueError)     an argument breaks its rule; nothing was done
+    |   `-- SeveralErrors                       more than one does: all are told at once
     |-- ParameterTypeError (also a TypeError)  an argument is of the wrong type; nothing was done
     |-- GuaranteeError                          a mechanism or channel does not keep its claim
     |-- MixedGuarantees                         guarantees of different kinds cannot be combined
@@ -43,6 +44,8 @@ Messages name the field, the rule and the value of a *parameter*. They never hol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ReticentError(Exception):
     """Root of every error that Reticent raises on purpose."""
@@ -50,6 +53,18 @@ class ReticentError(Exception):
 
 class ParameterError(ReticentError, ValueError):
     """A parameter has the right type and breaks its rule."""
+
+
+class SeveralErrors(ParameterError):
+    """More than one thing is wrong with what was given.
+
+    Attributes:
+        each: what, one after the other.
+    """
+
+    def __init__(self, each: Sequence[str]) -> None:
+        super().__init__("; ".join(each))
+        self.each = tuple(each)
 
 
 class ParameterTypeError(ReticentError, TypeError):
@@ -159,6 +174,7 @@ class QuestionRefused(BudgetExceeded):
     """A question costs more than is left. Nothing was charged.
 
     Attributes:
+        budget: units of the whole account.
         best: the best answer that is already paid for (a `query.Answer`), or None.
         best_error: half the width of its interval.
         reachable_error: half the width that everything left would buy, or None if nothing can be bought.
@@ -170,6 +186,7 @@ class QuestionRefused(BudgetExceeded):
         asked: int,
         left: int,
         *,
+        budget: int,
         asked_epsilon: float,
         left_epsilon: float,
         best: object,
@@ -180,10 +197,11 @@ class QuestionRefused(BudgetExceeded):
         free = "nothing is recorded to reuse" if best_error is None else f"free now: within {best_error:.6g}"
         more = "" if reachable_error is None else f"; all that is left buys {reachable_error:.6g}"
         self.args = (
-            f"{account}: asked for mu2 {asked / 1e12:.6g} (epsilon {asked_epsilon:.4g} alone), "
-            f"left {left / 1e12:.6g} (epsilon {left_epsilon:.4g}); {free}{more}",
+            f"{account}: asked for {100 * asked / budget:.4g} % of the budget (epsilon {asked_epsilon:.4g} "
+            f"alone), left is {100 * left / budget:.4g} % (epsilon {left_epsilon:.4g}); {free}{more}",
         )
-        self.best, self.best_error, self.reachable_error = best, best_error, reachable_error
+        self.budget, self.best = budget, best
+        self.best_error, self.reachable_error = best_error, reachable_error
 
 
 class UnknownAccount(LedgerError):

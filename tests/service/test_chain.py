@@ -53,18 +53,23 @@ def funded(url, path):
 
 @pytest.fixture(scope="module")
 def place(anvil, tmp_path_factory):
+    with placed(anvil.url, tmp_path_factory.mktemp("chain")) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def placed(url, folder):
     """A contract with a census, whose rows lie in the oracle's folder alone; the service's key may ask."""
-    folder = tmp_path_factory.mktemp("chain")
     declaration = census.write(folder, rows=300)
-    keys = {name: funded(anvil.url, folder / f"{name}.key") for name in ("owner", "oracle", "front")}
+    keys = {name: funded(url, folder / f"{name}.key") for name in ("owner", "oracle", "front")}
     chain, own = folder / "chain.json", folder / "owner.key"
     with contextlib.redirect_stdout(StringIO()):
-        commands.deploy(anvil.url, own, out=chain, confirmations=None, forget_rpc=False)
+        commands.deploy(url, own, out=chain, confirmations=None, forget_rpc=False)
         commands.register(declaration, oracle=keys["oracle"].address, key=own, chain=chain, rpc=None)
         allowed = keys["front"].address
         told = {"share": 1.0, "epsilon": None, "key": own, "chain": chain, "rpc": None, "owner": None}
         commands.allow(declaration, allowed, **told)
-    with contextlib.closing(Node(anvil.url)) as node:
+    with contextlib.closing(Node(url)) as node:
         yield SimpleNamespace(
             folder=folder, declaration=declaration, chain=chain, file=ChainFile.read(chain), node=node,
             keys=keys, settings={"ledger": str(chain), "key": str(folder / "front.key"),

@@ -1,6 +1,11 @@
 """The observers' page of a crowd's task, on a real chain, in a real chromium and without."""
 
 import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -8,6 +13,7 @@ import pytest
 from reticent.apps.crowd.observing_work import Observed
 from reticent.apps.crowd.page import watched
 from reticent.errors import NodeUnavailable
+from reticent.federated.crowd.crowd_file import CrowdFile
 from reticent.service.serve import listen
 
 from ..contracts.real_task import Real, really_play
@@ -128,3 +134,22 @@ def test_in_a_browser(browser, played, width, scheme, tmp_path):
         assert said == []
         if width == 390 and AXE.exists():
             assert found(page) == []
+
+
+def test_the_command_serves_it_until_interrupted(anvil, played, tmp_path):
+    chain = tmp_path / "crowd.json"
+    CrowdFile(anvil.url, played.node.chain_id, played.contract.address, 0, 0).write(chain)
+    words = ["crowd", "show", played.task.hex(), "--chain", str(chain), "--store", str(played.store._folder)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "reticent", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as program:
+        line = program.stdout.readline()
+        text = httpx.get(re.search(r"http://\S+", line)[0], timeout=60).text
+        program.send_signal(signal.SIGINT)
+        said = program.stdout.read()
+    assert "2 of 2 results" in text
+    assert said.strip() == "Ended."
+    assert program.returncode == 0

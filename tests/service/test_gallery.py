@@ -1,6 +1,7 @@
 """Every page of a service with something of everything, light and dark, on a phone and on a screen."""
 
 import contextlib
+import re
 
 import pytest
 
@@ -71,6 +72,21 @@ def test_every_page_can_be_read(service, browser, width):
                 person.page.evaluate("document.querySelector('h1').style.width = '2000px'")
                 assert too_wide(person.page)  # planted
     assert wrong == []
+
+
+OTHERWISE = re.compile(r"(?:epsilon|mu²) [\d.,]+ (?:of [\d.,]+|spent|left)", re.IGNORECASE)
+
+
+def test_what_is_spent_is_a_share_on_every_page(service, browser):
+    """No page says how much epsilon is spent: it would not be the share that stands beside it."""
+    wrong = []
+    for who, pages in paths(service):
+        with contextlib.closing(Person(service, browser, who).context) as context:
+            for path in pages:
+                context.pages[0].goto(path)
+                wrong += [(path, one) for one in OTHERWISE.findall(context.pages[0].inner_text("body"))]
+    assert wrong == []
+    assert OTHERWISE.findall("70 % spent, 30 % left\nepsilon 6.41 of 8 at delta 0.0001")  # planted: as it was
 
 
 def test_every_chart_has_axes_and_every_map_a_legend(service, browser):

@@ -160,6 +160,18 @@ def test_questions_have_their_answer_and_day(service, signed_in):
     assert "4 numbers" in line_of(signed_in("alice")(BASE), "histogram by race")
 
 
+def test_questions_stand_in_the_order_in_which_they_were_asked(service):
+    """Free ones wait to be written together; planted: those that wait are not taken along."""
+    for units in (0.01, 0.001, 0.02, 0.001, 0.03):
+        asked(service, "bob", tree.mean("income"), information=units)
+    assert [bool(one.cost) for one in service.desk.state.history("census")] == [True, False] * 2 + [True]
+    service.desk.state._waiting = lambda: []
+    for units in (0.001, 0.04):
+        asked(service, "bob", tree.mean("income"), information=units)
+    del service.desk.state._waiting
+    assert [bool(one.cost) for one in service.desk.state.history("census")][5:] == [True, False]
+
+
 def told(service, signed_in):
     """Whether an auditor's page has what was answered."""
     return "±" in line_of(signed_in("vera")(BASE), "mean of income")

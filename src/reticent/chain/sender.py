@@ -104,7 +104,14 @@ class Sender:
     # Sending
 
     def send(
-        self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "", value_wei: int = 0
+        self,
+        to: str | None,
+        data: bytes,
+        *,
+        gas: int | None = None,
+        label: str = "",
+        value_wei: int = 0,
+        least_gas: int = 0,
     ) -> Sent:
         """Sign and broadcast; with a label, what was signed before under it is broadcast again instead.
 
@@ -115,12 +122,15 @@ class Sender:
             label: names the transaction in the outbox.
             value_wei: the coin that goes with it. What is signed with another nonce may come twice: only for
                 contracts that refuse the second.
+            least_gas: the limit is no lower, whatever the node estimates: others may go first in the block
+                and make the call dearer.
 
         Raises:
             TransactionRefused: the contract or the node refused it: nothing was sent.
             FeeTooHigh: the chain asks for more than the ceiling: nothing was signed.
         """
-        return self.send_many([(to, data)], gas=gas, labels=[label], value_wei=value_wei)[0]
+        calls = [(to, data)]
+        return self.send_many(calls, gas=gas, labels=[label], value_wei=value_wei, least_gas=least_gas)[0]
 
     def send_many(
         self,
@@ -129,6 +139,7 @@ class Sender:
         gas: int | None = None,
         labels: Sequence[str] | None = None,
         value_wei: int = 0,
+        least_gas: int = 0,
     ) -> list[Sent]:
         """Sign and broadcast several transactions, in this order, in few messages; the value goes with each.
 
@@ -146,7 +157,7 @@ class Sender:
                 ]
                 earlier = [self._earlier(versions) if versions else None for versions in kept]
                 signed = [
-                    one or self._signed(to, data, gas, label, value_wei)
+                    one or self._signed(to, data, gas, label, value_wei, least_gas=least_gas)
                     for (to, data), label, one in zip(calls, names, earlier, strict=True)
                 ]
                 self._given.clear()
@@ -205,11 +216,12 @@ class Sender:
         *,
         nonce: int | None = None,
         fees: Fees | None = None,
+        least_gas: int = 0,
     ) -> Sent:
         """Sign, with a nonce of our own, and keep the bytes."""
         destination = _address(to)
         fees = fees or self._current_fees()
-        limit = gas if gas is not None else self._estimated(to, data, value_wei)
+        limit = gas if gas is not None else max(least_gas, self._estimated(to, data, value_wei))
         if nonce is None:
             nonce = self._next_nonce()
         transaction: dict[str, Any] = {
@@ -315,6 +327,18 @@ class Sender:
             time.sleep(pause)
             pause = min(_SHOWN_AFTER_S / 8, 2 * pause)
         return True
+
+    def send_again(self, sent: Sent) -> None:
+        """Broadcast what is in no block yet once more, with those of ours that must come before it.
+
+        For whoever looks at the chain instead of waiting: a reorganisation drops transactions that nobody
+        asks for any more, and later ones wait for their nonces.
+
+        Raises:
+            TransactionRefused: it can no longer be sent.
+        """
+        if (refusal := self._send_again(sent)) is not None:
+            raise refusal
 
     # Signing anew
 

@@ -8,24 +8,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
+import click
 import typer
 import typer.core
 
 from reticent import __version__
-from reticent.cli.commands import ALONE, Commands
+from reticent.cli.commands import ALONE, Commands, Panel
 
 # Without this, typer 0.20 loads rich even for plain help, and prints `\[required]`.
 typer.core.HAS_RICH = False
 
 
+class _Listed(typer.core.TyperGroup):
+    """Commands under headings, for somebody who looks for one: those of a heading by name."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one list under each heading, all of them with the same indent."""
+        shown = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        shown = [(name, one) for name, one in shown if not one.hidden]
+        widest = max(len(name) for name, _ in shown)
+        for panel in Panel:
+            rows = [
+                (f"{name:{widest}}", one.get_short_help_str(formatter.width - widest - 6))
+                for name, one in sorted(shown)
+                if getattr(one, "rich_help_panel", None) == panel
+            ]
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
+
+
 def create_app(capabilities: Sequence[Commands]) -> typer.Typer:
-    """The command with what these capabilities add, by name: groups first.
+    """The command with what these capabilities add, each under its heading.
 
     Raises:
         ValueError: two of them add something of the same name.
     """
     app = typer.Typer(
         name="reticent",
+        cls=_Listed,
         help="Learn from personal data while every release is paid for out of one privacy ledger.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -33,13 +54,14 @@ def create_app(capabilities: Sequence[Commands]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    groups = [_demos(capabilities), *(group for one in capabilities for group in one.groups)]
-    commands = [version, *(run for one in capabilities for run in one.commands)]
-    _check_names([*map(_name, groups), *(run.__name__ for run in commands)])
-    for group in sorted(groups, key=_name):
-        app.add_typer(group)
-    for run in sorted(commands, key=lambda run: run.__name__):
-        app.command()(run)
+    groups = [(_demos(capabilities), Panel.START)]
+    groups += [(group, one.panel) for one in capabilities for group in one.groups]
+    commands = [(version, Panel.START), *((run, one.panel) for one in capabilities for run in one.commands)]
+    _check_names([*(_name(group) for group, _ in groups), *(run.__name__ for run, _ in commands)])
+    for group, panel in groups:
+        app.add_typer(group, rich_help_panel=panel)
+    for run, panel in commands:
+        app.command(rich_help_panel=panel)(run)
     return app
 
 

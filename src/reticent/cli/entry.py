@@ -1,5 +1,7 @@
 """The way into the command: run it, and say every failure in one line on standard error.
 
+What is wrong in several ways (`SeveralErrors`) has a line for each.
+
 | what happened                                         | exit code |
 |-------------------------------------------------------|-----------|
 | done, or help was shown                               | 0         |
@@ -14,6 +16,8 @@ type: its text could hold data.
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import signal
 import sys
@@ -21,12 +25,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from reticent.errors import MissingExtra, ReticentError
+from reticent.errors import MissingExtra, ReticentError, SeveralErrors
 
 if TYPE_CHECKING:
     from reticent.cli.commands import Commands
 
 _INTERRUPTED, _TERMINATED = 130, 143
+_IN_ASCII = {"±": "+/-", "█": "#", "░": ".", "²": "2", "€": "EUR"}
 
 _EXTRA_OF = {
     "click": "cli",
@@ -72,6 +77,7 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
         capabilities: loads what they add to the command.
     """
     ended = _heed_sigterm()
+    _write_anywhere()
     try:
         code = _run(capabilities)
         sys.stdout.flush()
@@ -86,6 +92,23 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
             raise
         code = _explain(error)
     sys.exit(code)
+
+
+def _write_anywhere() -> None:
+    """Let a terminal that has no Unicode show what it can: whoever paid for an answer must see it."""
+    codecs.register_error("reticent", _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="reticent")
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that cannot be written: signs of ours in ASCII, all others escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    said = error.object[error.start : error.end]
+    shown = (_IN_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in said)
+    return "".join(shown), error.end
 
 
 def _heed_sigterm() -> list[int]:
@@ -128,7 +151,9 @@ def _once(message: str) -> str:
 
 
 def _explain(error: Exception) -> int:
-    """Say in one line what went wrong and return the exit code."""
+    """Say in one line what went wrong, or in one for each thing, and return the exit code."""
+    if isinstance(error, SeveralErrors):
+        return max(_fail(one, 2) for one in error.each)
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
         return _fail(str(MissingExtra("this command", _EXTRA_OF[error.name])), 2)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -35,6 +35,7 @@ from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Attribute, Category, Number
 from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import Stream, secure_or, uniform_below
+from reticent.tables import packed
 from reticent.tables.arrow_columns import Numbering, numbers
 from reticent.tables.cells import meaning, spelled
 from reticent.tables.records import CsvFile
@@ -380,9 +381,10 @@ def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
         if missing:
             raise KeyError(missing[0])
         return iter(file.iter_batches(batch_size=BLOCK_ROWS, columns=names))
-    if kind != ".csv":
-        raise ParameterError(f"file must end in .csv, .parquet or .pq, got {path.name!r}")
-    file = CsvFile(lambda: path.open("rb"))
+    if not packed.without_suffix(path.name).lower().endswith(".csv"):
+        raise ParameterError(f"file must end in .csv, .csv.gz, .parquet or .pq, got {path.name!r}")
+    packed.check_whole(path)
+    file = CsvFile(partial(packed.opened, path))
     for name in names:
         if file.names.count(name) != 1:
             raise KeyError(name)

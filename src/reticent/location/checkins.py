@@ -11,13 +11,11 @@ Privacy: none. Cells and histograms are the data themselves; nothing of them may
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from reticent.arguments import real
 from reticent.errors import MissingExtra, ParameterError, SourceError
 from reticent.mechanisms.base import Floats
 from reticent.spaces.grid import Cells, Grid
+from reticent.tables import packed
 from reticent.tables.arrow_columns import numbers
 from reticent.tables.records import CsvFile
 
@@ -89,7 +88,7 @@ def _points(path: Path, latitude: str, longitude: str) -> Iterator[Points]:
     try:
         for batch in _batches(path, latitude, longitude):
             yield numbers(batch.column(0)), numbers(batch.column(1))
-    except (OSError, EOFError, zlib.error, pa.ArrowException):  # Arrow's text may quote the rows
+    except (OSError, pa.ArrowException):  # Arrow's text may quote the rows
         raise SourceError(f"{path.name} cannot be read to its end") from None
 
 
@@ -97,16 +96,11 @@ def _batches(path: Path, latitude: str, longitude: str) -> Iterator[Any]:
     """Batches of these two columns."""
     if path.suffix.lower() == ".parquet":
         return _of_parquet(path, latitude, longitude)
-    file = CsvFile(partial(_opened, path))
+    packed.check_whole(path)
+    file = CsvFile(partial(packed.opened, path))
     file.names = [name.strip() for name in file.names]
     _check_names(file.names, latitude, longitude, path)
     return file.batches([latitude, longitude])
-
-
-def _opened(path: Path) -> IO[bytes]:
-    if path.suffix.lower() == ".gz":
-        return cast("IO[bytes]", gzip.open(path))
-    return path.open("rb")
 
 
 def _of_parquet(path: Path, latitude: str, longitude: str) -> Iterator[Any]:

@@ -91,6 +91,7 @@ class Price:
         free_error: half width of the recorded answer, which `known` gives for free; None if nothing is.
         assumed: what `error` rests on; None where it rests on nothing private.
         useless: whether an interval of this width would hold all that is possible.
+        budget: units of the whole account; 0 if whoever told the price did not say it.
     """
 
     query: Query
@@ -104,9 +105,20 @@ class Price:
     free_error: float | None = None
     assumed: Assumed | None = None
     useless: bool = False
+    budget: int = 0
 
     def __str__(self) -> str:
         return rendering.price_text(self)
+
+    @property
+    def share(self) -> float | None:
+        """The cost as a share of the whole budget: shares add up. None if the budget is not known."""
+        return self.cost / self.budget if self.budget else None
+
+    @property
+    def mu2(self) -> float:
+        """The cost in mu^2, in which the ledger counts."""
+        return as_mu2(self.cost)
 
     @property
     def affordable(self) -> bool:
@@ -134,6 +146,8 @@ class Price:
             "assumed": None if self.assumed is None else asdict(self.assumed),
             "useless": self.useless,
             "affordable": self.affordable,
+            "budget": str(self.budget),
+            "cost_share": self.share,
         }
 
     @classmethod
@@ -151,6 +165,7 @@ class Price:
             free_error=given.get("free_error"),
             assumed=_assumed(given.get("assumed")),
             useless=bool(given.get("useless", False)),
+            budget=int(given.get("budget", 0)),
         )
 
 
@@ -207,6 +222,16 @@ class Answer:
     def epsilon(self) -> float:
         """The cost of this answer alone as epsilon at the budget's delta."""
         return _epsilon(self.cost, self.delta)
+
+    @property
+    def share(self) -> float:
+        """The cost of this answer as a share of the whole budget: shares add up."""
+        return self.cost / (self.spent + self.remaining) if self.cost else 0.0
+
+    @property
+    def mu2(self) -> float:
+        """The cost of this answer in mu^2, in which the ledger counts."""
+        return as_mu2(self.cost)
 
     @cached_property
     def epsilon_spent(self) -> float:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from reticent.errors import LedgerError, ParameterError, ParameterTypeError
+from reticent.errors import LedgerError, MissingExtra, ParameterError, ParameterTypeError
 from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
 from reticent.query.declarations import account_moving, account_opening, ledger_places
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from reticent.query.remote import RemoteSession
 
 _SCHEMES = ("http://", "https://")
+_READING, _MEASURING = ("yaml", "sqlglot"), ("duckdb", "ibis", "opendp", "pyarrow")  # of the extra `query`
 
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
@@ -73,6 +75,11 @@ def open(  # noqa: A001
 
     Returns:
         A session, or one that asks a service and answers the same; close it, or use it in a `with` block.
+
+    Raises:
+        MissingExtra: what data sets that lie here need is not installed.
+        ParameterError: the declaration, or an argument, is wrong.
+        LedgerError: the account is in another ledger.
     """
     from reticent.query.declarations import dataset_file
     from reticent.query.rows import source
@@ -89,6 +96,7 @@ def open(  # noqa: A001
         return RemoteSession(declaration, key, dataset, insecure=insecure)
     if key is not None or dataset is not None or insecure:
         raise ParameterError("key, dataset and insecure are for the address of a service")
+    _check_parts(*_READING)
     path = Path(declaration).resolve()
     data = dataset_file.read(path)
     kept = folder(path)
@@ -100,6 +108,7 @@ def open(  # noqa: A001
                 raise ParameterError("frame must be left out with this ledger: an oracle holds the data")
             secluded(kept)
         else:
+            _check_parts(*_MEASURING)
             data, ledger = at_home(path, data, ledger)
             held.callback(ledger.close)
             rows = partial(source.connect, data, path.parent, snapshot_path(path, data), frame)
@@ -108,6 +117,13 @@ def open(  # noqa: A001
         session = Session(data, rows, ledger, notebook)
         held.pop_all()
         return session
+
+
+def _check_parts(*modules: str) -> None:
+    """Say which extra is missing, before anything is opened; what is there is not loaded yet."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtra("a data set that lies here", "query")
 
 
 def at_home(

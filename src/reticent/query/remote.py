@@ -26,7 +26,7 @@ from reticent import errors, peers
 from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
-from reticent.privacy import Neighbours, spent_epsilon
+from reticent.privacy import Budget, Neighbours, spent_epsilon
 from reticent.query.accuracy import CONFIDENCE, Accuracy, Words
 from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
@@ -333,10 +333,12 @@ class RemoteSession(Shorthands):
                 return errors.BudgetExceeded(self.name, asked, left)
             best = None if told.get("best") is None else Answer.from_json(told["best"])
             delta = float(self.described["budget"]["delta"])
+            budget = Budget(float(self.described["budget"]["epsilon"]), delta).mu2_cap
             return errors.QuestionRefused(
                 self.name,
                 asked,
                 left,
+                budget=budget,
                 asked_epsilon=spent_epsilon(asked, delta),
                 left_epsilon=spent_epsilon(left, delta) if left else 0.0,
                 best=best,

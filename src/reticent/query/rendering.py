@@ -49,8 +49,9 @@ def answer_html(answer: Answer) -> str:
 
 def price_text(price: Price) -> str:
     """The question, and what an answer would cost."""
-    cost = "free" if not price.cost else f"costs {_share(price.cost, price.remaining)} of what is left"
-    lines = [in_words(price.query), f"  {cost}, epsilon {up(price.epsilon)} alone"]
+    of, whole = (price.budget, "the budget") if price.budget else (price.remaining, "what is left")
+    cost = f"costs {_share(price.cost, of)} of {whole}, epsilon {up(price.epsilon)} alone"
+    lines = [in_words(price.query), f"  {cost if price.cost else 'free'}"]
     if price.error is not None:
         useless = ", which is useless: it holds all that is possible" if price.useless else ""
         lines.append(f"  ± {error_text(price.error)} expected{useless}")

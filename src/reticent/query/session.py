@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -277,7 +277,8 @@ class Session(Shorthands):
         balance, before = self.balance(), self._reading(prepared)
         bought = _bought(before)
         if _is_public(asked, prepared):
-            return Price(asked, 0, 0, 0, balance.remaining, self.data.budget.delta, 0.0, Case.PUBLIC)
+            delta, cap = self.data.budget.delta, balance.terms.cap
+            return Price(asked, 0, 0, 0, balance.remaining, delta, 0.0, Case.PUBLIC, budget=cap)
         wanted = self._wanted(asked, prepared, given, before)
         cost = self._cost(prepared, bought, wanted)
         units = max(wanted, bought + cost)
@@ -294,6 +295,7 @@ class Session(Shorthands):
             self._free_error(asked, prepared, before, given.confidence),
             self._assumed(asked, prepared, given, units),
             error is not None and is_useless(asked, prepared, error),
+            balance.terms.cap,
         )
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
@@ -391,9 +393,13 @@ class Session(Shorthands):
         """The data set's account: its cap and what is spent."""
         return self._ledger.balance(self.data.account)
 
-    def questions(self) -> dict[str, Query]:
-        """What was bought so far, by key."""
-        return {key: tree.from_json(json.loads(text)) for key, text in self._notebook.questions().items()}
+    def questions(self, keys: Container[str] | None = None) -> dict[str, Query]:
+        """What was bought so far, by key; under some keys only, where they are given."""
+        return {
+            key: tree.from_json(json.loads(text))
+            for key, text in self._notebook.questions().items()
+            if keys is None or key in keys
+        }
 
     # The path of an answer
 
@@ -521,6 +527,7 @@ class Session(Shorthands):
             refusal.account,
             refusal.asked,
             refusal.left,
+            budget=self.data.terms.cap,
             asked_epsilon=spent_epsilon(refusal.asked, delta),
             left_epsilon=spent_epsilon(refusal.left, delta) if refusal.left else 0.0,
             best=best,

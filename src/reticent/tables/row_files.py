@@ -2,8 +2,8 @@
 
 A declaration may come from somebody else, and so may the name of a file in it. Whatever path leads there (a
 link, another name of the same file, capitals where the disk knows none), the rows are never what Reticent
-itself writes or reads: declarations, ledgers, notebooks, snapshots, keys, the service's own files; nor
-anything hidden. Two looks, since either can be got around: at the real path, and at the file itself.
+itself writes or reads: declarations, ledgers, notebooks, snapshots, keys, the service's own files, compressed
+or not; nor anything hidden. Two looks, since either can be got around: at the real path, and at the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from reticent.errors import ParameterError
+from reticent.errors import ParameterError, SourceError
+from reticent.tables import packed
 
 # What Reticent's files are called, in small letters. A folder of one of these names is Reticent's own.
 _FOLDERS = (".reticent", ".service")
@@ -80,8 +81,10 @@ def _looked_at(path: Path) -> tuple[os.stat_result | None, bytes]:
     try:
         told = path.stat()
         if stat.S_ISREG(told.st_mode):  # another kind could wait for ever
-            with path.open("rb") as file:
+            with packed.opened(path) as file:
                 return told, file.read(_LOOK)
+    except SourceError:  # a damaged archive: whoever reads it says so
+        return told, b""
     except (OSError, ValueError):
         pass
     return None, b""
@@ -100,7 +103,7 @@ def _is_ours_by_name(path: Path, base: Path) -> bool:
 
 
 def _is_our_name(name: str) -> bool:
-    return name.startswith(".") or name.casefold().endswith(_FILES)
+    return name.startswith(".") or packed.without_suffix(name).casefold().endswith(_FILES)
 
 
 def _is_ours_by_content(begins: bytes) -> bool:

@@ -18,11 +18,11 @@ FILES = {
     "app.py": """
 from pathlib import Path
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 def _commands():
     from reticent.apps.toy.commands import demo, toy
-    return Commands(groups=(), commands=(toy,), demos={"toy": demo})
+    return Commands(panel=Panel.CHECK, groups=(), commands=(toy,), demos={"toy": demo})
 
 def _served():
     from reticent.apps.toy import pages

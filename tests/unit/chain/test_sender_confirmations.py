@@ -2,6 +2,7 @@
 
 import pytest
 
+from reticent.chain.fees import gas_and_tip
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
 from reticent.errors import NotConfirmed
@@ -185,6 +186,25 @@ def test_reorganised_away(manual, mining):
     with mining(manual):
         assert sender.wait(sent).transaction == sent.hash
     assert mined(manual, sender.address) == [(0, b"data")]
+
+
+def test_one_whom_nobody_waits_for_is_sent_again_with_those_before_it(manual):
+    """Both were reorganised away; only the second is asked for again, and waits for the first one's nonce."""
+    sender = Sender(manual, manual.keys[0])
+    sender.send(TO, b"first")
+    second = sender.send(TO, b"second", gas=50_000)
+    manual.rpc("evm_mine")
+    manual.rpc("anvil_reorg", 1, [])
+    assert mined(manual, sender.address) == []
+    sender.send_again(second)
+    manual.rpc("evm_mine")
+    assert mined(manual, sender.address) == [(0, b"first"), (1, b"second")]
+
+
+def test_a_limit_of_gas_that_is_no_lower_than_asked(manual):
+    sender = Sender(manual, manual.keys[0])
+    assert gas_and_tip(sender.send(TO, b"data", least_gas=90_000).raw)[0] == 90_000
+    assert gas_and_tip(sender.send(TO, b"data", least_gas=1).raw)[0] > 21_000
 
 
 def check_gap(sender, chain):

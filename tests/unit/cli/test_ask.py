@@ -111,9 +111,11 @@ def test_a_bought_answer_says_everything(ask, spent):
     numbers = [int(text.replace(",", "")) for text in (low, value, high)]
     assert numbers == sorted(numbers)
     assert told["case"] == "1: nothing was bought for this question before"
-    assert told["cost"] == f"mu2 {views.up(spent() / 1e12)}, epsilon 0.5947 alone"
-    assert told["spent in all"] == "epsilon 0.5947 of 8 at delta 0.0001"
-    assert told["left"].startswith("98.84 % of mu2: for one answer, epsilon 7.9")
+    assert told["cost"] == "1.156 % of the budget, epsilon 0.5947 alone"
+    assert told["spent in all"] == "1.156 % of the budget, epsilon 0.5947 of 8 at delta 0.0001"
+    assert told["left"].startswith("98.84 % of the budget: for one answer, epsilon 7.9")
+    more = facts(done(ask(MEAN, *ERROR, "--mu2")))
+    assert more["without reuse"].endswith(f"epsilon 0.5947 alone, mu2 {views.up(spent() / 1e12)}")
     assert "without reuse" not in told
     assert out.startswith("mean of income\n")
     assert "receipt: account census, measurement 0; log of 4 entries, root " in out
@@ -300,7 +302,9 @@ def test_a_price_is_made_of_public_numbers(price, ask, declared, spent):
 
 
 def test_a_price_that_cannot_be_paid(price):
-    assert facts(done(price(MEAN, "--error", "10")))["affordable"].startswith("no: mu2 156800 more")
+    assert facts(done(price(MEAN, "--error", "10")))["affordable"].startswith(
+        "no: 4623000 % of the budget more"
+    )
     assert json.loads(done(price(MEAN, "--error", "10", "--format", "json")))["affordable"] is False
 
 
@@ -326,7 +330,7 @@ def test_a_refusal_says_what_is_asked_left_and_free(ask, spent, is_one_error_lin
     code, out, err = ask(WHITE, "--error", "0.0001")
     assert (code, out, spent()) == (2, "", paid)
     assert is_one_error_line(err)
-    assert "census: asked for mu2 1537, epsilon 913.1 alone; left is mu2 3.352, epsilon 7.9" in err
+    assert "census: asked for 45320 % of the budget, epsilon 913.1 alone; left is 98.86 %, epsilon 7.9" in err
     assert f"free now: {first['answer']}; all that is left buys ± 0.0022" in err
 
 

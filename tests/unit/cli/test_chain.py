@@ -126,7 +126,7 @@ def test_owner_oracle_and_two_analysts(anvil, place, command, done, refused):
 
         paid = held(place).spent
         err = refused("ask", "census.yaml", MEAN, "--error", "100", *ON_CHAIN, "--key", "anna.key")
-        assert "asked for mu2 " in err
+        assert " % of the budget, epsilon " in err
         assert "free now: " in err
         assert held(place).spent == paid
     finally:

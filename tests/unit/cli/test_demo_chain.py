@@ -28,7 +28,7 @@ def test_the_story(command, monkeypatch):
         "no transaction: to read a chain is free",
         "Bruno gas _; oracle gas _",
     ]
-    assert re.search(r"^  error: census: asked for mu2 .* free now: ", out, re.M)
+    assert re.search(r"^  error: census: asked for .* % of the budget.* free now: ", out, re.M)
     told = re.findall(r"^  block \d+: census: (.*)$", out, re.M)
     assert [re.sub(r"\d[\d.]*", "_", line) for line in told] == [
         "registered by owner, cap mu_ _, oracle oracle",
@@ -40,7 +40,7 @@ def test_the_story(command, monkeypatch):
         "measurement _, Bruno is charged mu_ _; _ % of the cap is spent",
         "measurement _ is recorded, _ value",
     ]
-    assert re.search(r"^  verified: 2 measurements, mu2 0\.\d+ of 3\.39 is spent$", out, re.M)
+    assert re.search(r"^  verified: 2 measurements, [\d.]+ % of the budget is spent$", out, re.M)
 
 
 def test_without_anvil_one_line_says_so(command, is_one_error_line, monkeypatch):

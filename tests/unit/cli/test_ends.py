@@ -10,7 +10,7 @@ from reticent.collect.local_broker import find_broker
 
 from ... import soak
 
-FOUND = {"collect": find_broker, "chain": find_anvil, "stations": lambda: True}
+FOUND = {"collect": find_broker, "chain": find_anvil, "stations": lambda: True, "crowd": find_anvil}
 
 
 @pytest.fixture
@@ -24,6 +24,26 @@ def test_what_a_demo_started_ends_with_it(name, how, folder):
     if FOUND[name]() is None:
         pytest.skip("the program that it starts is not on this machine")
     assert soak.ends(name, how, folder, lambda count: count >= 3)  # itself, what it started, and its guard
+
+
+# How many processes each has at least once it has begun: itself, and what it starts, with a guard.
+BEGUN = {"collect": 3, "chain": 3, "crowd": 3, "stations": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize("name", soak.DEMOS)
+def test_every_demo_ends_with_all_that_it_started(name, how, folder):
+    """Once what it says shows that it has begun, or everything that it starts runs."""
+    if FOUND.get(name, lambda: True)() is None:
+        pytest.skip("the program that it starts is not on this machine")
+    least = BEGUN.get(name, 1)
+
+    def has_begun(count):
+        said = folder / "said.txt"
+        return count >= least and said.is_file() and said.stat().st_size > 0
+
+    assert soak.ends(name, how, folder, has_begun)
 
 
 def test_planted_a_program_without_a_guard_is_found(folder, monkeypatch):

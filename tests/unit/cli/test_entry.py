@@ -9,6 +9,7 @@ import pytest
 
 from reticent import __version__
 from reticent.apps import main
+from reticent.cli.commands import Panel
 from reticent.errors import ParameterError
 
 COMMANDS = [
@@ -38,7 +39,18 @@ def test_help_lists_every_command(command, flag):
     code, out, err = command(flag)
     assert (code, err) == (0, "")
     assert all(f"\n  {name} " in out for name in COMMANDS)
-    assert "..." not in out.split("Commands:")[1], "a summary is too long for one line"
+    assert "..." not in out.split("Start here:")[1], "a summary is too long for one line"
+
+
+def test_help_has_every_command_under_one_heading(command):
+    """Planted: a capability whose commands have none would not be listed at all."""
+    listed = command("--help")[1].split("Start here:")[1]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert sorted(names) == sorted({*names}), "none twice"
+    assert set(COMMANDS) <= set(names)
+    headings = [line for line in listed.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings[0] == "Ask a data set:"
+    assert len(headings) == len(Panel) - 1
 
 
 def test_no_argument_shows_the_help(command):
@@ -195,3 +207,17 @@ def test_completion_script_can_be_shown():
     done = reticent("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert done.returncode == 0
     assert "_RETICENT_COMPLETE=complete_bash" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_without_unicode_shows_what_it_can(tmp_path, encoding):
+    program = (
+        "import sys; from reticent.cli import entry; entry._write_anywhere(); "
+        "print('5 \u00b1 2 \u2588\u2591 \u4eba'); print('\u4eba', file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=True)
+    said = {"ascii": "5 +/- 2 #. \\u4eba", "latin-1": "5 \u00b1 2 #. \\u4eba"}.get(
+        encoding, "5 \u00b1 2 \u2588\u2591 \u4eba"
+    )
+    assert done.stdout.decode(encoding) == f"{said}\n"

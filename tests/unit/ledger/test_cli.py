@@ -90,10 +90,11 @@ def test_show(command, ledger, key):
     assert cells[0] == ["census", "mu2", "cap", "0.071851404654"]
     assert cells[1] == ["one person of", "replace one", "spent", "0.002"]
     assert cells[2] == ["census-2026", "", "remaining", "0.069851404654"]
-    assert cells[3][2] == "epsilon at 1e-05"
-    assert 0 <= float(cells[3][3]) - spent_epsilon(2 * 10**9, 1e-5) < 1e-5, "rounded up"
-    assert [cell[3] for cell in cells[4:]] == ["2", "1", "1"]
-    assert cells[4][:2] == ["phones", "epsilon"]
+    assert cells[3][2:] == ["of the cap", "2.784 %"]
+    assert cells[4][2] == "epsilon at 1e-05"
+    assert 0 <= float(cells[4][3]) - spent_epsilon(2 * 10**9, 1e-5) < 1e-5, "rounded up"
+    assert [cell[3] for cell in cells[5:]] == ["2", "1", "1", "50 %"]
+    assert cells[5][:2] == ["phones", "epsilon"]
     assert "reticent/ledger\n8\n" in out
     assert "\u2014 reticent/ledger " in out
 

@@ -100,7 +100,10 @@ def test_errors_are_about_the_file(tmp_path):
     assert "degrees must be > 0" in refusal(written(tmp_path, GOOD), degrees=0.0)
     whole = written(tmp_path, GOOD, "a.csv.gz")
     whole.write_bytes(whole.read_bytes()[:-9])
-    assert refusal(whole) == "a.csv.gz cannot be read to its end"
+    assert (
+        refusal(whole)
+        == "a.csv.gz must be whole: its gzip data is damaged, cut off or followed by something else"
+    )
 
 
 def quotes(message, position="48.8566"):

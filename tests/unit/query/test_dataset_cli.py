@@ -47,9 +47,14 @@ class TestNew:
         text = (census / "census.yaml").read_text()
         assert "SECRET" not in text
         assert list(dataset_file.load(text)["columns"]) == ["age", "race"]
-        assert refused(
-            command("dataset", "check", "census.yaml"), "dataset census.yaml: unit must be filled in"
-        )
+        code, out, err = command("dataset", "check", "census.yaml")
+        assert (code, out) == (2, "")
+        lines = err.splitlines()
+        assert all(line.startswith("error: dataset census.yaml: ") for line in lines)
+        assert [line.split(": ")[2].split(" must")[0] for line in lines] == [
+            *("unit", "relation", "budget.epsilon", "budget.delta"),
+            *("columns.age.type", "columns.age.missing", "columns.race.type", "columns.race.missing"),
+        ]
 
     def test_elsewhere(self, command, census):
         (census / "there").mkdir()
@@ -210,7 +215,7 @@ class TestImport:
             (["--values", "race=a,b"], "metadata m.yaml: columns.day must be left out"),
             (["--leave-out", "sex"], "metadata m.yaml: column must be one of age, race, day, got 'sex'"),
             (["--table", "x"], "metadata m.yaml: table must be one of people, got 'x'"),
-            (["--source", "rows.txt"], "source must end in .csv, .parquet, .pq"),
+            (["--source", "rows.txt"], "source must end in .csv, .csv.gz, .parquet, .pq"),
         ],
     )
     def test_a_gap_is_one_line(self, command, census, options, line):

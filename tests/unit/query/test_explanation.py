@@ -34,7 +34,8 @@ PERSONS = DataSet(
         "income: -10,000 to 1,000,000 in steps of 0.5; a value outside is moved to the nearer end, "
         "and what is missing or no number counts as 0.",
         "age: 0 to 120 in whole numbers; a value outside is moved to the nearer end, "
-        "and what is missing or no number counts as 60.",
+        "and what is missing or no number counts as 60, the middle: what it counts as (missing) is not "
+        "declared.",
         "race: one of 7 categories (a, b, c, d, e, ...); anything else counts as c.",
         "citizen: true or false; anything else counts as false.",
         "Weaker than it sounds: a person with several rows is not protected as a person",

@@ -1,8 +1,11 @@
 """One declaration, one ledger: links, copies, second declarations, moves, files of earlier releases."""
 
 import contextlib
+import gzip
+import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -27,6 +30,14 @@ from reticent.query.declarations.home import folder, known
 from .homes import as_before, declaration, refused, spend
 
 __all__ = ["declaration"]  # fixtures
+
+
+def compressed(declaration):
+    """The same rows beside themselves, compressed, under a declaration of their own."""
+    rows, other = declaration.with_suffix(".csv"), declaration.with_name("other.yaml")
+    rows.with_name("census.csv.gz").write_bytes(gzip.compress(rows.read_bytes()))
+    other.write_text(declaration.read_text().replace("census.csv", "census.csv.gz"))
+    return other
 
 
 class TestOpenings:
@@ -69,6 +80,54 @@ class TestOpenings:
         for number in range(2):
             with reticent.open(declaration.with_name(f"d{number}.yaml")) as session:
                 refused(session)
+
+    @pytest.mark.parametrize("first", ["census.csv", "census.csv.gz"])
+    def test_compressed_beside_it_they_are_the_same_rows(self, declaration, first):
+        other = compressed(declaration)
+        declared = [declaration, other] if first == "census.csv" else [other, declaration]
+        with reticent.open(declared[0]) as session:
+            spend(session)
+        with reticent.open(declared[1]) as session:
+            refused(session)
+        declaration.with_suffix(".csv").unlink()  # as `gzip` does
+        with reticent.open(other) as session:
+            refused(session)
+
+    def test_the_check_finds_a_twin_that_is_not_looked_for(self, declaration, monkeypatch):
+        monkeypatch.setattr(claims, "_twin", lambda file: None)
+        with pytest.raises(pytest.fail.Exception):
+            self.test_compressed_beside_it_they_are_the_same_rows(declaration, "census.csv")
+
+    def test_links_to_both_forms_of_the_rows_are_one_account_in_any_order(self, declaration):
+        """It failed: a link to a file whose twin was declared under another link had a second account."""
+        compressed(declaration)
+        names = ["census.csv", "census.csv.gz", "hard.csv", "hard.csv.gz", "soft.csv"]
+        os.link(declaration.with_name("census.csv"), declaration.with_name("hard.csv"))
+        os.link(declaration.with_name("census.csv.gz"), declaration.with_name("hard.csv.gz"))
+        declaration.with_name("soft.csv").symlink_to("hard.csv.gz")
+        orders = random.Random(5).sample(list(itertools.permutations(names)), 12)
+        homes = []
+        for number, order in enumerate(orders):
+            place = declaration.parent.with_name(f"order{number}")
+            shutil.copytree(declaration.parent, place, symlinks=True)
+            for name in names[2:4]:  # copying has made files of its own of them
+                (place / name).unlink()
+                os.link(place / name.replace("hard", "census"), place / name)
+            for name in order:
+                path = place / f"{name}.yaml"
+                path.write_text(declaration.read_text().replace("source: census.csv", f"source: {name}"))
+                with home.settled(path, dataset_file.read(path)) as found:
+                    homes.append((number, found.identity))
+        assert len(set(homes)) == len(orders)
+
+    def test_a_declaration_whose_file_was_compressed_keeps_its_account(self, declaration):
+        with reticent.open(declaration) as session:
+            spend(session)
+        compressed(declaration)
+        declaration.with_suffix(".csv").unlink()
+        declaration.write_text(declaration.read_text().replace("census.csv", "census.csv.gz"))
+        with reticent.open(declaration) as session:
+            refused(session)
 
     def test_a_number_that_the_disk_gives_out_again_is_another_file(self, declaration, monkeypatch):
         """Planted: a file that is known by its number. Other people would get the answers of the first."""

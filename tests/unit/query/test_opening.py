@@ -1,12 +1,14 @@
 """`reticent.open`: from files, from frames, with any ledger; what lies where, and what a bad call leaves."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import reticent
-from reticent.errors import ParameterError, ParameterTypeError
+from reticent.errors import MissingExtra, ParameterError, ParameterTypeError
 from reticent.query import By, census, histogram, mean
 from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
@@ -99,3 +101,12 @@ def test_what_is_kept_lies_beside_the_declaration(declaration):
 def test_what_is_no_path_is_refused():
     with pytest.raises(ParameterTypeError, match="declaration must be a path, got int"):
         reticent.open(3)
+
+
+@pytest.mark.parametrize("module", ["yaml", "duckdb", "ibis", "opendp", "pyarrow", "sqlglot"])
+def test_a_light_installation_says_which_extra_is_missing(declaration, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    line = r"^a data set that lies here needs an optional part: pip install 'reticent\[query\]'$"
+    with pytest.raises(MissingExtra, match=line):
+        reticent.open(declaration)
+    assert not declaration.with_suffix(".reticent").exists(), "nothing was opened"

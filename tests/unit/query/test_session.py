@@ -297,8 +297,8 @@ def test_a_refusal_says_what_is_asked_left_and_free():
             paid.error * math.sqrt(0.5 / (0.5 + refusal.left / 1e12))
         )
         for part in (
-            "mu2 2.5",
-            f"left {refusal.left / 1e12:.6g}",
+            "asked for 73.73 % of the budget",
+            f"left is {100 * refusal.left / refusal.budget:.4g} %",
             f"within {paid.error:.6g}",
             "all that is left buys",
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import gzip
 import warnings
 from decimal import Decimal
 
@@ -138,6 +139,12 @@ def csv_of_arrow(columns, folder):
     return {"csv": "rows.csv"}
 
 
+def csv_compressed(columns, folder):
+    csv_of_python(columns, folder)
+    (folder / "rows.csv.gz").write_bytes(gzip.compress((folder / "rows.csv").read_bytes()))
+    return {"csv": "rows.csv.gz"}
+
+
 # Databases
 
 
@@ -193,6 +200,6 @@ def postgresql(columns, server, table):
 
 
 FRAMES = (pandas, objects, nullable, categories, numpy, arrow, arrow_dictionaries)
-FILES = (parquet_of_pandas, parquet_of_arrow, csv_of_pandas, csv_of_python, csv_of_arrow)
+FILES = (parquet_of_pandas, parquet_of_arrow, csv_of_pandas, csv_of_python, csv_of_arrow, csv_compressed)
 TABLES = (duckdb_of_arrow, duckdb_of_csv)
 WRITERS = {writer.__name__: writer for writer in (*FRAMES, *FILES, *TABLES)}

@@ -35,7 +35,6 @@ from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.ethereum.contract import artifact
 from reticent.ledger.ethereum.verify import verify
 from reticent.query import DataSet, Session, census
-from reticent.query.answers import as_mu2
 from reticent.query.chain.finding import connected
 from reticent.query.declarations import dataset_file
 
@@ -122,10 +121,9 @@ class _Story:
 
     def _deploy(self) -> None:
         budget = self.data.budget
-        cap = terminal.down(as_mu2(budget.mu2_cap))
         self._say(
             f"1. The owner puts the ledger on the chain, and a census of {self.data.rows:,} invented persons "
-            f"in it: epsilon {budget.epsilon:g} at delta {budget.delta:g}, which is mu2 {cap}, for ever. "
+            f"in it: epsilon {budget.epsilon:g} at delta {budget.delta:g}, for ever. "
             f"Each analyst may be charged {100 * SHARE:.0f} % of it."
         )
         owner, oracle = self.people["owner"], self.people["oracle"]
@@ -175,7 +173,7 @@ class _Story:
         left = _part(answer.remaining, self.data)
         self._indented(
             f"{value} (truth {terminal.rounded(self.truth, half)}), case {answer.case.value}, cost "
-            f"{views.amount(answer.cost, answer.delta)}; left {left}",
+            f"{views.amount(answer.cost, self.data)}; left {left}",
             style="" if answer.cost else "green",
         )
         self._indented(self._gas() or "no transaction: to read a chain is free")
@@ -205,7 +203,7 @@ class _Story:
             chain_views.verify(self.declaration, chain=self.chain, rpc=None, owner=None)
         _, state = verify(self.node, artifact(), file.contract, first_block=file.block)
         held = next(iter(state.datasets.values()))
-        spent = f"mu2 {terminal.up(as_mu2(held.spent))} of {terminal.down(as_mu2(held.cap))} is spent"
+        spent = f"{terminal.up(100 * held.spent / held.cap)} % of the budget is spent"
         self._command("chain verify census.yaml", f"verified: {held.measurements} measurements, {spent}")
 
     # How it is shown

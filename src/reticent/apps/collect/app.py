@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 if TYPE_CHECKING:
     from reticent.service.served import Served
@@ -16,6 +16,7 @@ def _commands() -> Commands:
     from reticent.apps.collect.commands import aggregate, bridge, demo, enrolment_group, fleet, group, perturb
 
     return Commands(
+        panel=Panel.DEVICES,
         groups=(group, enrolment_group),
         commands=(aggregate, bridge, perturb),
         demos={"collect": demo, "fleet": fleet},

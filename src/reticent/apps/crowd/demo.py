@@ -17,6 +17,7 @@ import numpy as np
 
 from reticent.apps.crowd import demo_data
 from reticent.apps.crowd.demo_world import World
+from reticent.apps.crowd.observing_work import show, verify
 from reticent.cli import terminal
 from reticent.errors import ChainError, SourceError
 from reticent.federated.crowd import task_text
@@ -72,13 +73,24 @@ def run(*, once: bool) -> None:
             for person in world.miners:
                 world.start_miner(person)
             _Story(screen, world).told()
+            _verified(screen, world)
             screen.print(f"All of it took {time.monotonic() - begun:.0f} s.")
             if not once:
-                screen.print(f"The chain stays at {world.anvil.url} until Ctrl-C.")
-                while True:
-                    time.sleep(0.5)
+                _stay(screen, world)
         except KeyboardInterrupt:
             screen.print("Ended.")
+
+
+def _verified(screen: Any, world: World) -> None:
+    """Do all of it again, as anybody may."""
+    screen.print("\nreticent crowd verify, from chain and store alone:")
+    verify(world.identifier.hex(), chain=world.chain, rpc=None, store=world.store_url)
+
+
+def _stay(screen: Any, world: World) -> None:
+    """Leave chain, store and the observers' page, until Ctrl-C."""
+    screen.print(f"The chain stays at {world.anvil.url} until Ctrl-C.")
+    show(world.identifier.hex(), chain=world.chain, rpc=None, store=world.store_url, port=0)
 
 
 def _introduce(screen: Any, world: World, what: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 
 def _commands() -> Commands:
     from reticent.apps.device.commands import group
 
-    return Commands(groups=(group,), commands=(), demos={})
+    return Commands(panel=Panel.DEVICES, groups=(group,), commands=(), demos={})
 
 
 APP = App(name="device", commands=_commands, served=None)

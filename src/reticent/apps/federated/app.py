@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 
 def _commands() -> Commands:
     from reticent.apps.federated.commands import demo, group
 
-    return Commands(groups=(group,), commands=(), demos={"federated": demo})
+    return Commands(panel=Panel.TOGETHER, groups=(group,), commands=(), demos={"federated": demo})
 
 
 APP = App(name="federated", commands=_commands, served=None)

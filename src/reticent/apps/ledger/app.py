@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 if TYPE_CHECKING:
     from reticent.service.served import Served
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def _commands() -> Commands:
     from reticent.apps.ledger.commands import group
 
-    return Commands(groups=(group,), commands=(), demos={})
+    return Commands(panel=Panel.LEDGERS, groups=(group,), commands=(), demos={})
 
 
 def _served() -> Served:

@@ -61,24 +61,26 @@ def measurements(desk: Desk, log: SqlLedger, numbers: Iterable[int], *, is_told:
     wanted = sorted(set(numbers))
     if not wanted:
         return {}
+    places = ", ".join("?" * len(wanted))
     rows = log.rows(
-        "SELECT m.number, a.id, a.name, b.name FROM measurement m JOIN bought b ON b.id = m.bought "
-        "JOIN account a ON a.id = b.account WHERE m.number BETWEEN ? AND ?",
-        (wanted[0], wanted[-1]),
+        "SELECT m.number, a.id, a.name, b.name FROM measurement m JOIN bought b ON b.id = m.bought "  # noqa: S608
+        f"JOIN account a ON a.id = b.account WHERE m.number IN ({places})",
+        wanted,
     )
-    asked = _questions(desk, {account for _, _, account, _ in rows}) if is_told else {}
+    asked = _questions(desk, {(account, key) for _, _, account, key in rows}) if is_told else {}
     return {
         str(number): Measured(str(holder), _said(key, asked.get((account, key))) if is_told else _QUESTION)
         for number, holder, account, key in rows
     }
 
 
-def _questions(desk: Desk, wanted: set[str]) -> dict[tuple[str, str], str]:
+def _questions(desk: Desk, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Questions in words by account and key, of the data sets that are open."""
     found = {}
     for data in desk.datasets():
-        if data.account in wanted and desk.is_open(data.name):
-            for key, query in desk.session(data.name).questions().items():
+        keys = {key for account, key in wanted if account == data.account}
+        if keys and desk.is_open(data.name):
+            for key, query in desk.session(data.name).questions(keys).items():
                 found[data.account, key] = words.line(tree.to_json(query))
     return found
 

@@ -5,6 +5,7 @@ A training runs elsewhere. It is known here once its operator entered a round in
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from reticent.collect.study import of_survey
+from reticent.errors import LedgerError
 from reticent.ledger import Balance
 from reticent.ledger.base import Terms
 
@@ -46,9 +48,14 @@ def studies(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
 
     Args:
         app: of the service.
-        balances: all accounts, by name.
+        balances: all accounts of the data sets' ledger, by name; on a chain those of devices may be apart.
     """
-    return [*_surveys(app, balances), *_campaigns(app, balances), *_trainings(balances)]
+    held = dict(balances)
+    desk = app.state.desk
+    if desk.chain is not None and (app.state.collecting.is_used or app.state.places.names()):
+        with contextlib.suppress(LedgerError):  # of a service that was begun with another one
+            held |= {one.terms.name: one for one in desk.book.accounts()}
+    return [*_surveys(app, held), *_campaigns(app, held), *_trainings(held)]
 
 
 def _surveys(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:

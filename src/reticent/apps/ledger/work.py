@@ -32,6 +32,7 @@ from reticent.ledger.witness.client import WitnessClient
 from reticent.ledger.witness.opening import opened as open_witnessed
 from reticent.ledger.witness.server import serve as serve_witness
 from reticent.ledger.witness.state import WitnessState
+from reticent.numerals import up
 from reticent.privacy import Neighbours
 
 _LONGEST_PROOF = 1 << 20
@@ -93,6 +94,10 @@ def show(where: str, *, delta: float, key: Path | None) -> None:
         terms = balance.terms
         amounts = {"cap": terms.cap, "spent": balance.spent, "remaining": balance.remaining}
         rows = [(name, _decimal(units, terms.unit)) for name, units in amounts.items()]
+        if terms.unit is not Unit.MONEY and terms.cap:
+            rows.append(
+                ("of the cap", f"{up(100 * balance.spent / terms.cap)} %" if balance.spent else "0 %")
+            )
         if terms.unit is Unit.MU2:
             rows.append((f"epsilon at {delta:g}", _epsilon(balance.spent, delta)))
         names, shown = zip(*rows, strict=True)

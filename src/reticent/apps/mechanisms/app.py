@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 
 def _commands() -> Commands:
     from reticent.apps.mechanisms.commands import convert, mechanisms
 
-    return Commands(groups=(), commands=(convert, mechanisms), demos={})
+    return Commands(panel=Panel.CHECK, groups=(), commands=(convert, mechanisms), demos={})
 
 
 APP = App(name="mechanisms", commands=_commands, served=None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.apps.base import App
-from reticent.cli.commands import ALONE, Commands
+from reticent.cli.commands import ALONE, Commands, Panel
 
 if TYPE_CHECKING:
     from reticent.service.served import Served
@@ -16,7 +16,7 @@ def _commands() -> Commands:
     from reticent.apps.query.commands import answers, ask, demo, price
     from reticent.apps.query.dataset_commands import group
 
-    return Commands(groups=(group,), commands=(answers, ask, price), demos={ALONE: demo})
+    return Commands(panel=Panel.ASK, groups=(group,), commands=(answers, ask, price), demos={ALONE: demo})
 
 
 def _served() -> Served:

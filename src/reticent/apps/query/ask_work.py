@@ -17,7 +17,6 @@ from reticent.privacy import Budget, spent_epsilon
 from reticent.query import Answer, Policy, Session
 from reticent.query import open as open_data_set
 from reticent.query.accuracy import Words
-from reticent.query.answers import as_mu2
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import KIND
 from reticent.query.remote import RemoteSession
@@ -42,6 +41,7 @@ def ask(
     rehearse: bool,
     form: str,
     plot: Path | None,
+    mu2: bool,
 ) -> None:
     """Ask, and print the answer; without an accuracy, the best answer that is free."""
     question = _question(text, file)
@@ -62,7 +62,7 @@ def ask(
         elif form == "csv":
             _print_csv(answer)
         else:
-            views.show_answer(answer, data, rehearsed=rehearse)
+            views.show_answer(answer, data, rehearsed=rehearse, mu2=mu2)
             if buys and isinstance(session, Session) and (line := wider(session, answer, accuracy["error"])):
                 print(line)
             if place is not None and not rehearse:
@@ -81,6 +81,7 @@ def price(
     accuracy: Words,
     where: Where,
     form: str,
+    mu2: bool,
 ) -> None:
     """Print what `ask` would charge."""
     question = _question(text, file)
@@ -91,7 +92,7 @@ def price(
         if form == "json":
             print(json.dumps(found.to_json(), indent=1))
         else:
-            views.show_price(found, data, accuracy["confidence"])
+            views.show_price(found, data, accuracy["confidence"], mu2=mu2)
 
 
 def answers(dataset: str, *, where: Where, form: str) -> None:
@@ -253,11 +254,12 @@ def wider(session: Session, answer: Answer, error: float | None) -> str:
 
 def refused_line(refusal: QuestionRefused, data: views.Described) -> str:
     """What was asked, what is left, and the best answer that is free, in one line."""
-    asked = views.amount(refusal.asked, data.budget.delta)
+    asked = views.amount(refusal.asked, data)
     left = "nothing"
     if refusal.left:
+        share = 100 * refusal.left / data.budget.mu2_cap
         epsilon = spent_epsilon(refusal.left, data.budget.delta)
-        left = f"mu2 {terminal.down(as_mu2(refusal.left))}, epsilon {terminal.down(epsilon)} alone"
+        left = f"{terminal.down(share)} %, epsilon {terminal.down(epsilon)} alone"
     line = f"{data.name}: asked for {asked}; left is {left}; {_offer(refusal)}"
     if refusal.reachable_error is not None:
         line += f"; all that is left buys ± {terminal.error_text(refusal.reachable_error)}"

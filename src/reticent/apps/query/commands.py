@@ -82,6 +82,7 @@ class Asked:
         None
     )
     confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95
+    mu2: Annotated[bool, typer.Option("--mu2", help="Show costs in mu2 too, as the ledger counts.")] = False
 
     def accuracy(self) -> Words:
         """How exact, word by word: whoever says nothing wants what is free."""
@@ -132,6 +133,7 @@ def ask(
         rehearse=rehearse,
         form=form.value,
         plot=plot,
+        mu2=asked.mu2,
     )
 
 
@@ -159,6 +161,7 @@ def price(
         accuracy=asked.accuracy(),
         where=_where(asked.dataset, ledger, chain, key, insecure, rpc, owner),
         form=form.value,
+        mu2=asked.mu2,
     )
 
 

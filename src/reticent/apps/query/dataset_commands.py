@@ -17,17 +17,22 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where to write; must no
 
 @group.command()
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV (gzipped or not) or Parquet file.")],
     out: Out = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing, and leave blanks to fill in by hand.")
+    ] = False,
 ) -> None:
-    """Write a declaration with blanks for what only you know.
+    """Write a declaration: asks for what only you know.
 
-    Only the names of the columns are read and, from Parquet, their types. Fill in bounds and categories from
-    public knowledge, never from the rows.
+    Only the names of the columns are read and, from Parquet, their types. Say bounds and categories from
+    public knowledge, never from the rows. With --yes, or where nobody sits at a terminal, blanks are left
+    instead, and `reticent dataset check` says which are not filled in.
     """
+    from reticent.apps.query.dataset_work import is_terminal
     from reticent.apps.query.dataset_work import new as run
 
-    run(file, out=out)
+    run(file, out=out, asks=not yes and is_terminal())
 
 
 @group.command()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+import textwrap
 from contextlib import closing
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.console import Console
 
@@ -20,6 +24,7 @@ from reticent.query.declarations import (
     populations,
 )
 from reticent.query.declarations import home as homes
+from reticent.query.declarations.conversation import Conversation
 from reticent.query.declarations.explanation import explain
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot as snapshots
@@ -35,14 +40,44 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def new(file: Path, *, out: Path | None) -> None:
-    """Write a template beside the file, or at `out`."""
-    path = file.with_suffix(".yaml") if out is None else out
-    text = dataset_file.template(file, os.path.relpath(file, path.parent))
-    _write(path, text)
-    console = _console()
-    console.print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
-    console.print(f"  reticent dataset check {path}")
+def new(file: Path, *, out: Path | None, asks: bool) -> None:
+    """Write a declaration beside the file, or at `out`: what the owner answers, or with blanks."""
+    path = file.with_name(f"{dataset_file.stem_of(file.name)}.yaml") if out is None else out
+    source = os.path.relpath(file, path.parent)
+    if path.exists():  # before anybody types
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if not os.access(path.parent, os.W_OK):
+        raise ParameterError(f"{path.parent} must be a folder that you may write to")
+    if asks:
+        data = Conversation(_typed, _said).declared(file, source)
+        if data is None:
+            print("Nothing is written.")
+            return
+        _write(path, dataset_file.write(data))
+        print(f"{path} is written. Next:")
+    else:
+        _write(path, dataset_file.template(file, source))
+        print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
+    print(f"  reticent dataset check {path}")
+
+
+def _said(text: str) -> None:
+    """Print a paragraph, as wide as the terminal is."""
+    width = max(20, get_terminal_size().columns - 1)
+    print(textwrap.fill(text, width, subsequent_indent=" " * (len(text) - len(text.lstrip()))))
+
+
+def _typed(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError as error:  # Ctrl-D: as good as Ctrl-C
+        print()
+        raise KeyboardInterrupt from error
+
+
+def is_terminal() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def check(path: Path) -> None:

@@ -30,7 +30,7 @@ from reticent.errors import ParameterError, QuestionRefused
 from reticent.ledger import SqlLedger
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.verify import verify
-from reticent.privacy import UNITS_PER_ONE, spent_epsilon
+from reticent.privacy import spent_epsilon
 from reticent.query import Answer, By, DataSet, census, histogram, median
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
@@ -202,17 +202,21 @@ class _Show:
     def ask(self, requests: Iterable[Request]) -> None:
         """Ask one after the other; the table grows as answers come."""
         first = len(self.asked)
-        with Live(_table([]), console=self.screen, auto_refresh=False) as live:
+        with Live(_table([], self._cap), console=self.screen, auto_refresh=False) as live:
             for name, asking, truth in requests:
                 self.pause()
                 self.add(name, asking(), truth)
-                live.update(_table(self.asked[first:]), refresh=self.screen.is_terminal)
+                live.update(_table(self.asked[first:], self._cap), refresh=self.screen.is_terminal)
         if not self.screen.is_terminal:
             self.screen.print()  # which Live leaves out there
 
     def pause(self) -> None:
         """Let people see what was answered last."""
         time.sleep(self._pace_s)
+
+    @property
+    def _cap(self) -> int:
+        return self.data.budget.mu2_cap
 
     def add(self, name: str, answer: Answer, truth: float) -> None:
         """Keep an answer."""
@@ -225,21 +229,20 @@ class _Show:
         self.screen.print(f"A synthetic census of {data.rows:,} invented persons: so the truth can be shown.")
         self.screen.print(
             f"Budget: epsilon {budget.epsilon:g} at delta {budget.delta:g}, as in the documents (weak: for "
-            "real people take 1 or less). In the ledger that is "
-            f"mu2 {terminal.down(as_mu2(budget.mu2_cap))}, and costs add up in mu2."
+            "real people take 1 or less). Costs are shares of it, in per cent: these add up."
         )
         self.screen.print(
-            "cost: mu2 charged for the answer. paid: in all. fresh: in all, with new noise each time."
+            "cost: charged for the answer. paid: in all. fresh: in all, with new noise each time."
         )
 
     def ending(self) -> None:
         """What reuse saved."""
         budget, last = self.data.budget, self.asked[-1]
         paid, fresh = (
-            f"mu2 {terminal.up(as_mu2(units))} (epsilon {terminal.up(spent_epsilon(units, budget.delta))})"
+            f"{views.part(units, self.data)} (epsilon {terminal.up(spent_epsilon(units, budget.delta))})"
             for units in (last.paid, last.fresh)
         )
-        saved = f"{100 * (1 - last.paid / last.fresh):.0f} % of mu2"
+        saved = f"{100 * (1 - last.paid / last.fresh):.0f} % of that"
         self.say(
             f"{len(self.asked)} answers cost {paid}; with fresh noise each time {fresh}. Saved: {saved}."
         )
@@ -253,7 +256,7 @@ class _Show:
         )
 
 
-def _table(asked: list[Asked]) -> Table:
+def _table(asked: list[Asked], cap: int) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("question", no_wrap=True, width=23)
     table.add_column("case", no_wrap=True)
@@ -261,15 +264,15 @@ def _table(asked: list[Asked]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True, width=width)
     for one in asked:
         value, truth = _pair(one.answer, one.truth)
-        costs = [_thousandths(units) for units in (one.answer.cost, one.paid, one.fresh)]
+        costs = [_per_cent(units, cap) for units in (one.answer.cost, one.paid, one.fresh)]
         style = "" if one.answer.cost else "green"
         table.add_row(one.name, one.answer.case.value, value, truth, *costs, style=style)
     return table
 
 
-def _thousandths(units: int) -> str:
-    """Units as mu2, rounded up."""
-    return f"{-(-units * 1000 // UNITS_PER_ONE) / 1000:.3f}" if units else "0"
+def _per_cent(units: int, cap: int) -> str:
+    """Units as a share of the budget in per cent, rounded up to a tenth."""
+    return f"{-(-units * 1000 // cap) / 10:.1f}" if units else "0"
 
 
 def _pair(answer: Answer, truth: float) -> tuple[str, str]:
@@ -389,11 +392,11 @@ def _draw_costs(axes: Any, show: _Show) -> None:
         ("fresh noise each time", "tab:red", [one.fresh for one in show.asked]),
         ("with reuse", "tab:blue", [one.paid for one in show.asked]),
     ):
-        axes.step(places, [as_mu2(one) for one in units], where="mid", color=colour, label=label)
-    budget = as_mu2(show.data.budget.mu2_cap)
-    axes.axhline(budget, color="black", linewidth=1, linestyle="--", label="budget")
+        shares = [100 * one / show.data.budget.mu2_cap for one in units]
+        axes.step(places, shares, where="mid", color=colour, label=label)
+    axes.axhline(100.0, color="black", linewidth=1, linestyle="--", label="budget")
     axes.set_xticks(places[::3])
-    axes.set(title="cost of all answers so far", xlabel="answer", ylabel="mu2", ylim=(0, None))
+    axes.set(title="cost of all answers so far", xlabel="answer", ylabel="% of the budget", ylim=(0, None))
     axes.legend(fontsize=8)
 
 

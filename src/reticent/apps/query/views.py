@@ -59,11 +59,17 @@ def half(estimate: Estimate, confidence: float = 0.95) -> float:
     return max((estimate.high - estimate.low) / 2, half_width_factor(confidence) * estimate.standard_error)
 
 
-def amount(units: int, delta: float) -> str:
-    """Units as mu2, and as epsilon if they were spent alone."""
+def amount(units: int, data: Described, *, mu2: bool = False) -> str:
+    """Units as a share of the budget, and as epsilon if they were spent alone; as mu2 too, if wanted."""
     if not units:
         return "nothing"
-    return f"mu2 {up(as_mu2(units))}, epsilon {up(spent_epsilon(units, delta))} alone"
+    said = f"{part(units, data)}, epsilon {up(spent_epsilon(units, data.budget.delta))} alone"
+    return f"{said}, mu2 {up(as_mu2(units))}" if mu2 else said
+
+
+def part(units: int, data: Described) -> str:
+    """Units as a share of the budget, rounded up: shares add up, epsilons do not."""
+    return f"{up(100 * units / data.budget.mu2_cap)} % of the budget"
 
 
 def left(units: int, data: Described) -> str:
@@ -71,11 +77,11 @@ def left(units: int, data: Described) -> str:
     budget = data.budget
     if units in (0, budget.mu2_cap):
         return f"everything: epsilon {budget.epsilon:g}" if units else "nothing"
-    share = f"{down(100 * units / budget.mu2_cap)} % of mu2"
+    share = f"{down(100 * units / budget.mu2_cap)} % of the budget"
     return f"{share}: for one answer, epsilon {down(spent_epsilon(units, budget.delta))}"
 
 
-def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False) -> None:
+def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2: bool = False) -> None:
     """Print an answer: the numbers, then what they cost."""
     screen = console()
     screen.print(in_words(answer.query), style="bold")
@@ -84,33 +90,33 @@ def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False) -> 
         if len(answer.cells) > MOST_SHOWN:
             screen.print(f"{len(answer.cells) - MOST_SHOWN:,} more: --format csv shows all.")
     rows = [*_single(answer), ("case", f"{answer.case.value}: {CASES[answer.case]}")]
-    rows.append(("cost", amount(answer.cost, answer.delta)))
+    rows.append(("cost", amount(answer.cost, data, mu2=mu2)))
     if answer.without_reuse != answer.cost:
-        rows.append(("without reuse", amount(answer.without_reuse, answer.delta)))
+        rows.append(("without reuse", amount(answer.without_reuse, data, mu2=mu2)))
     if rehearsed:
         rows.append(("budget", "not touched: these are made-up rows"))
     else:
-        spent = up(answer.epsilon_spent) if answer.spent else "0"
-        rows.append(("spent in all", f"epsilon {spent} of {data.budget.epsilon:g} at delta {answer.delta:g}"))
+        spent = f"epsilon {up(answer.epsilon_spent)} of {data.budget.epsilon:g} at delta {answer.delta:g}"
+        rows.append(("spent in all", f"{part(answer.spent, data)}, {spent}" if answer.spent else "nothing"))
         rows.append(("left", left(answer.remaining, data)))
     screen.print(facts(rows))
     if not rehearsed:
         print(_receipt(answer))  # in one piece, whatever the width: it is there to be copied
 
 
-def show_price(price: Price, data: Described, confidence: float) -> None:
+def show_price(price: Price, data: Described, confidence: float, *, mu2: bool = False) -> None:
     """Print a price, and whether it can be paid."""
     screen = console()
     screen.print(in_words(price.query), style="bold")
     missing = price.cost - price.remaining
-    verdict = "yes" if price.affordable else f"no: mu2 {up(as_mu2(missing))} more than is left"
+    verdict = "yes" if price.affordable else f"no: {part(missing, data)} more than is left"
     error = "not known: guess the number of rows with --rows" if price.error is None else _about(price)
     rows = [
-        ("cost", amount(price.cost, price.delta)),
+        ("cost", amount(price.cost, data, mu2=mu2)),
         ("case", f"{price.case.value}: {CASES[price.case]}"),
         (f"± at {100 * confidence:.6g} %", error),
         *([] if price.assumed is None else [("rests on", rests_on(price, price.assumed))]),
-        ("bought before", amount(price.bought, price.delta)),
+        ("bought before", amount(price.bought, data, mu2=mu2)),
         *([] if price.free_error is None else [("free now", f"± {error_text(price.free_error)}")]),
         ("left", left(price.remaining, data)),
         ("affordable", verdict),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 
 def _commands() -> Commands:
     from reticent.apps.service.commands import key, serve, source
 
-    return Commands(groups=(key, source), commands=(serve,), demos={})
+    return Commands(panel=Panel.SERVE, groups=(key, source), commands=(serve,), demos={})
 
 
 APP = App(name="service", commands=_commands, served=None)

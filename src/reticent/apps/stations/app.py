@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.apps.base import App
-from reticent.cli.commands import Commands
+from reticent.cli.commands import Commands, Panel
 
 if TYPE_CHECKING:
     from reticent.service.served import Served
@@ -16,7 +16,7 @@ def _commands() -> Commands:
     from reticent.apps.stations.demo_commands import demo
 
     # `reticent location stations`: apps.location has the group
-    return Commands(groups=(), commands=(), demos={"stations": demo})
+    return Commands(panel=Panel.TOGETHER, groups=(), commands=(), demos={"stations": demo})
 
 
 def _served() -> Served:

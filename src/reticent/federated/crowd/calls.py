@@ -19,7 +19,8 @@ from reticent.errors import ChainError, TransactionRefused
 from reticent.federated.crowd.contract import artifact, cause
 from reticent.federated.crowd.plan import GAS
 
-AGAIN_S = 5.0  # after which a call that the chain does not show is sent again
+AGAIN_S, _AGAIN_BLOCKS = 5.0, 3  # after which a call that the chain does not show is sent again
+_GAS_MARGIN = 1.5  # on the dearest that was seen; what is not used is not paid
 
 Say = Callable[[str], None]
 
@@ -37,7 +38,8 @@ class Calls:
     def __init__(self, sender: Sender, contract: str, ceiling: Ceiling, say: Say) -> None:
         self.sender, self.me = sender, sender.address
         self._contract, self._ceiling, self._say = contract, ceiling, say
-        self._tried: dict[str, float] = {}
+        self.block = 0  # that the program looks at
+        self._tried: dict[str, tuple[float, int]] = {}  # when, and at which block
         self._said: dict[str, str] = {}
 
     def send(self, function: str, *arguments: Any, once: str, only: bool = False, value_wei: int = 0) -> None:
@@ -56,17 +58,26 @@ class Calls:
         data = artifact().encode(function, *arguments)
         told = [self._contract, function, once] + ([] if only else [keccak(data).hex()[:16]])
         label = "/".join(told)
-        if time.monotonic() - self._tried.get(label, float("-inf")) < AGAIN_S:
+        if self._is_fresh(label):
             return
+        least = int(_GAS_MARGIN * GAS.get("deciding vote" if function == "vote" else function, 0))
         try:
-            self.sender.send(self._contract, data, label=label, value_wei=value_wei)
+            sent = self.sender.send(self._contract, data, label=label, value_wei=value_wei, least_gas=least)
+            if label in self._tried:
+                self.sender.send_again(sent)
         except TransactionRefused as refusal:
             self._refused(label, function, refusal)
         else:
-            self._tried[label] = time.monotonic()
+            self._tried[label] = time.monotonic(), self.block
             if self._said.get(label) != "sent":
                 self._said[label] = "sent"
                 self._say(f"{function}, {once}")
+
+    def _is_fresh(self, label: str) -> bool:
+        """Whether a call was sent a moment ago, and may still be on its way."""
+        at, block = self._tried.get(label, (float("-inf"), 0))
+        late = block + self.sender.confirmations + _AGAIN_BLOCKS
+        return time.monotonic() - at < AGAIN_S and self.block < late
 
     def _refused(self, label: str, function: str, refusal: TransactionRefused) -> None:
         """Say why, once; an empty purse is not the contract's business."""
@@ -90,7 +101,7 @@ class Calls:
         Raises:
             ChainError: the key has too little for the gas of these calls.
         """
-        gas = sum(GAS[one] for one in functions)
+        gas = int(_GAS_MARGIN * sum(GAS[one] for one in functions))
         needed = gas * current_fees(self.sender.node, self._ceiling).most + value_wei
         held = self.balance()
         if held < needed:

@@ -49,7 +49,7 @@ class Program(ABC):
         looked = self.follower.look()
         if looked == self._looked and time.monotonic() - self._at < AGAIN_S:
             return True
-        self._at = time.monotonic()
+        self._at, self.calls.block = time.monotonic(), self.follower.block
         more = self.act()
         self._looked = looked
         return more

@@ -279,6 +279,9 @@ def _storage(state: Replay) -> Iterator[tuple[Question, Any]]:
             winner = 0 if one.winner is None else one.winner[0] << 8 | one.winner[1]
             revealed = sum(1 << index for index in one.revealed)
             yield ("rounds", (task, number)), (revealed, counts, one.result or bytes(32), winner)
+            for place, (who, bound) in enumerate(one.commits.items()):
+                word = int.from_bytes(bound) >> 8 << 8 | place
+                yield ("commitments", (task, number, held.customers.index(who))), word
     for number, draw in enumerate(state.draws[1:], start=1):
         votes = [sum(draw.seats[one] for one in draw.votes[rank]) for rank in (0, 1)]
         body = draw.stake | sum(draw.seats.values()) << 64 | votes[0] << 96 | votes[1] << 128

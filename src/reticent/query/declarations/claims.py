@@ -1,11 +1,12 @@
 """Whose a source is: a note beside a file of rows, which says what declaration was the first to read it.
 
 Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name,
-a symbolic link or a hard link in the same folder, finds it there and shares the account of the first. For a
-DuckDB file there is a note for each table, and beside a file that names people one that says where their home
-is. Where nothing may be written beside the rows, nothing is noted; of
-databases that are reached by an address neither (docs/limits.md). A full or failing disk may be written:
-whoever cannot note there whose the rows are is refused, or each declaration of them had a budget of its own.
+a symbolic link or a hard link in the same folder, finds it there and shares the account of the first; so does
+one of `census.csv.gz` beside it, which by its name is the same, compressed. For a DuckDB file there is a note
+for each table, and beside a file that names people one that says where their home is. Where nothing may be
+written beside the rows, nothing is noted; of databases that are reached by an address neither
+(docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are is
+refused, or each declaration of them had a budget of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from reticent import files
 from reticent.errors import LedgerError
 from reticent.query.declarations.datasets import DataSet
+from reticent.tables.packed import SUFFIX, without_suffix
 
 try:
     import fcntl
@@ -73,24 +75,64 @@ def given_up(path: Path, data: DataSet, identity: str) -> None:
         return
     file, _, table = source
     with _alone(file.parent), contextlib.suppress(OSError):
-        held = _claim(_note(file, table))
-        if held is not None and held["identity"] == identity:
-            _note(file, table).unlink()
+        for note in file.parent.glob(".*.reticent"):
+            held = _claim(note)
+            if held is not None and (held["identity"], held["table"]) == (identity, table):
+                note.unlink()
 
 
 def _first(file: Path, claim: dict[str, Any], folder: Path) -> Path:
     identity, itself, table = claim["identity"], claim["file"], claim["table"]
-    _check_readable(_note(file, table))
-    for note in (_note(file, table), *sorted(file.parent.glob(".*.reticent"))):
+    names, same = _same_rows(file, itself)
+    named = [_note(one, table) for one in names]
+    for note in named:
+        _check_readable(note)
+    for note in (*named, *sorted(file.parent.glob(".*.reticent"))):
         held = _claim(note)
         if held is None or held["table"] != table:
             continue
-        if note == _note(file, table) or held["file"] == itself:
+        if note in named or held["file"] in same:
             if held["identity"] != identity:
-                return _folder(note, held)
-            if note == _note(file, table) and held == claim:
+                # noted for this file too: another link to it has neither its name nor that of its twin
+                return _noted(named[0], held | {"file": itself}) if note != named[0] else _folder(note, held)
+            if note == named[0] and held == claim:
                 return folder
-    return _noted(_note(file, table), claim)
+    return _noted(named[0], claim)
+
+
+def _same_rows(file: Path, itself: str) -> tuple[list[Path], set[str]]:
+    """Names in the folder of a file that lead to the same rows, its own first, and what tells their files.
+
+    One name leads to another by a hard link, or by being what it is called when it is compressed, or not.
+    """
+    names, same = [file], {itself}
+    for name in names:  # which grows
+        twin = _twin(name)
+        if twin is not None and twin not in names:
+            names.append(twin)
+        with contextlib.suppress(OSError):  # a twin that is not there, or no more
+            if name.stat().st_nlink > 1:
+                told = files.identity(name)
+                names += [one for one in _links(file.parent, told) if one not in names]
+            same.add(files.identity(name))
+    return names, same
+
+
+def _links(folder: Path, identity: str) -> Iterator[Path]:
+    """The names of a file in a folder; symbolic links are followed before anybody comes here."""
+    for one in folder.iterdir():
+        with contextlib.suppress(OSError):
+            told = one.lstat()
+            if stat.S_ISREG(told.st_mode) and told.st_nlink > 1 and files.identity(one) == identity:
+                yield one
+
+
+def _twin(file: Path) -> Path | None:
+    """What a CSV file is called once it is compressed, or was before: by that name, the same rows."""
+    name = without_suffix(file.name)
+    if not name.casefold().endswith(".csv"):
+        return None
+    return file.with_name(name if name != file.name else f"{name}{SUFFIX}")
 
 
 def _check_readable(note: Path) -> None:

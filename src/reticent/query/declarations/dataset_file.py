@@ -15,23 +15,27 @@
       citizen: {type: boolean}
 
 Every scalar is read as the text that was typed, and becomes a number where the field wants one: so `1e-4` is
-a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out.
-A template leaves empty what only the owner can know; nothing is ever inferred from the rows. `people` says
-with whom the budget is shared, if it is (`populations`).
+a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out,
+but an empty `missing` is a blank that was not filled in. A template leaves empty what only the owner can
+know; nothing is ever inferred from the rows. `people` says with whom the budget is shared (`populations`).
+
+Whatever is wrong with a declaration is told at once (`faults`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from reticent.arguments import meant
-from reticent.errors import ParameterError, ParameterTypeError, ReticentError
+from reticent.errors import ParameterError, ParameterTypeError, ReticentError, SeveralErrors
 from reticent.privacy import Budget, Neighbours
-from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.declarations.datasets import DataSet, Policy, check_rows, checked_label
+from reticent.query.declarations.faults import Faults
 from reticent.query.declarations.populations import checked_name
 from reticent.query.rows.columns import Column, Kind
 from reticent.query.rows.source import FORMS, check_address
@@ -46,7 +50,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 _DATA = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".db", ".duckdb", ".xlsx", ".arrow", ".feather")
-_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+SUFFIXES = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".pq": "parquet"}  # of files with rows
 
 
 def read(path: Path) -> DataSet:
@@ -65,28 +69,62 @@ def read(path: Path) -> DataSet:
         return parse(content.decode())
     except UnicodeDecodeError as error:
         raise ParameterError(f"dataset {path.name}: must be text in UTF-8") from error
+    except SeveralErrors as error:
+        raise SeveralErrors([f"dataset {path.name}: {one}" for one in error.each]) from error
     except (ParameterError, ParameterTypeError) as error:
         raise type(error)(f"dataset {path.name}: {error}") from error
 
 
 def parse(text: str) -> DataSet:
-    """The data set that a text declares."""
-    given = mapping("the file", load(text), _FIELDS)
-    person, contribution = _unit(given.get("unit"))
-    rows = given.get("rows")
+    """The data set that a text declares.
+
+    Raises:
+        SeveralErrors: more than one field is wrong, with what is wrong with each.
+        ParameterError: one is.
+    """
+    return of_fields(load(text))
+
+
+def of_fields(tree: Any) -> DataSet:
+    """The data set that a tree of mappings, lists and texts declares; as `parse`."""
+    faults = Faults()
+    given = mapping("the file", tree, _FIELDS, faults)
+    label = {part: faults.of("?", _label, part, given.get(part)) for part in ("name", "version")}
+    person, contribution = faults.of((None, 1), _unit, given.get("unit"), faults)
+    relation = faults.of(Neighbours.REPLACE_ONE, relation_of, given.get("relation"))
+    rows = faults.of(None, whole_number, "rows", given["rows"]) if "rows" in given else None
+    if not faults.about("unit", "relation", "rows"):
+        faults.of(None, check_rows, relation, person, contribution, rows)
+    budget = faults.of(None, budget_of, given.get("budget"))
+    policy: Policy = faults.of(
+        Policy.SHARE, _choice, "policy", given.get("policy", Policy.SHARE.value), tuple(Policy)
+    )
+    source = faults.of(None, source_of, given.get("source"))
+    people = faults.of("", _people, given["people"]) if "people" in given else ""
+    columns = faults.of((), _columns, given.get("columns"), faults)
+    faults.check()
+    assert budget is not None
+    assert source is not None
     return DataSet(
-        name=_text("name", given.get("name")),
-        version=_text("version", given.get("version")),
-        columns=_columns(given.get("columns")),
-        budget=budget_of(given.get("budget")),
-        relation=relation_of(given.get("relation")),
-        rows=None if rows is None else whole_number("rows", rows),
+        **label,
+        columns=columns,
+        budget=budget,
+        relation=relation,
+        rows=rows,
         person=person,
         contribution=contribution,
-        policy=_choice("policy", given.get("policy", Policy.SHARE.value), tuple(Policy)),
-        source=source_of(given.get("source")),
-        people=checked_name(_text("people", given["people"])) if "people" in given else "",
+        policy=policy,
+        source=source,
+        people=people,
     )
+
+
+def _label(part: str, given: Any) -> str:
+    return checked_label(part, _text(part, given))
+
+
+def _people(given: Any) -> str:
+    return checked_name(_text("people", given))
 
 
 def write(data: DataSet) -> str:
@@ -115,23 +153,33 @@ def template(path: Path, source: str | None = None) -> str:
     """
     import yaml
 
-    form = _SUFFIXES.get(path.suffix.lower())
-    if form is None:
-        raise ParameterError(f"source must end in {', '.join(_SUFFIXES)}, got {path.name!r}")
-    held = located(f"source.{form}", path.name, path.parent)
-
     def shown(given: str) -> str:
         return str(yaml.safe_dump(given, allow_unicode=True, width=10_000)).removesuffix("...\n").strip()
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:80] or "data"
-    lines = [_HEAD.format(name=shown(name), source=shown(source or path.name))]
-    for column, kind in _header(held, form).items():
+    lines = [_HEAD.format(name=shown(name_of(path)), source=shown(source or path.name))]
+    for column, kind in header(path).items():
         lines += [f"  {shown(column)}:", *_blanks(kind)]
     return "\n".join(lines) + "\n"
 
 
+def form_of(name: str) -> str | None:
+    """How a file of this name holds rows; None if it is not known to."""
+    return next((form for suffix, form in SUFFIXES.items() if name.lower().endswith(suffix)), None)
+
+
+def stem_of(name: str) -> str:
+    """The name of a file of rows without what says how it holds them."""
+    return next((name[: -len(suffix)] for suffix in SUFFIXES if name.lower().endswith(suffix)), name)
+
+
+def name_of(path: Path) -> str:
+    """What the data set in a file may be called."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem_of(path.name)).strip("-._")[:80] or "data"
+
+
 _HEAD = """\
 # Fill in from public knowledge, never from the rows: what you read off them here is not protected.
+# If the names of the columns below are a first row of data, give the file a line of names and begin again.
 name: {name}
 version: 1
 source: {source}
@@ -152,15 +200,20 @@ def _blanks(kind: Kind | None) -> list[str]:
     else:
         lines = [f"    type: {kind.value}"]
         lines += {Kind.CATEGORY: values, Kind.BOOLEAN: []}.get(kind, bounds)
-    return lines
+    return [*lines, "    missing:            # what an empty or unreadable cell counts as"]
 
 
-def _header(path: Path, form: str) -> dict[str, Kind | None]:
-    """The names of the columns; what they hold if the file's schema says so."""
-    from reticent.query.rows.source import header, quietly
+def header(path: Path) -> dict[str, Kind | None]:
+    """The names of the columns of a CSV or Parquet file; what they hold if the file's schema says so."""
+    from reticent.query.rows.source import header as first_line
+    from reticent.query.rows.source import quietly
 
+    form = form_of(path.name)
+    if form is None:
+        raise ParameterError(f"source must end in {', '.join(SUFFIXES)}, got {path.name!r}")
+    path = located(f"source.{form}", path.name, path.parent)
     if form == "csv":
-        return dict.fromkeys(header(path, ","))
+        return dict.fromkeys(first_line(path, ","))
     import pyarrow.parquet
     import pyarrow.types as types
 
@@ -234,8 +287,17 @@ def load(text: str) -> Any:
         raise ParameterError("the file must not be nested so deeply") from error
 
 
-def mapping(field: str, given: Any, known: Sequence[str] | None) -> dict[str, Any]:
-    """The fields of a mapping; empty ones are left out."""
+def mapping(
+    field: str, given: Any, known: Sequence[str] | None, faults: Faults | None = None
+) -> dict[str, Any]:
+    """The fields of a mapping; empty ones are left out.
+
+    Args:
+        field: whose fields they are.
+        given: what was read.
+        known: the fields that there are; None for any.
+        faults: takes what is wrong with a name, so that the others are looked at too.
+    """
     if not isinstance(given, dict):
         if field == "the file":  # it may be the data itself: nothing of it is shown
             raise ParameterTypeError(f"{field} must be a declaration: named fields such as name and columns")
@@ -243,31 +305,67 @@ def mapping(field: str, given: Any, known: Sequence[str] | None) -> dict[str, An
     for name in given:
         if known is not None and name not in known:
             inside = "" if field == "the file" else f"{field}."
-            near = meant(name, known)
-            raise ParameterError(f"{inside}{_shown(name)} must be one of {', '.join(known)}{near}")
+            error = ParameterError(
+                f"{inside}{_shown(name)} must be one of {', '.join(known)}{meant(name, known)}"
+            )
+            if faults is None:
+                raise error
+            faults.add(error)
     return {name: value for name, value in given.items() if known is None or value not in ("", None)}
 
 
-def _columns(given: Any) -> tuple[Column, ...]:
+def _columns(given: Any, faults: Faults) -> tuple[Column, ...]:
     if given is None:
         raise ParameterError("columns must be filled in")
-    return tuple(_column(name, fields) for name, fields in mapping("columns", given, None).items())
+    fields = mapping("columns", given, None)
+    found = [faults.of(None, column_of, name, said) for name, said in fields.items()]
+    return tuple(one for one in found if one is not None)
 
 
-def _column(name: str, given: Any) -> Column:
-    at = f"columns.{name}"
-    fields = mapping(at, given, _COLUMN_FIELDS)
-    kind = _choice(f"{at}.type", fields.get("type"), tuple(Kind))
+def column_of(name: str, given: Any) -> Column:
+    """A column, from its fields as they were typed.
+
+    Raises:
+        SeveralErrors: more than one field is wrong, with what is wrong with each.
+        ParameterError: one is.
+    """
+    at, faults = f"columns.{name}", Faults()
+    fields = mapping(at, given, _COLUMN_FIELDS, faults)
+    kind: Kind | None = faults.of(None, _choice, f"{at}.type", fields.get("type"), tuple(Kind))
     numbers = {
-        part: _number(f"{at}.{part}", fields[part]) for part in ("low", "high", "step") if part in fields
+        part: faults.of(None, _number, f"{at}.{part}", fields[part])
+        for part in ("low", "high", "step")
+        if part in fields
     }
     values = fields.get("values", [])
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise ParameterTypeError(f"{at}.values must be a list like [a, b, c], got {_shown(values)}")
-    missing = fields.get("missing")
-    if missing is not None:
-        missing = _missing(f"{at}.missing", missing, kind)
-    return Column(name, kind, **numbers, values=tuple(values), missing=missing)
+        faults.add(ParameterTypeError(f"{at}.values must be a list like [a, b, c], got {_shown(values)}"))
+    if kind in (Kind.NUMBER, Kind.INTEGER):
+        for part in ("low", "high"):
+            if part not in fields:
+                faults.add(_unknown(f"{at}.{part}"))
+    missing = None
+    if "missing" in fields and kind is not None:
+        missing = faults.of(None, _missing, f"{at}.missing", fields["missing"], kind)
+    elif given.get("missing") == "":  # a template's blank: nobody's number becomes the middle unawares
+        faults.add(
+            ParameterError(f"{at}.missing must be filled in: what an empty or unreadable cell counts as")
+        )
+    column = None
+    if not faults.about(*(f"{at}.{part}" for part in ("type", "low", "high", "step", "values"))):
+        assert kind is not None
+        column = faults.of(
+            None, partial(Column, name, kind, **numbers, values=tuple(values), missing=missing)
+        )
+    faults.check()
+    assert column is not None
+    return column
+
+
+def _unknown(field: str) -> ParameterError:
+    return ParameterError(
+        f"{field} must be a number, got nothing: state it from public knowledge, not from the data"
+    )
 
 
 def _missing(field: str, given: Any, kind: Kind) -> float | str | bool:
@@ -290,23 +388,28 @@ def budget_of(given: Any) -> Budget:
     """What may be spent, as `{epsilon: 1, delta: 1e-6}`."""
     if given is None:
         raise ParameterError("budget must be filled in, as {epsilon: 1, delta: 1e-6}")
-    fields = mapping("budget", given, ("epsilon", "delta"))
-    numbers = {part: _number(f"budget.{part}", fields.get(part)) for part in ("epsilon", "delta")}
+    told = Faults()
+    fields = mapping("budget", given, ("epsilon", "delta"), told)
+    numbers = {
+        part: told.of(0.0, _number, f"budget.{part}", fields.get(part)) for part in ("epsilon", "delta")
+    }
+    told.check()
     try:
         return Budget(**numbers)
     except ReticentError as error:
         raise ParameterError(f"budget.{error}") from error
 
 
-def _unit(given: Any) -> tuple[str | None, int]:
+def _unit(given: Any, faults: Faults) -> tuple[str | None, int]:
     if given is None:
         raise ParameterError("unit must be filled in: row, or {person: COLUMN, rows: NUMBER}")
     if isinstance(given, str):
         if given != "row":
             raise ParameterError(f"unit must be row or {{person: COLUMN, rows: NUMBER}}, got {_shown(given)}")
         return None, 1
-    fields = mapping("unit", given, ("person", "rows"))
-    return _text("unit.person", fields.get("person")), whole_number("unit.rows", fields.get("rows"))
+    fields = mapping("unit", given, ("person", "rows"), faults)
+    person = faults.of("?", _text, "unit.person", fields.get("person"))
+    return person, faults.of(1, whole_number, "unit.rows", fields.get("rows"))
 
 
 def source_of(given: Any) -> Mapping[str, Any]:
@@ -314,11 +417,11 @@ def source_of(given: Any) -> Mapping[str, Any]:
     if given is None:
         return MappingProxyType({})
     if isinstance(given, str):
-        form = _SUFFIXES.get(Path(given).suffix.lower())
+        form = form_of(given)
         if form is None:
             others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}"
             raise ParameterError(
-                f"source must end in {', '.join(_SUFFIXES)} or be {others}, got {_hidden(given)}"
+                f"source must end in {', '.join(SUFFIXES)} or be {others}, got {_hidden(given)}"
             )
         return MappingProxyType({form: given})
     fields = mapping("source", given, (*FORMS, "table", "schema", "delimiter"))
@@ -404,6 +507,8 @@ def _column_fields(column: Column) -> dict[str, Any]:
     if column.kind is Kind.CATEGORY:
         fields["values"] = list(column.values)
     missing = column.missing
+    if not column.says_missing:  # nobody did
+        return fields
     return fields | {"missing": _plain(missing) if isinstance(missing, float) else missing}
 
 

@@ -71,9 +71,7 @@ class DataSet:
 
     def __post_init__(self) -> None:
         for part in ("name", "version"):
-            given = getattr(self, part)
-            if not isinstance(given, str) or not _NAME.fullmatch(given):
-                raise ParameterError(f"{part} must be 1 to 80 letters, digits or ._-, got {given!r:.60}")
+            checked_label(part, getattr(self, part))
         if not 0 < len(self.columns) <= MOST_COLUMNS:
             raise ParameterError(f"columns must be 1 to {MOST_COLUMNS}, got {len(self.columns)}")
         if len({column.name for column in self.columns}) != len(self.columns):
@@ -84,21 +82,7 @@ class DataSet:
             raise ParameterError("relation must be 'replace one' or 'add or remove one'")
         if not isinstance(self.policy, Policy):
             raise ParameterTypeError(f"policy must be a Policy, got {self.policy!r}")
-        self._check_rows()
-
-    def _check_rows(self) -> None:
-        high = LARGEST_CONTRIBUTION if self.person is not None else 1
-        whole("unit.rows", self.contribution, low=1, high=high)
-        if self.relation is Neighbours.REPLACE_ONE and self.person is None:
-            if self.rows is None:
-                raise ParameterError(
-                    "rows must be given when one row is replaced: their number is public then"
-                )
-            whole("rows", self.rows, low=1, high=MOST_ROWS)
-        elif self.rows is not None:
-            raise ParameterError(
-                f"rows must be left out for '{self.relation.value}' of a {self.unit}: their number is private"
-            )
+        check_rows(self.relation, self.person, self.contribution, self.rows)
 
     @property
     def unit(self) -> str:
@@ -137,6 +121,27 @@ class DataSet:
     def terms(self) -> Terms:
         """The account that pays for every answer about this data set, whatever the version."""
         return account_terms(self.account, self.relation, self.subject, self.budget, self.identity)
+
+
+def checked_label(part: str, given: object) -> str:
+    """A name or a version, as it may be."""
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
+        raise ParameterError(f"{part} must be 1 to 80 letters, digits or ._-, got {given!r:.60}")
+    return given
+
+
+def check_rows(relation: Neighbours, person: str | None, contribution: int, rows: int | None) -> None:
+    """Refuse numbers of rows that do not fit what is protected."""
+    whole("unit.rows", contribution, low=1, high=LARGEST_CONTRIBUTION if person is not None else 1)
+    if relation is Neighbours.REPLACE_ONE and person is None:
+        if rows is None:
+            raise ParameterError("rows must be given when one row is replaced: their number is public then")
+        whole("rows", rows, low=1, high=MOST_ROWS)
+    elif rows is not None:
+        unit = "row" if person is None else "person"
+        raise ParameterError(
+            f"rows must be left out for '{relation.value}' of a {unit}: their number is private"
+        )
 
 
 def account_terms(

@@ -79,6 +79,7 @@ def _policy(data: DataSet) -> str:
 
 def _column(column: Column) -> str:
     missing = column.meaning(column.missing_code)
+    middle = "" if column.says_missing else ", the middle: what it counts as (missing) is not declared"
     if column.kind is Kind.BOOLEAN:
         return f"{column.name}: true or false; anything else counts as {str(missing).lower()}."
     if column.kind is Kind.CATEGORY:
@@ -89,7 +90,7 @@ def _column(column: Column) -> str:
     steps = "whole numbers" if column.unit == 1 else f"steps of {float(column.unit):g}"
     return (
         f"{column.name}: {low} to {high} in {steps}; a value outside is moved to the nearer end, "
-        f"and what is missing or no number counts as {missing:,.10g}."
+        f"and what is missing or no number counts as {missing:,.10g}{middle}."
     )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.errors import MissingExtra, ParameterError
 from reticent.query.kinds.base import Asked
 from reticent.query.kinds.listed import AGGREGATES, KIND
+from reticent.query.language import sql_words
 from reticent.query.language.tree import (
     BINS,
     MOST_BINS,
@@ -97,24 +98,6 @@ _REASONS = {
     "Quantile": "quantiles are read off bins: QUANTILE_CONT",
     "PercentileDisc": "quantiles are read off bins: QUANTILE_CONT",
     "ApproxQuantile": "quantiles are read off bins: QUANTILE_CONT",
-}
-_WRITTEN = {  # how people write what sqlglot calls otherwise
-    **dict.fromkeys(_COMPARISONS, "a comparison"),
-    "Add": "+",
-    "Anonymous": "a function",
-    "Bracket": "[...]",
-    "Column": "a column",
-    "Div": "/",
-    "Literal": "a constant",
-    "Mod": "%",
-    "Mul": "*",
-    "Neg": "a minus sign",
-    "PercentileDisc": "QUANTILE_DISC",
-    "StddevPop": "STDDEV_POP",
-    "StddevSamp": "STDDEV_SAMP",
-    "Sub": "-",
-    "Subquery": "SELECT within SELECT",
-    "WidthBucket": "WIDTH_BUCKET",
 }
 _SHAPE = "SELECT one aggregate FROM the data set, with WHERE and GROUP BY if need be"
 _NAMES = [name for kind in KIND.values() for name in kind.sql]
@@ -193,7 +176,7 @@ def _parsed(text: str, *, whole: bool) -> tuple[Any, list[Token]]:
             raise ParameterError(f"sql must be {_SHAPE}, got {shown(text)}")
         trees = parser.parse(tokens, text) if whole else parser.parse_into(exp.Condition, tokens, text)
     except SqlglotError as err:
-        raise ParameterError(f"sql: cannot be read{_place(err)}") from err
+        raise ParameterError(f"sql: cannot be read{sql_words.place(err)}") from err
     except RecursionError as error:
         raise _too_deep() from error
     if len(trees) != 1 or trees[0] is None:
@@ -246,14 +229,6 @@ def _too_deep() -> ParameterError:
     return ParameterError(f"sql must be nested at most {DEEPEST} deep, brackets and negations together")
 
 
-def _place(err: Any) -> str:
-    """Where sqlglot stopped, in one line."""
-    found = getattr(err, "errors", None) or [{}]
-    near, what = found[0].get("highlight"), " ".join(str(found[0].get("description") or "").split())
-    said = "" if not what or "<class" in what else f": {what[:200]}"
-    return (f" near {shown(near)}" if near else "") + said
-
-
 # Nodes. They are told apart by the names of their exact types: a subtype means something else.
 
 
@@ -283,20 +258,16 @@ def _only(node: Any, *known: str) -> None:
     for part, said in node.args.items():
         if said and part not in known:
             reason = _REASONS.get(part, _SHAPE if _kind(node) == "Select" else _CONDITIONS)
-            raise ParameterError(f"sql: {part.strip('_').upper()} of {_word(node)} is not answered: {reason}")
-
-
-def _word(node: Any) -> str:
-    """What to call a node in a message."""
-    if node is None:
-        return "nothing"
-    kind = _kind(node)
-    return str(_part(node, "this")) if kind == "Anonymous" else _WRITTEN.get(kind, kind.upper())
+            raise ParameterError(
+                f"sql: {sql_words.part(part)} in {sql_words.word(node)} is not answered: {reason}"
+            )
 
 
 def _refused(node: Any, otherwise: str) -> ParameterError:
     reason = _REASONS.get(_kind(node), otherwise)
-    return ParameterError(f"sql: {_word(node)[:60]} is not answered: {reason}")
+    said = sql_words.word(node)
+    near = sql_words.near(said, _NAMES) if _kind(node) == "Anonymous" else ""
+    return ParameterError(f"sql: {said[:60]} is not answered: {reason}{near}")
 
 
 def _is_column(node: Any) -> bool:
@@ -317,7 +288,7 @@ def _column(node: Any, name: str | None) -> str:
 def _check_source(source: Any, name: str) -> None:
     table = None if source is None else _of(source)
     if _kind(table) != "Table":
-        raise ParameterError(f"sql: FROM must be {name}, got {'nothing' if table is None else _word(table)}")
+        raise ParameterError(f"sql: FROM must be {name}, got {sql_words.word(table)}")
     given = _of(table)
     if _kind(given) != "Identifier" or given.name != name:
         raise ParameterError(f"sql: FROM must be {name}, got {shown(getattr(given, 'name', ''))}")
@@ -510,8 +481,9 @@ def _comparison(node: Any, op: str, name: str | None) -> Comparison:
     _only(node, "this", "expression")
     one, other = _bare(_part(node, "this")), _bare(_part(node, "expression"))
     if _is_column(one) == _is_column(other):
-        got = f"{_word(one)} and {_word(other)}"
-        raise ParameterError(f"sql: a comparison must be of a column and a constant, got {got[:100]}")
+        got = f"{sql_words.word(one)} and {sql_words.word(other)}"
+        quoted = "; a text stands in single quotes" if _is_column(one) else ""
+        raise ParameterError(f"sql: a comparison must be of a column and a constant, got {got[:100]}{quoted}")
     if _is_column(one):
         return Comparison(_column(one, name), op, _constant(other))
     return Comparison(_column(other, name), _TURNED[op], _constant(one))

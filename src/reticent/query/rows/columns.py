@@ -54,6 +54,7 @@ class Column:
     Attributes:
         first: the least code.
         last: the largest code.
+        says_missing: whether `missing` was declared, and not taken by default.
     """
 
     name: str
@@ -65,8 +66,10 @@ class Column:
     missing: float | str | bool | None = None
     first: int = field(init=False)
     last: int = field(init=False)
+    says_missing: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._set("says_missing", self.missing is not None)
         if not isinstance(self.name, str) or not 0 < len(self.name) <= _LONGEST_NAME:
             raise ParameterError(f"columns: a name must be a text of 1 to {_LONGEST_NAME} characters")
         if not self.name.isprintable():

@@ -5,8 +5,8 @@
 
 ibis describes the preparation once per table (`prepare`); every later statement is plain SQL on the text that
 it compiled, so that asking costs no compilation. A CSV file is read as text under its own header by
-`tables.records`: types, delimiters and ends of lines guessed from the rows would depend on them. Columns
-whose types DuckDB reads otherwise than the same values under another type go through `storage`.
+`tables.records`, compressed or not: types, delimiters and ends of lines guessed from the rows would depend on
+them. Columns whose types DuckDB reads otherwise than the same values under another type go through `storage`.
 
 A statement fails with the same line whatever the rows hold, and what the engine said is dropped.
 """
@@ -31,6 +31,7 @@ from reticent.query.rows import sealed, storage
 from reticent.query.rows.bins import DUCKDB
 from reticent.query.rows.prepare import needed, prepared
 from reticent.query.rows.sealed import quoted
+from reticent.tables import packed
 from reticent.tables.records import CsvFile
 from reticent.tables.row_files import located
 
@@ -345,14 +346,16 @@ def _parquet(path: Path, data: DataSet) -> storage.Stream | None:
 
 
 def _csv(path: Path, data: DataSet) -> storage.Stream:
-    file = CsvFile(lambda: path.open("rb"), str(data.source.get("delimiter", ",")))
+    packed.check_whole(path)
+    file = CsvFile(partial(packed.opened, path), str(data.source.get("delimiter", ",")))
     names = needed(data, _named(file))
     return storage.of_texts(names, lambda: file.batches(names))
 
 
 def header(path: Path, delimiter: str) -> list[str]:
     """The first line of a CSV file: the names of its columns."""
-    return _named(CsvFile(lambda: path.open("rb"), delimiter))
+    packed.check_whole(path)
+    return _named(CsvFile(partial(packed.opened, path), delimiter))
 
 
 def _named(file: CsvFile) -> list[str]:

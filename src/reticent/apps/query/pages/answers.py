@@ -57,11 +57,17 @@ def _answers(
     key: str,
     known: Answer | None,
 ) -> HTMLResponse:
-    keys, last = shown.Keys(data), dict[str | None, str]()
-    for one in desk.state.history(data.name, shown.MOST_HISTORY):
-        last[keys.of(one.query)] = one.day
+    openable = data.policy is Policy.SHARE
+    told = shown.history(desk, data, visit.person.name, openable=openable, most=shown.MOST_DRAWN)
+    last = {line["key"]: line for line in reversed(told)}
     lines = [
-        {"key": each, "text": words.line(tree.to_json(query)), "here": each == key, "day": last.get(each, "")}
+        {
+            "key": each,
+            "text": words.line(tree.to_json(query)),
+            "here": each == key,
+            "day": last[each]["day"] if each in last else "",
+            "said": last[each]["said"] if each in last and openable else "",
+        }
         for each, query in bought.items()
     ]
     lines.sort(key=lambda line: str(line["day"]), reverse=True)
@@ -71,7 +77,7 @@ def _answers(
         "answers.html",
         visit,
         lines=lines[: shown.MOST_HISTORY],
-        openable=data.policy is Policy.SHARE,
+        openable=openable,
         is_opened=known is not None,
         **({"data": data} | opened),
     )

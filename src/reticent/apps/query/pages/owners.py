@@ -21,7 +21,7 @@ from reticent.service.visits import Given, OwnerSeen, OwnerSent, page
 
 router = APIRouter(include_in_schema=False)
 _MOST_COLUMNS = 100  # that a form asks about; more are declared as text
-_SUFFIXES = (".csv", ".parquet", ".pq")
+_SUFFIXES = tuple(dataset_file.SUFFIXES)
 _DEFAULTS = {"version": ["1"], "relation": ["replace one"], "policy": ["share"]}
 
 Text = Annotated[str, Form(max_length=1 << 18)]

@@ -94,7 +94,9 @@ def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, 
     }
 
 
-def history(desk: Desk, data: DataSet, person: str, *, openable: bool) -> list[dict[str, Any]]:
+def history(
+    desk: Desk, data: DataSet, person: str, *, openable: bool, most: int = PER_PAGE
+) -> list[dict[str, Any]]:
     """The last questions about a data set, the last first, with what was answered.
 
     Args:
@@ -102,6 +104,7 @@ def history(desk: Desk, data: DataSet, person: str, *, openable: bool) -> list[d
         data: which.
         person: who looks: her own answers she may always see again.
         openable: whether she may see those of others.
+        most: how many.
     """
     keys = Keys(data)
     return [
@@ -114,7 +117,7 @@ def history(desk: Desk, data: DataSet, person: str, *, openable: bool) -> list[d
             "alone": one.without_reuse / data.terms.cap,
             "key": keys.of(one.query),
         }
-        for one in reversed(desk.state.history(data.name, PER_PAGE))
+        for one in reversed(desk.state.history(data.name, most))
     ]
 
 
