@@ -59,7 +59,7 @@ def random_prior(rng):
 
 @pytest.mark.parametrize(
     ("priors", "epsilons"),
-    [(2, [0.1, 1.3, 5.0]), pytest.param(100, np.geomspace(0.1, 8.0, 10), marks=pytest.mark.slow)],
+    [(2, [0.3, 1.3, 4.0]), pytest.param(100, np.geomspace(0.1, 8.0, 10), marks=pytest.mark.slow)],
 )
 def test_certified_unbiased_and_exact_for_any_guess(priors, epsilons):
     rng = np.random.default_rng(25)
@@ -84,7 +84,7 @@ def test_certified_unbiased_and_exact_for_any_guess(priors, epsilons):
 @pytest.mark.parametrize(
     "cases",
     [
-        [(SMALL, 4.0)],
+        [(NEAR_0, 1.0)],
         pytest.param(
             [(prior, epsilon) for prior in (NEAR_0, NEAR_THIRD, SMALL) for epsilon in (0.5, 1.0, 2.0, 4.0)],
             marks=pytest.mark.slow,
@@ -98,8 +98,10 @@ def test_knots_four_times_as_many_gain_at_most_two_percent(cases):
         assert Tailored(epsilon=epsilon, prior=prior).expected_variance() <= 1.02 * finer.bound + 1e-12
 
 
-@pytest.mark.parametrize("regret", [0.1, 0.5])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("epsilon", "regret"),
+    [(0.5, 0.1), (1.0, 0.1), (1.0, 0.5), (2.0, 0.1), pytest.param(4.0, 0.1, marks=pytest.mark.slow)],
+)
 def test_no_input_is_above_the_regret(epsilon, regret):
     mechanism = Tailored(epsilon=epsilon, prior=SMALL, regret=regret)
     most = (1 + regret) * Optimal(epsilon=epsilon).worst_case_variance
