@@ -148,7 +148,10 @@ def is_painted(page, name):
         """(name) => {
           const canvas = document.querySelector(`#${name} canvas`);
           if (!canvas || !canvas.width) return false;
-          const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          const copy = new OffscreenCanvas(canvas.width, canvas.height);  // or the browser warns, read often
+          const ink = copy.getContext("2d", { willReadFrequently: true });
+          ink.drawImage(canvas, 0, 0);
+          const pixels = ink.getImageData(0, 0, canvas.width, canvas.height).data;
           const seen = new Set();
           for (let i = 3; i < pixels.length; i += 4) seen.add(pixels[i]);
           return seen.size > 3;
