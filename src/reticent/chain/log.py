@@ -76,6 +76,15 @@ class ChainLog(Generic[S]):
         """The hash of the last block that was read."""
         return self._positions[-1][1] if self._positions else None
 
+    @property
+    def last(self) -> tuple[int, str, int] | None:
+        """Which event was read last: how many there are, its block's hash and its number; None before any."""
+        with self._guard:
+            if not self._events:
+                return None
+            log = self._events[-1].log
+            return len(self._events), log.block_hash, log.index
+
     def events(self) -> Iterator[Event]:
         """Every event up to the last block that was read."""
         with self._guard:

@@ -52,6 +52,8 @@ class Follower:
     def __init__(self, contract: TaskContract, *, first_block: int = 0, confirmations: int = 0) -> None:
         self.contract, self.node = contract, contract.node
         self._confirmations = confirmations
+        # Whatever changes a task writes an event, so views are asked again after the next one only.
+        self._known: tuple[object, dict[bytes, tuple[Progress, DrawState | None]]] = (None, {})
         self._log = ChainLog(
             contract.node,
             contract.artifact,
@@ -85,8 +87,13 @@ class Follower:
         task, block = self.history.tasks.get(identifier), self.block
         if task is None:
             return None
-        progress = self.contract.progress(identifier, block=block)
-        if progress is None or progress.round != task.number():
-            raise ChainError("the chain changed while it was read")
-        draw = self.contract.draw(progress.draw, block=block) if progress.draw else None
-        return Seen(identifier, task, progress, draw, block, block + self._confirmations + 1)
+        if self._known[0] != self._log.last:
+            self._known = self._log.last, {}
+        known = self._known[1]
+        if identifier not in known:
+            progress = self.contract.progress(identifier, block=block)
+            if progress is None or progress.round != task.number():
+                raise ChainError("the chain changed while it was read")
+            draw = self.contract.draw(progress.draw, block=block) if progress.draw else None
+            known[identifier] = progress, draw
+        return Seen(identifier, task, *known[identifier], block, block + self._confirmations + 1)
