@@ -67,6 +67,28 @@ class TimedHandler(BaseHTTPRequestHandler):
         """Say nothing: who asked when is nobody's business."""
 
 
+class PlainHandler(TimedHandler):
+    """Answers with one body, and closes where something of the request was not read."""
+
+    _left = 0  # bytes of the request that were not read
+
+    def _say(self, status: int, words: str) -> None:
+        self._send(status, words.encode() + b"\n", "text/plain; charset=utf-8", {})
+
+    def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str]) -> None:
+        self.close_connection = self.close_connection or bool(self._left)  # what was sent stays unread
+        self.connection.settimeout(TIMEOUT_S)
+        self.send_response(status)
+        told = {"Content-Type": kind, "Content-Length": str(len(body)), **headers}
+        if self.close_connection:
+            told["Connection"] = "close"
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
 class BoundedServer(ThreadingHTTPServer):
     """A thread for each connection, as long as there are few in all and of one address."""
 

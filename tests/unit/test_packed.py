@@ -21,7 +21,7 @@ from reticent.tables.records import CsvFile
 
 TEXT = b"age,name\n5,SECRET\n7,SECRET\n,SECRET\n"
 DATA = DataSet("d", "1", (Column("age", Kind.INTEGER, 0, 120, missing=9),), Budget(1, 1e-6), rows=3)
-DAMAGED = "rows.csv.gz must be whole: its gzip data is damaged, cut off or followed by something else"
+DAMAGED = "source.csv must be whole: its gzip data is damaged, cut off or followed by something else"
 
 
 def read(path):
@@ -126,7 +126,7 @@ class TestHostile:
         whole = gzip.compress(b"age\n" + b"12\n" * (1 << 20))  # more than is read for the names
         content = whole[:-8] + b"abcd" + whole[-4:]
         self.test_damage_is_said_before_anything_is_paid(path, content)
-        monkeypatch.setattr(packed, "check_whole", lambda path: None)
+        monkeypatch.setattr(packed, "check_whole", lambda path, called: None)
         with pytest.raises(AssertionError):  # it is opened, and paid for
             self.test_damage_is_said_before_anything_is_paid(path, content)
 

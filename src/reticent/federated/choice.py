@@ -5,13 +5,17 @@ is what counts when nothing is known. But clipped gradients are mostly small aga
 mechanisms are best there (mathematics 1.2): with `typical`, the mean over x uniform in [-typical, typical]
 counts. At d 100, epsilon 4 and typical 0.1 that is a tenth of what the worst-case choice has there.
 
+Where it is known how long gradients are, a `Codebook` of whole gradients may have less noise than any sampled
+coordinates. What counts there is the sum of the variances of all coordinates.
+
 Privacy: nothing here matters to it. Every choice keeps epsilon/k for each of k coordinates, whatever
-    they are.
+    they are, or epsilon for a whole gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +25,10 @@ from reticent.mechanisms.base import checked_epsilon
 from reticent.mechanisms.catalogue import NUMERIC, loaded, travelling
 from reticent.mechanisms.numeric import NumericChannel, OneBit, Optimal, Window
 from reticent.mechanisms.sampling import best_sample_size, epsilon_each, sample_sizes
+from reticent.mechanisms.vector.codebook import Codebook, fewest_bits
 
 KINDS: dict[str, type[NumericChannel]] = {name: loaded(name) for name in travelling(NUMERIC)}
+CODEBOOK = "Codebook"
 _POINTS = 64
 
 
@@ -54,7 +60,7 @@ def chosen(
     typical = real("typical", typical, low=0.0, high=1.0, open_low=True)
     sizes: Sequence[int] = [sample_size] if sample_size else sample_sizes(epsilon, dimensions)
     found = (
-        (channel, k) for k in sizes for channel in _candidates(kind, epsilon_each(epsilon, k), k / dimensions)
+        (channel, k) for k in sizes for channel in candidates(kind, epsilon_each(epsilon, k), k / dimensions)
     )
     return min(found, key=lambda one: typical_variance(one[0], one[1] / dimensions, typical))
 
@@ -65,6 +71,40 @@ def typical_variance(channel: NumericChannel, rate: float, typical: float) -> fl
     return float(np.mean((channel.variance(x) + x * x) / rate - x * x))
 
 
+def codebook(epsilon: float, dimensions: int) -> Codebook:
+    """A codebook of the fewest bits that cost next to nothing."""
+    return Codebook(epsilon=epsilon, dimensions=dimensions, bits=fewest_bits(epsilon, dimensions))
+
+
+def is_better(
+    other: Codebook,
+    length: float,
+    channel: NumericChannel,
+    sample_size: int,
+    bounds: Any,
+    typical: float | None,
+) -> bool:
+    """Whether a codebook for gradients up to a length has less noise than sampled coordinates.
+
+    Args:
+        other: the codebook.
+        length: how long a gradient may be.
+        channel: of a coordinate.
+        sample_size: k.
+        bounds: of the coordinates, one or d.
+        typical: see `chosen`.
+    """
+    d = other.dimensions
+    rate = sample_size / d
+    if typical is None:
+        x = np.linspace(-1.0, 1.0, 257)
+        each = float(np.max((channel.variance(x) + x * x) / rate - x * x))
+    else:
+        each = typical_variance(channel, rate, typical)
+    squares = float(np.square(np.broadcast_to(np.asarray(bounds, dtype=np.float64), (d,))).sum())
+    return real("length", length, low=0.0, open_low=True) ** 2 * other.worst_case_error < each * squares
+
+
 def _of_worst_case(kind: str | None, epsilon: float, rate: float) -> NumericChannel:
     if kind is None and rate > 0.5:
         return Optimal(epsilon=epsilon)
@@ -73,7 +113,8 @@ def _of_worst_case(kind: str | None, epsilon: float, rate: float) -> NumericChan
     return KINDS[str(kind)](epsilon=epsilon)
 
 
-def _candidates(kind: str | None, epsilon: float, rate: float) -> Iterator[NumericChannel]:
+def candidates(kind: str | None, epsilon: float, rate: float) -> Iterator[NumericChannel]:
+    """Every mechanism that may be best for a coordinate of which a share `rate` of reports tells."""
     for name in KINDS if kind is None else [kind]:
         if name == "OneBit":
             yield from (OneBit(epsilon=epsilon, rho=rho) for rho in (rate, rate**0.5, 1.0))

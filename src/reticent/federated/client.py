@@ -83,15 +83,18 @@ class Client(Trainer[Task]):
         return payload.written(held, self._enrolment, number, bytes(said))
 
     def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
-        """The sampled coordinates of a gradient, private and packed."""
+        """What the task asks of a gradient, private and packed."""
         me = payload.client_number(self._enrolment)
         asked = task.asked(me, number)
+        if task.codebook is not None:
+            ball = task.clipped(_vector(gradient, task.dimensions))[None]
+            return task.codebook.pack(task.codebook.sample(ball, stream, seeds=asked[:, 0]))
         units = task.clipped(_vector(gradient, task.dimensions))[asked[0]]
         if isinstance(task.mechanism, OneBit):
             drawn = task.mechanism.sample(units, stream, dither=task.dither(me, number, asked)[0])
         else:
-            drawn = task.mechanism.sample(units, stream)
-        return task.mechanism.pack(drawn)
+            drawn = task.channel.sample(units, stream)
+        return task.channel.pack(drawn)
 
     def heed(self, task: Task, word: Counted) -> list[int]:
         """Take the server's word on the rounds that it has counted: what is not remembered is never drawn.

@@ -19,19 +19,24 @@ def explain(task: Task) -> list[str]:
     d, k = task.dimensions, task.sample_size
     model = "a model of the clients' own" if task.model is None else _NAMES[task.model.kind]
     which = "all coordinates" if k == d else f"{k:,} of {d:,} coordinates (the task draws which)"
+    said = f"{which} of a gradient, clipped to public bounds, by {type(task.mechanism).__name__}"
+    if task.codebook is not None:
+        said = (
+            f"a direction near that of a gradient, of {task.codebook.size:,} that the task draws (Codebook)"
+        )
     return [
         f"{task.name}, version {task.version}: {task.purpose}",
         f"{_counted(d, 'number')} of {model} in {_counted(task.rounds, 'round')}. In each of them "
         f"{_counted(task.group, 'client')} say how their own records would change the numbers (a gradient).",
-        f"One report holds {which} of a gradient, clipped to public bounds, by "
-        f"{type(task.mechanism).__name__} in {_counted(task.mechanism.bits, 'bit')}. {told(task.epsilon)}",
+        f"One report holds {said}, in {_counted(task.mechanism.bits, 'bit')}. {told(task.epsilon)}",
         _in_all(task),
         "Whoever collects sees reports, never records or gradients. Whether a client reports does not depend "
         "on its records.",
         f"One report takes {payload.size(task)} bytes, of which the answers take "
         f"{payload.symbol_bytes(task)}; a gradient of 32-bit numbers takes {4 * d:,}.",
         f"At least {clients_needed(task):,} clients are needed. Noise and sampling give each coordinate of a "
-        f"round's gradient a standard deviation of at most {100 * noise_share(task):.3g} % of its bound.",
+        f"round's gradient a standard deviation of at most {100 * noise_share(task):.3g} % of "
+        f"{_bound(task)}.",
     ]
 
 
@@ -42,7 +47,14 @@ def clients_needed(task: Task) -> int:
 
 def noise_share(task: Task) -> float:
     """The standard deviation of a coordinate of a round's average, as a share of its bound; worst case."""
-    return float(np.sqrt(np.max(task.noise(task.group) / np.square(task.scale))))
+    bound = task.reach if task.codebook is not None else task.scale
+    return float(np.sqrt(np.max(task.noise(task.group) / np.square(bound))))
+
+
+def _bound(task: Task) -> str:
+    if task.codebook is None:
+        return "its bound"
+    return "what it is in a gradient of the longest length whose coordinates are all alike"
 
 
 def _in_all(task: Task) -> str:

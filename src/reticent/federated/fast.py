@@ -25,9 +25,10 @@ from reticent.randomness.streams import Words
 def is_worth(task: Task, clients: int) -> bool:
     """Whether the compiled loop can run a round, and has enough to do."""
     return (
-        task.dimensions > 1
+        task.codebook is None
+        and task.dimensions > 1
         and getattr(type(task.model), "gradients", None) is Model.gradients
-        and task.mechanism._kernel.draws < 2
+        and task.channel._kernel.draws < 2
         and kernels.engine_for(clients * task.sample_size).name == "numba"
     )
 
@@ -43,7 +44,7 @@ def report_sums(task: Task, theta: Floats, blocks: Iterable[tuple[Floats, Floats
     """
     model, d, k = task.model, task.dimensions, task.sample_size
     assert model is not None
-    loop, law = _loop(task.mechanism._kernel, k < d), task.mechanism._law(symbols=False)
+    loop, law = _loop(task.channel._kernel, k < d), task.channel._law(symbols=False)
     sums, room, penalty = np.zeros(d), np.empty((2, d)), model.l2 * theta
     for features, targets in blocks:
         with np.errstate(all="ignore"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -188,12 +189,19 @@ class Home(Budgeted):
         if held:
             return Cid.of_bytes(bytes(held))
         start = self._start(task, theta)
-        information = Amount(task.units, Unit.MU2, Neighbours.REPLACE_ONE)
-        grant = self.ledger.request(ACCOUNT, key, information)
-        drawn = task.trained(start, features, labels, self._rng)
-        cid = tensors.put(self.store, {"update": drawn})
-        self.ledger.fulfil(grant.pending[0].number, list(bytes(cid)))
-        return cid
+
+        def drawn() -> list[int]:
+            update = task.trained(start, features, labels, self._rng)
+            return list(bytes(tensors.put(self.store, {"update": update})))
+
+        return Cid.of_bytes(bytes(self._paid(key, task.units, drawn)))
+
+    def _paid(self, key: str, units: int, drawn: Callable[[], list[int]]) -> list[int]:
+        """Pay, draw, record; what was drawn and not recorded, by a crash, has not left and is drawn anew."""
+        grant = self.ledger.request(ACCOUNT, key, Amount(units, Unit.MU2, Neighbours.REPLACE_ONE))
+        values = drawn()
+        self.ledger.fulfil(grant.pending[0].number, values)
+        return values
 
     def file(self, task: HomeTask, cid: Cid) -> Update:
         """An update that was drawn.

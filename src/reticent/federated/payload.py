@@ -5,12 +5,12 @@
     round        4   big-endian
     client       8   the enrolment's id
     symbols      s   of the k coordinates that the task drew for this client and round, each at its true
-                     width, highest bit first, zero padded
+                     width, highest bit first, zero padded; or the number of a direction of a `Codebook`
     tag         16   HMAC-SHA256 under the client's key of the label of trainings and everything before, cut
 
-Which coordinates, and the dither levels of `OneBit`, follow from the task's key, the client's id and the
-round, so that they take no place and nobody can choose them. Version 1 had tags without a label. Its payloads
-are refused by their version.
+Which coordinates, the dither levels of `OneBit`, and the directions of a `Codebook` follow from the task's
+key, the client's id and the round, so that they take no place and nobody can choose them. Version 1 had tags
+without a label. Its payloads are refused by their version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,12 +87,12 @@ class Read:
 
     Attributes:
         clients: their ids.
-        asked: the coordinates of each, shape (clients, k).
+        asked: the coordinates of each, shape (clients, k), or the seed of its directions.
         symbols: of the mechanism, shape (clients, k).
     """
 
     clients: NDArray[np.uint64]
-    asked: Symbols
+    asked: NDArray[Any]
     symbols: Symbols
 
 

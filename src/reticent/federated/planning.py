@@ -69,7 +69,7 @@ def shape(task: Task, clients: int) -> Shape:
     steps, too many are spent on noise.
     """
     clients = whole("clients", clients, low=1)
-    bound = float(np.mean(task.scale))
+    bound = task.reach
     rounds = clients // clients_for(task, NOISE_SHARE * bound)
     rounds = min(clients, max(FEWEST_ROUNDS, min(MOST_ROUNDS, rounds)))
     group = clients // rounds

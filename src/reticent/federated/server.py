@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.errors import ParameterError
 from reticent.federated import payload
@@ -20,6 +21,7 @@ from reticent.fleet.intake import Form, RoundIntake
 from reticent.fleet.record import Study
 from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats, Symbols
+from reticent.mechanisms.vector.codebook import REPORT
 from reticent.privacy import Neighbours
 
 if TYPE_CHECKING:  # who trains needs none of it
@@ -90,9 +92,13 @@ class Round(RoundIntake[Outcome]):
         return averaged(self.task, self.sums, self.clients)
 
 
-def summed(task: Task, asked: Symbols, symbols: Symbols) -> Floats:
+def summed(task: Task, asked: NDArray[Any], symbols: Symbols) -> Floats:
     """The sums of the reports, in units of the bounds, by coordinate."""
-    outputs = task.mechanism.alphabet[symbols]
+    if task.codebook is not None:
+        reports = np.empty(len(symbols), dtype=REPORT)
+        reports["seed"], reports["value"] = asked[:, 0], symbols[:, 0]
+        return task.codebook.total(reports)
+    outputs = task.channel.alphabet[symbols]
     sums = np.bincount(asked.reshape(-1), weights=outputs.reshape(-1), minlength=task.dimensions)
     return sums.astype(np.float64)
 
@@ -102,7 +108,8 @@ def averaged(task: Task, sums: Floats, clients: int) -> Floats:
 
     Reference: Zhao et al. 2020, Algorithm 6 (d/k) and Algorithm 1 (the average of a group).
     """
-    return np.asarray(sums * task.scale * (task.dimensions / task.sample_size / max(1, clients)))
+    share = 1.0 if task.codebook is not None else task.dimensions / task.sample_size
+    return np.asarray(sums * task.scale * (share / max(1, clients)))
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Training in one process: every client of a round at once, for experiments, planning and tests.
 
 The law is that of clients and a server that talk (`client`, `server`); two things differ. Which coordinates
-a client reports, and the dither levels of `OneBit`, come from the stream instead of the task's `Lots`; and
+a client reports, the dither levels of `OneBit` and what a `Codebook` comes to are drawn from the stream
+instead of the task's `Lots`; and
 nobody's ledger is asked: `Task.participations` bounds what a client spends, and each round says how much
 that is by now.
 
@@ -29,6 +30,7 @@ from reticent.federated.tasks import Task
 from reticent.files import appearing
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import sampled_attributes
+from reticent.mechanisms.vector.codebook import Codebook
 from reticent.randomness import SimulationStream, Stream, secure_or
 
 PRIVATE, IDENTITY = "private", "identity"
@@ -132,6 +134,8 @@ class Records:
 
 def report_sums(task: Task, theta: Floats, records: Records, clients: Places, stream: Stream) -> Floats:
     """The sums by coordinate, in units of the bounds, of the private reports of some clients."""
+    if task.codebook is not None:
+        return _ball_sums(task, task.codebook, theta, records, clients, stream)
     d, k = task.dimensions, task.sample_size
     blocks, sums = _blocks(clients, d), np.zeros(d)
     if records.has_one_each and fast.is_worth(task, clients.size):
@@ -141,7 +145,7 @@ def report_sums(task: Task, theta: Floats, records: Records, clients: Places, st
         with np.errstate(all="ignore"):  # what is no number the mechanism takes as 0
             units = records.gradients(theta, some, asked)
             units /= task.scale if asked is None else task.scale[asked]
-        reports = task.mechanism.perturb(units, stream, out=units)
+        reports = task.channel.perturb(units, stream, out=units)
         if asked is None:
             reports[0] += sums  # one client after the other, whatever the size of the blocks
             sums = reports.sum(axis=0)
@@ -150,12 +154,29 @@ def report_sums(task: Task, theta: Floats, records: Records, clients: Places, st
     return sums
 
 
+def _ball_sums(
+    task: Task, codebook: Codebook, theta: Floats, records: Records, clients: Places, stream: Stream
+) -> Floats:
+    """As `report_sums`, of reports by a codebook: drawn by their law, without going through directions."""
+    sums = np.zeros(task.dimensions)
+    for some in _blocks(clients, task.dimensions):
+        with np.errstate(all="ignore"):
+            units = records.gradients(theta, some) / task.scale
+        reports = codebook.simulate(units, stream)
+        reports[0] += sums
+        sums = reports.sum(axis=0)
+    return sums
+
+
 def clipped_sums(task: Task, theta: Floats, records: Records, clients: Places) -> Floats:
     """The sums of the clipped gradients themselves, added one client after the other. NOT private."""
     sums = np.zeros(task.dimensions)
     for some in _blocks(clients, task.dimensions):
         with np.errstate(all="ignore"):
-            found = np.nan_to_num(records.gradients(theta, some), nan=0.0, posinf=np.inf, neginf=-np.inf)
+            found = records.gradients(theta, some)
+            if task.codebook is not None:
+                found = task.clipped(found) * task.scale
+            found = np.nan_to_num(found, nan=0.0, posinf=np.inf, neginf=-np.inf)
             np.clip(found, -task.scale, task.scale, out=found)
         found[0] += sums
         sums = found.sum(axis=0)

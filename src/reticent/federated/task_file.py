@@ -13,6 +13,7 @@ rounds: 50
 group: 2000              # clients in each round
 participations: 1        # rounds in which one client may report; each costs epsilon
 clip: 1                  # each coordinate of a gradient is clipped to [-1, 1]
+length: 2                # longer gradients are made as short; a Codebook is used where it has less noise
 rate: 4                  # of the first step
 schedule: inverse-root   # how the rate falls: constant, inverse, inverse-root
 momentum: 0
@@ -45,7 +46,7 @@ from reticent.mechanisms.attributes import Attribute
 from reticent.randomness import SECURE
 
 _FIELDS = ("name", "version", "purpose", "model", "features", "target", "epsilon", "rounds", "group", "rate")
-_NUMBERS = ("clip", "momentum", "typical", "l2")
+_NUMBERS = ("clip", "length", "momentum", "typical", "l2")
 _OPTIONAL = (*_NUMBERS, "participations", "schedule", "sample", "mechanism", "intercept", "simulation")
 _SIMULATION = ("table", "owner", "holdout")
 
@@ -67,6 +68,7 @@ rate: 4                  # of the first step
 # schedule: inverse-root # how the rate falls: constant, inverse, inverse-root
 # momentum: 0            # in [0, 1)
 # clip: 1                # each coordinate of a gradient is clipped to [-1, 1]
+# length: 1.5            # how long a gradient may be: lets a Codebook be used where it has less noise
 typical: 0.1             # how large coordinates usually are against the clip; a guess from public knowledge
 # sample: 1              # coordinates in one report; the best number if left out
 # mechanism: OneBit      # the best if left out
@@ -148,6 +150,7 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
         sample_size=None if "sample" not in given else whole("sample", given["sample"], low=1),
         mechanism=None if "mechanism" not in given else yaml_file.text("mechanism", given["mechanism"]),
         typical=numbers.get("typical"),
+        length=numbers.get("length"),
         version=yaml_file.text("version", given["version"]),
     )
     return TaskFile(task, encoding, **_simulation(given.get("simulation", {}), folder))

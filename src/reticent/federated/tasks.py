@@ -12,6 +12,7 @@ Privacy: the report of one round is epsilon-LDP between any two data sets of a c
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit
 from reticent.mechanisms.record import Number
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
+from reticent.mechanisms.vector.codebook import Codebook, lifted
 from reticent.privacy import LocalDP
 
 FORMAT = 1
@@ -58,10 +60,12 @@ class Task(Local, AnyTask):
         name: and `version` and `purpose`, see `Published`.
         model: what is learnt; None if clients bring gradients of a model of their own.
         dimensions: d, the length of a gradient.
-        bounds: each coordinate of a gradient is clipped to [-b, b]; one b for all, or d of them. Public.
+        bounds: each coordinate of a gradient is clipped to [-b, b]; one b for all, or d of them. With a
+            `Codebook` one number: the length of a gradient is clipped to it. Public.
         epsilon: the LDP level of the report of one round.
-        mechanism: of one coordinate, in units of its bound.
-        sample_size: k, how many coordinates a report holds; drawn by the task, never by their values.
+        mechanism: of one coordinate, in units of its bound; or a `Codebook`, of a whole gradient.
+        sample_size: k, how many coordinates a report holds; drawn by the task, never by their values. With a
+            `Codebook` 1, the one number of a direction.
         rounds: how many there are.
         group: clients of one round.
         participations: in how many rounds one client may report.
@@ -79,7 +83,7 @@ class Task(Local, AnyTask):
 
     bounds: float | tuple[float, ...]
     epsilon: float
-    mechanism: NumericChannel
+    mechanism: NumericChannel | Codebook
     sample_size: int
     rounds: int
     group: int
@@ -101,8 +105,7 @@ class Task(Local, AnyTask):
                 raise ParameterTypeError(f"{field} must be of `reticent.federated`, got {given}")
         self._check_dimensions()
         object.__setattr__(self, "bounds", _checked_bounds(self.bounds, self.dimensions))
-        if not isinstance(self.mechanism, NumericChannel) or not instruments.fits(UNIT, self.mechanism):
-            raise ParameterError("mechanism must be a numeric channel with bounds -1 and 1")
+        self._check_mechanism()
         if Fraction(self.mechanism.epsilon) * self.sample_size > Fraction(self.epsilon):
             raise GuaranteeError(
                 f"{self.sample_size} coordinates under epsilon {self.mechanism.epsilon:g} each may spend "
@@ -110,6 +113,17 @@ class Task(Local, AnyTask):
             )
         self._check_key()
         self._check_length()
+
+    def _check_mechanism(self) -> None:
+        if isinstance(self.mechanism, Codebook):
+            if self.mechanism.dimensions != self.dimensions:
+                raise ParameterError(f"mechanism must be of {self.dimensions} dimensions, as the task is")
+            if isinstance(self.bounds, tuple):
+                raise ParameterError("bounds must be one number with a Codebook: the longest gradient")
+            if self.sample_size != 1:
+                raise ParameterError(f"sample_size must be 1 with a Codebook, got {self.sample_size}")
+        elif not isinstance(self.mechanism, NumericChannel) or not instruments.fits(UNIT, self.mechanism):
+            raise ParameterError("mechanism must be a numeric channel with bounds -1 and 1, or a Codebook")
 
     def _check_whole(self, field: str, high: int) -> None:
         object.__setattr__(self, field, whole(field, getattr(self, field), low=1, high=high))
@@ -122,7 +136,7 @@ class Task(Local, AnyTask):
             "format": FORMAT,
             "model": None if self.model is None else self.model.described(),
             "bounds": list(self.bounds) if isinstance(self.bounds, tuple) else self.bounds,
-            "mechanism": instruments.described(self.mechanism),
+            "mechanism": _described(self.mechanism),
             "steps": self.steps.described(),
             "key": self.key.hex(),
         }
@@ -132,9 +146,7 @@ class Task(Local, AnyTask):
         """The task of these fields; its mechanism's guarantee is checked in exact integers."""
         if given["format"] != FORMAT:
             raise ParameterError(f"format must be {FORMAT}, got {given['format']!r:.60}")
-        mechanism = instruments.made(UNIT, given["mechanism"])
-        if not isinstance(mechanism, NumericChannel):
-            raise ParameterError("mechanism must be a numeric channel")
+        mechanism = _made(given["mechanism"], given["dimensions"])
         bounds = given["bounds"]
         return cls(
             model=None if given["model"] is None else models.made(given["model"]),
@@ -152,19 +164,44 @@ class Task(Local, AnyTask):
         """What one report keeps."""
         return LocalDP(self.epsilon, unit="all data of one client in one round")
 
+    @property
+    def codebook(self) -> Codebook | None:
+        """The mechanism, if it is about whole gradients; None if it is about coordinates."""
+        return self.mechanism if isinstance(self.mechanism, Codebook) else None
+
+    @property
+    def channel(self) -> NumericChannel:
+        """The mechanism of one coordinate."""
+        assert isinstance(self.mechanism, NumericChannel)
+        return self.mechanism
+
+    @property
+    def reach(self) -> float:
+        """How large each coordinate of a gradient may be where all are alike: the unit of what is planned."""
+        if self.codebook is None:
+            return float(np.mean(self.scale))
+        return float(self.scale[0]) / math.sqrt(self.dimensions)
+
     @cached_property
     def scale(self) -> Floats:
-        """The bound of each coordinate."""
+        """The bound of each coordinate; with a `Codebook`, of the length, which bounds each one too."""
         return np.broadcast_to(np.asarray(self.bounds, dtype=np.float64), (self.dimensions,))
 
     def clipped(self, gradients: Any) -> Floats:
-        """Gradients in units of their bounds, in [-1, 1]: what is no number counts as 0."""
+        """Gradients in units of their bounds, in [-1, 1] or the unit ball: what is no number counts as 0."""
+        if self.codebook is not None:
+            with np.errstate(all="ignore"):
+                return lifted(np.asarray(gradients, dtype=np.float64) / self.scale)[..., :-1].astype(
+                    np.float64
+                )
         with np.errstate(all="ignore"):
             units = np.asarray(gradients, dtype=np.float64) / self.scale
         return np.clip(np.nan_to_num(units, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
     def asked(self, clients: Any, number: Any) -> Any:
-        """The coordinates that each client reports in a round, shape (clients, k)."""
+        """What each client is asked in a round: k coordinates, or the seed of its directions."""
+        if self.codebook is not None:
+            return self.lots.codebook(clients, number)[:, None]
         return self.lots.subset(clients, number, self.sample_size, self.dimensions)
 
     def dither(self, clients: Any, number: Any, asked: Any) -> Any:
@@ -192,11 +229,21 @@ class Task(Local, AnyTask):
         (d/k E[Y^2] - g^2) / n in units of the squared bound: for a clipped gradient `gradient` that all
         clients share, or the worst over all that they may hold.
         """
+        if self.codebook is not None:
+            return self._length_noise(self.codebook, whole("clients", clients, low=1), gradient)
         rate = self.sample_size / self.dimensions
         x = np.linspace(-1.0, 1.0, 257) if gradient is None else self.clipped(gradient)
-        spread = (np.asarray(self.mechanism.variance(x)) + x * x) / rate - x * x
+        spread = (np.asarray(self.channel.variance(x)) + x * x) / rate - x * x
         worst = np.max(spread) if gradient is None else spread
         return np.asarray(worst / whole("clients", clients, low=1) * np.square(self.scale))
+
+    def _length_noise(self, codebook: Codebook, clients: int, gradient: Any) -> Floats:
+        """As `noise`; the worst is that of gradients of the worst length, spread over all coordinates."""
+        if gradient is None:
+            spread = np.full(self.dimensions, codebook.worst_case_error / self.dimensions)
+        else:
+            spread = codebook.variance(self.clipped(gradient))
+        return np.asarray(spread / clients * np.square(self.scale))
 
 
 def designed(
@@ -215,6 +262,7 @@ def designed(
     sample_size: int | None = None,
     mechanism: str | None = None,
     typical: float | None = None,
+    length: float | None = None,
     version: str = "1",
 ) -> Task:
     """A task with the mechanism and the number of coordinates of least variance, see `choice`.
@@ -232,21 +280,34 @@ def designed(
         momentum: see `Steps`.
         participations: of one client.
         sample_size: coordinates in a report; the number of least variance if not given.
-        mechanism: a kind of `choice.KINDS` instead of the best.
+        mechanism: a kind of `choice.KINDS` instead of the best, or Codebook.
         typical: how large a coordinate usually is, as a share of its bound, from public knowledge: 0.1. The
             variance is then least on average over such coordinates, without it in the worst case.
             Privacy does not depend on it: whatever is chosen keeps epsilon for all gradients.
+        length: how long a gradient may be, from public knowledge: longer ones are clipped. With it a
+            `Codebook` is used where it has less noise; it must be given for one that is asked for.
         version: of the task's text.
     """
     d = model.dimensions if isinstance(model, Model) else whole("model", model, low=1, high=MAX_DIMENSIONS)
-    channel, k = choice.chosen(epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical)
+    given = tuple(bounds) if isinstance(bounds, (Sequence, np.ndarray)) else bounds
+    channel: NumericChannel | Codebook
+    if mechanism == choice.CODEBOOK:
+        if sample_size not in (None, 1) or length is None:
+            raise ParameterError("length must be given for a Codebook, and no sample_size")
+        channel, k, given = choice.codebook(epsilon, d), 1, length
+    else:
+        channel, k = choice.chosen(epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical)
+        if length is not None and mechanism is None and sample_size is None:
+            other = choice.codebook(epsilon, d)
+            if choice.is_better(other, length, channel, k, given, typical):
+                channel, k, given = other, 1, length
     return Task(
         name=name,
         version=version,
         purpose=purpose,
         model=model if isinstance(model, Model) else None,
         dimensions=d,
-        bounds=tuple(bounds) if isinstance(bounds, (Sequence, np.ndarray)) else bounds,
+        bounds=given,
         epsilon=epsilon,
         mechanism=channel,
         sample_size=k,
@@ -256,6 +317,26 @@ def designed(
         steps=Steps(rate, kind, momentum),
         key=os.urandom(KEY_BYTES),
     )
+
+
+def _described(mechanism: NumericChannel | Codebook) -> dict[str, Any]:
+    if not isinstance(mechanism, Codebook):
+        return instruments.described(mechanism)
+    fields = {name: getattr(mechanism, name) for name in mechanism.travels}
+    return {"kind": choice.CODEBOOK, "epsilon": mechanism.epsilon, **fields}
+
+
+def _made(given: Any, dimensions: Any) -> NumericChannel | Codebook:
+    """The mechanism of its numbers; its guarantee is checked exactly, and nothing is solved."""
+    if isinstance(given, dict) and given.get("kind") == choice.CODEBOOK:
+        if set(given) != {"kind", "epsilon", *Codebook.travels}:
+            raise ParameterError(f"mechanism: fields must be kind, epsilon, {', '.join(Codebook.travels)}")
+        whole("mechanism: top", given["top"], low=1)  # a client does not look for it
+        return Codebook(dimensions=dimensions, **{name: one for name, one in given.items() if name != "kind"})
+    mechanism = instruments.made(UNIT, given)
+    if not isinstance(mechanism, NumericChannel):
+        raise ParameterError("mechanism must be a numeric channel")
+    return mechanism
 
 
 def verified(file: bytes, signer: bytes) -> Task:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
-DITHER, ATTRIBUTES, GROUP, SUBSET = 0, 1, 2, 3
+DITHER, ATTRIBUTES, GROUP, SUBSET, CODEBOOK = 0, 1, 2, 3, 4
 _BLOCK = np.dtype([("id", ">u8"), ("period", ">u4"), ("rest", ">u4")])
 
 Ids = NDArray[np.uint64]
@@ -78,6 +78,10 @@ class Lots:
             taken[:, column] = np.where(again, j, drawn)
         taken.sort(axis=1)
         return taken
+
+    def codebook(self, ids: Ids, period: Any) -> Ids:
+        """The seed of each reporter's directions, see `mechanisms.vector`."""
+        return self._draws(ids, period, CODEBOOK, 0)
 
     def group(self, ids: Ids, groups: int) -> NDArray[np.int64]:
         """The group that each reporter counts in, in every period; `groups` is a power of two."""

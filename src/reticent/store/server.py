@@ -42,10 +42,9 @@ class _Refused(Exception):
         self.status = status
 
 
-class _Handler(listening.TimedHandler):
+class _Handler(listening.PlainHandler):
     server_version = "reticent-store"
     server: StoreServer
-    _left = 0  # bytes of the request that were not read
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -154,22 +153,6 @@ class _Handler(listening.TimedHandler):
 
     def _json(self, answer: dict[str, Any]) -> None:
         self._send(200, json.dumps(answer).encode() + b"\n", "application/json", {})
-
-    def _say(self, status: int, words: str) -> None:
-        self._send(status, words.encode() + b"\n", "text/plain; charset=utf-8", {})
-
-    def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str]) -> None:
-        self.close_connection = self.close_connection or bool(self._left)  # what was sent stays unread
-        self.connection.settimeout(listening.TIMEOUT_S)
-        self.send_response(status)
-        told = {"Content-Type": kind, "Content-Length": str(len(body)), **headers}
-        if self.close_connection:
-            told["Connection"] = "close"
-        for name, value in told.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
 
 class StoreServer(listening.BoundedServer):

@@ -48,22 +48,26 @@ def without_suffix(name: str) -> str:
     return name[: -len(SUFFIX)] if name.casefold().endswith(SUFFIX) else name
 
 
-def check_whole(path: Path) -> None:
+def check_whole(path: Path, called: str = "") -> None:
     """Refuse an archive that cannot be read to its end. Other files are as they are.
+
+    Args:
+        path: of the file.
+        called: what it is called in errors, if not by its name: who asks a service need not know that.
 
     Raises:
         SourceError: it is damaged, cut off, followed by something else, compressed twice, or too large.
     """
     if is_packed(path):
-        _check(path, files.stamp(path))
+        _check(path, called or path.name, files.stamp(path))
 
 
 @lru_cache(maxsize=64)  # a session opens its rows once, a service again and again
-def _check(path: Path, stamp: tuple[int, ...]) -> None:
-    with Unpacked(path) as file:
+def _check(path: Path, called: str, stamp: tuple[int, ...]) -> None:
+    with Unpacked(path, called) as file:
         data = file.read(_BLOCK)
         if data.startswith(MAGIC):
-            raise SourceError(f"{path.name} must be compressed once, it holds another archive")
+            raise SourceError(f"{called} must be compressed once, it holds another archive")
         while data:
             data = file.read(_BLOCK)
 
@@ -75,8 +79,8 @@ class Unpacked:
         SourceError: while reading, what is wrong with it. Nothing of its content is said.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._name, self._read = path.name, 0
+    def __init__(self, path: Path, called: str = "") -> None:
+        self._name, self._read = called or path.name, 0
         self._packed = path.open("rb")
         self._most = max(ALWAYS, MOST_TIMES * path.stat().st_size)
         self._file = gzip.GzipFile(fileobj=self._packed)

@@ -18,6 +18,8 @@ NAMES = [
     *("table-4.2", "fig-4.5", "fig-4.6", "fig-4.7", "reuse-rules"),
     *("chain-reuse", "chain-latency", "chain-cpu", "chain-gas"),
     *("service-latency", "service-cpu"),
+    *(f"crowd-5.{figure}" for figure in range(3, 9)),
+    *("crowd-device", "crowd-5.10", "crowd-5.11", "crowd-decoder"),
     *("crowd-robust", "collect-mse", "collect-pipeline", "leakage-bounds"),
     *(
         "fig-5.3",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from reticent.apps.crowd.edge_commands import edge
 from reticent.apps.crowd.observing_commands import show, verify
 from reticent.apps.crowd.program_commands import customer, miner
 from reticent.apps.crowd.task_commands import apply, claim, deploy, post, status
@@ -14,7 +15,7 @@ from reticent.cli.options import group_of_commands
 group = group_of_commands("crowd", "Train with a crowd that nobody has to trust, by a contract.")
 
 
-for _one in (deploy, post, apply, customer, miner, status, claim, verify, show):
+for _one in (deploy, post, apply, customer, edge, miner, status, claim, verify, show):
     group.command()(_one)
 
 

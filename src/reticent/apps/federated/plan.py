@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from reticent.apps.federated.work import described, need_plots
 from reticent.errors import ParameterError
-from reticent.federated import planning, tables
+from reticent.federated import comparing, planning, tables
 from reticent.federated.task_file import TaskFile
 
 
@@ -39,6 +40,7 @@ def run(
         )
     screen = Console()
     screen.print(_plan_table(given, found))
+    screen.print(_ways_words(given, public.features, public.targets), soft_wrap=True, highlight=False)
     for sentence in _plan_words(given, found):
         screen.print(sentence, soft_wrap=True, highlight=False)
     if plot is not None:
@@ -87,6 +89,23 @@ def _plan_words(given: TaskFile, found: planning.Plan) -> Iterator[str]:
         yield f"None of these numbers of clients reaches {wanted}."
     else:
         yield f"{found.clients:,} clients reach {wanted}, the fewest of those tried."
+
+
+def _ways_words(given: TaskFile, features: Any, targets: Any) -> str:
+    """Both ways of reporting on the public rows: which of them to write into the task."""
+    task = given.task
+    assert task.model is not None
+    both = comparing.compared(task.model, features, targets, epsilon=task.epsilon, group=task.group)
+    shown = [
+        f"by coordinates {both.coordinates.noise:.3g} ({both.coordinates.kind}, "
+        f"{both.coordinates.sample_size} a report, clip {both.coordinates.bound:.3g})",
+        f"by Codebook {both.codebook.noise:.3g} (length {both.codebook.bound:.3g})",
+    ]
+    better = "Codebook" if both.better.is_codebook else "coordinates"
+    return (
+        f"Noise over signal of a round, at its best: {', '.join(shown)}. Better here: {better}. "
+        f"This task has {type(task.mechanism).__name__}."
+    )
 
 
 def _error(error: float, is_classifier: bool) -> str:

@@ -44,7 +44,7 @@ def what_is_served(folder: Path) -> list[str]:
                     located(f"source.{form}", str(data.source[form]), folder)
             served.append(data.name)
         except (ParameterError, ParameterTypeError) as error:
-            said = str(error).removeprefix(f"dataset {path.name}: ")
+            said = str(error).replace(f"dataset {path.name}: ", "")
             lines.append(f"  {path.name} is not served: {said}")
     if served:
         lines.insert(0, f"  data sets: {', '.join(served)}")

@@ -57,7 +57,7 @@ def posterior_of_reports(
             raise ParameterError(f"payload {place} is not a report of this round: {outcome.value}")
     found = np.empty((len(payloads), len(known)))
     for row, (asked, symbols) in enumerate(zip(read.asked, read.symbols, strict=True)):
-        law = task.mechanism.probabilities(task.clipped(known)[:, asked])  # (N, k, symbols)
+        law = _law(task, known, asked)
         likely = np.take_along_axis(law, symbols[None, :, None], axis=2)[..., 0]
         found[row] = _normalised(np.log(weights) + np.log(likely).sum(axis=1))
     return found
@@ -81,7 +81,7 @@ def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any
     known, weights = _candidates(task, gradients, prior)
     me = np.atleast_1d(np.asarray(client, dtype=np.uint64))
     asked = task.asked(me, number)
-    law = task.mechanism.probabilities(task.clipped(known)[:, asked[0]])
+    law = _law(task, known, asked[0])
     if isinstance(task.mechanism, OneBit):  # the dither is public: of each coordinate two symbols are left
         level = task.dither(me, number, asked)[0]
         bits = np.stack([2 * level, 2 * level + 1], axis=1)[None]
@@ -94,6 +94,14 @@ def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any
     for place in range(law.shape[1]):
         joint = (joint[:, :, None] * law[:, place, None, :]).reshape(len(known), -1)
     return float(joint.max(axis=0).sum())
+
+
+def _law(task: Task, known: Floats, asked: Any) -> Floats:
+    """The chance of each symbol, shape (N, k, symbols), of what one client was asked."""
+    if task.codebook is None:
+        return task.channel.probabilities(task.clipped(known)[:, asked])
+    rows = [task.codebook.exact_probabilities(one, int(asked[0])) for one in task.clipped(known)]
+    return np.array([[[float(chance) for chance in row]] for row in rows])
 
 
 def posterior_of_gaussian(update: Any, candidates: Any, noise: float, prior: Any = None) -> Floats:

@@ -255,7 +255,7 @@ def _as_gradient(dimensions: int, gradient: Floats, epsilon: float, seed: int) -
     _, read = payload.parsed(task, 0, sent(task, gradient[None], seed))
     update = np.zeros(dimensions)
     share = task.dimensions / task.sample_size
-    update[read.asked[0]] = task.mechanism.alphabet[read.symbols[0]] * task.scale[read.asked[0]] * share
+    update[read.asked[0]] = task.channel.alphabet[read.symbols[0]] * task.scale[read.asked[0]] * share
     return update, math.sqrt(float(task.noise(1)[0]))
 
 

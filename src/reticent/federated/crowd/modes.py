@@ -17,8 +17,12 @@ from reticent.errors import ParameterError, ParameterTypeError
 from reticent.federated.on_device import HomeTask
 from reticent.federated.robust.grid import Grid
 from reticent.federated.softmax import Labels, Softmax
+from reticent.federated.split.documented import NOT_PROTECTED, Documented
+from reticent.federated.split.front import CELLS, RAW
+from reticent.federated.split.noised import NoisedTask, nearest
 from reticent.fleet import texts
 from reticent.mechanisms.base import Floats
+from reticent.store import Cid
 
 MOST_TEXT = 200  # characters of a field that is a text
 
@@ -122,7 +126,131 @@ class OnDevice(Training):
         )
 
 
-MODES: Mapping[str, type[Training]] = {kind.mode: kind for kind in (OnDevice,)}
+@dataclass(frozen=True)
+class NoisedSplit(Training):
+    """A public front on the phone, one noisy vector for each record, the rest at an edge (`split.noised`).
+
+    Attributes:
+        side: pixels of a picture each way.
+        inputs: numbers of a picture that the front keeps.
+        classes: that are told apart.
+        front: CID of the front's file (`split.front`), public and fixed.
+        rate: of the one step of a round.
+        mu: of the vectors of a record, once for all rounds.
+
+    Privacy: what `split.noised.NoisedTask` says.
+    """
+
+    mode = "noised"
+
+    side: int
+    inputs: int
+    classes: int
+    front: str
+    rate: float
+    mu: float
+
+    @property
+    def dimensions(self) -> int:
+        """A block for each class."""
+        return self.classes * self.inputs
+
+    @property
+    def inputs_of_test(self) -> int:
+        """Of what the front gives: a test file holds features."""
+        return self.inputs
+
+    def predicted(self, theta: Floats, features: Floats) -> Labels:
+        """The class of the nearest mean."""
+        return nearest(theta, features, self.classes)
+
+    def check(self, grid: Grid, rounds: int) -> None:
+        """Refuse what no home could be asked."""
+        whole("side", self.side, low=CELLS, high=128)
+        whole("inputs", self.inputs, low=1, high=RAW)
+        Cid.parse(self.front)
+        self.noised_task("0", grid)
+
+    def mu2_units(self, grid: Grid, rounds: int) -> int | None:
+        """Its share of what a home pays once, rounded up."""
+        return -(-self.noised_task("0", grid).units // rounds)
+
+    def noised_task(self, identifier: str, grid: Grid) -> NoisedTask:
+        """What a home is asked, under the task's identifier: 1 to 64 letters and digits."""
+        return NoisedTask(identifier, self.inputs, self.classes, grid, self.rate, self.mu)
+
+
+@dataclass(frozen=True)
+class DocumentedSplit(Training):
+    """The documents' split (`split.documented`). NO PROTECTION OF A RECORD, whatever epsilon is chosen.
+
+    Attributes:
+        record: must be "not protected": whoever writes or reads the task is told.
+        side: pixels of a picture each way.
+        classes: that are told apart.
+        hidden: units between features and classes.
+        normalisation: one of `split.documented.NORMALISATIONS`.
+        epsilon: of one value of one feature in one pass: no protection of a record.
+        batch: pictures of a step.
+        epochs: of a round.
+        rate: of a step.
+        seed: of the public start, which the model is counted from.
+
+    Privacy: none. `split.documented.Spent` says what can be derived; nothing is charged to a ledger.
+    """
+
+    mode = "documented"
+
+    record: str
+    side: int
+    classes: int
+    hidden: int
+    normalisation: str
+    epsilon: float
+    batch: int
+    epochs: int
+    rate: float
+    seed: int
+
+    @property
+    def documented(self) -> Documented:
+        """The split and its parameters."""
+        return Documented(
+            self.side, self.classes, self.hidden, self.normalisation, self.epsilon, self.batch, self.epochs,
+            self.rate,
+        )  # fmt: skip
+
+    @property
+    def dimensions(self) -> int:
+        """Of both halves."""
+        return self.documented.dimensions
+
+    @property
+    def inputs_of_test(self) -> int:
+        """The pixels of a picture."""
+        return self.side * self.side
+
+    def theta(self, model: Floats) -> Floats:
+        """The layers of a model: a model of zeros is the public start."""
+        return self.documented.start(self.seed) + model
+
+    def predicted(self, theta: Floats, features: Floats) -> Labels:
+        """The class of each picture."""
+        return self.documented.predicted(self.theta(theta), features)
+
+    def check(self, grid: Grid, rounds: int) -> None:
+        """Refuse parameters that cannot be, and a text that hides what it does."""
+        if self.record != NOT_PROTECTED:
+            raise ParameterError(f"record must be {NOT_PROTECTED!r}: this mode protects none")
+        whole("seed", self.seed, low=0, high=1 << 32)
+        self.documented.spent(rounds)
+
+    def mu2_units(self, grid: Grid, rounds: int) -> int | None:
+        """None: nothing of it is an epsilon of a record."""
+        return None
+
+
+MODES: Mapping[str, type[Training]] = {kind.mode: kind for kind in (OnDevice, NoisedSplit, DocumentedSplit)}
 
 
 def training_of(mode: Any, given: Any) -> Training:

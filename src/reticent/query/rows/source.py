@@ -346,7 +346,7 @@ def _parquet(path: Path, data: DataSet) -> storage.Stream | None:
 
 
 def _csv(path: Path, data: DataSet) -> storage.Stream:
-    packed.check_whole(path)
+    packed.check_whole(path, "source.csv")
     file = CsvFile(partial(packed.opened, path), str(data.source.get("delimiter", ",")))
     names = needed(data, _named(file))
     return storage.of_texts(names, lambda: file.batches(names))
@@ -354,7 +354,7 @@ def _csv(path: Path, data: DataSet) -> storage.Stream:
 
 def header(path: Path, delimiter: str) -> list[str]:
     """The first line of a CSV file: the names of its columns."""
-    packed.check_whole(path)
+    packed.check_whole(path, "source.csv")
     return _named(CsvFile(partial(packed.opened, path), delimiter))
 
 

@@ -74,9 +74,9 @@ def what_left(reply):
     return meta, {name: dict(record) for name, record in reply.content.items()}
 
 
-def check_train(folder, make, apps=APPS):
+def check_train(folder, make, apps=APPS, **changes):
     """One report, paid for, of the same form whatever the app did; or AssertionError."""
-    task, forms = nodes.task(), []
+    task, forms = nodes.task(**changes), []
     file = nodes.signed(task)
     for number, train in enumerate(apps.values()):
         held = nodes.context(nodes.node_config(folder, number))
@@ -106,6 +106,10 @@ def of_files(folder, number):
 
 def test_one_report_whatever_the_app_does(tmp_path):
     check_train(tmp_path, PrivateMod)
+
+
+def test_one_report_by_codebook_whatever_the_app_does(tmp_path):
+    check_train(tmp_path, PrivateMod, mechanism="Codebook", length=2.0)
 
 
 class Forwards(PrivateMod):
