@@ -219,7 +219,12 @@ class _Program:
         best: _Prices | None = None
         bound = -math.inf
         for turn in range(_TURNS):
-            theta, prices = self._master(columns)
+            try:
+                theta, prices = self._master(columns)
+            except ArithmeticError:  # HiGHS loses its way among nearly equal columns, at a small epsilon
+                if not turn:
+                    raise
+                break
             tried = [prices] if best is None else [best.towards(prices), prices]
             new = []
             for one in tried:
