@@ -165,14 +165,18 @@ class History:
         proposal = Proposal(fields["draw"], keccak(fields["cid"]), *words)
         named = proposal_id(fields["task"], number, proposal)
         _agree(named == fields["proposal"], "a proposal's hash")
-        _agree(named not in task.rounds[-1].proposals, "a proposal twice")
+        leader, before = _address(fields["leader"]), task.rounds[-1].proposals.get(named)
+        _agree(before is None or before[0] != leader, "a proposal twice")
         counted, accepted, low, paid = words
         shown = sum(1 << task.customers.index(one) for one in task.rounds[-1].revealed)
         fits = not (
             counted & ~shown or accepted & ~counted or low & (accepted | ~counted) or paid & ~accepted
         )
         _agree(fits, "sets of updates that do not fit")
-        task.rounds[-1].proposals[named] = _address(fields["leader"]), fields["cid"], proposal
+        task.rounds[-1].proposals[named] = leader, fields["cid"], proposal
+        # The second leader may say the same as the first; votes of the first turn do not count for it.
+        if (draw := self.draws.get(fields["draw"])) is not None:
+            draw.votes.pop(named, None)
 
     def _voted(self, fields: dict[str, Any]) -> None:
         draw, miner = self.draws.get(fields["draw"]), _address(fields["miner"])
