@@ -264,3 +264,5 @@ def test_a_documented_text_must_say_that_no_record_is_protected():
     with pytest.raises(ParameterError, match="record must be 'not protected': this mode protects none"):
         text(DocumentedSplit(**fields))
     assert b'"record":"not protected"' in text(DOCUMENTED).to_json()
+    assert "NO PROTECTION OF A RECORD" in DOCUMENTED.warning(3)
+    assert NOISED.warning(3) is None
