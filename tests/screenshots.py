@@ -117,7 +117,7 @@ def of_the_service(camera):
             ("#type-3", "boolean"),
         ):
             olga.select_option(place, kind)
-        for place, text in (("#low-1", "0"), ("#high-1", "120"), ("#values-2", "a, b")):
+        for place, text in (("#low-1", "0"), ("#high-1", "120"), ("#missing-1", "0"), ("#values-2", "a, b")):
             olga.fill(place, text)
         camera.take(olga, "service-register.png", 940)
         olga.goto("/stations/town")

@@ -99,3 +99,18 @@ class Anything(int):
         return True
 
     __hash__ = int.__hash__
+
+
+def test_a_second_leader_may_say_what_the_first_said_and_votes_begin_anew(log):
+    """A first turn may end without enough votes; the same proposal has the same hash in the second."""
+    events = list(log.events())
+    at = next(place for place, event in enumerate(events) if event.name == "Proposed")
+    voted = next(event for event in events[at:] if event.name == "Voted")
+    first = replace(events[at], fields=events[at].fields | {"leader": "0x" + "12" * 20})
+    turn = [*events[:at], first, voted, *events[at:]]
+    assert not is_contradicted(turn)
+    assert is_contradicted([*events[:at], first, voted, voted, *events[at:]])
+    assert is_contradicted([*events[:at], first, first, *events[at:]])
+    decided = next(place for place, event in enumerate(turn) if event.name == "Decided")
+    last = max(place for place in range(decided) if turn[place].name == "Voted")
+    assert is_contradicted([*turn[:last], *turn[last + 1 :]])

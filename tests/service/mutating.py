@@ -93,7 +93,7 @@ def seeds():
 _BLANKS = {"file": "fresh.csv", "name": "fresh", "version": "1", "unit": "row", "relation": "replace one",
            "rows": "2000", "epsilon": "1", "delta": "1e-6", "policy": "share", "column_name": "age",
            "column_type": "integer", "column_low": "0", "column_high": "120", "column_step": "",
-           "column_values": "", "column_missing": ""}  # fmt: skip
+           "column_values": "", "column_missing": "0"}  # fmt: skip
 
 
 def _raw(text):

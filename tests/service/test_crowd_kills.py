@@ -47,12 +47,17 @@ class Played:
         self.files = {
             one.name: [rows(folder / f"{one.name}.csv", at)] for at, one in enumerate(self.world.customers)
         }
-        self.follower = self.world.follower()
+        self.follower, self.before = self.world.follower(), {}
         for person in (*self.world.customers, *self.world.miners):
             self.start(person)
         self.world.follow()
 
+    def said(self, person):
+        log = self.world.folder / f"{person.name}.log"
+        return log.stat().st_size if log.exists() else 0
+
     def start(self, person):
+        self.before[person.name] = self.said(person)
         if person.name in self.files:
             self.world.start_customer(person, self.files[person.name], lifetime=MU * MU + 1.0)
         else:
@@ -84,7 +89,8 @@ class Played:
                 return died
             time.sleep(draw.random() * 2.0)  # a random moment is what is wanted here
             person = draw.choice(everybody)
-            if died < kills and self.world.is_running(person.name):
+            has_begun = self.said(person) > self.before[person.name]  # it is past its imports
+            if died < kills and has_begun and self.world.is_running(person.name):
                 self.world.kill(person.name)
                 self.start(person)
                 died += 1

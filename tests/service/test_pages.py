@@ -173,7 +173,7 @@ def test_a_keyboard_is_enough_to_sign_in_ask_and_download(service, visiting):
     alice = visiting(None, viewport={"width": 390, "height": 700})
     page = alice.page
     page.goto("/signin")
-    assert page.evaluate("document.activeElement.id") == "key"
+    page.wait_for_function("document.activeElement.id === 'key'")  # the browser gives it the focus by itself
     page.keyboard.type(service.keys["alice"])
     page.keyboard.press("Enter")
     page.wait_for_selector("#cards")
@@ -332,9 +332,11 @@ def test_an_owner_registers_a_data_set_step_by_step(service, visiting):
     assert not page.is_visible("#low-2")
     olga.follow("main button")
     assert "columns.age.high must be a number" in page.inner_text("[role=alert]")
+    assert "columns.age.missing must be filled in" in page.inner_text("[role=alert]")
     assert page.input_value("#values-2") == "a, b"  # what was typed stays
     olga.hear("Failed to load resource: the server responded with a status of 400")
     page.fill("#high-1", "120")
+    page.fill("#missing-1", "0")
     olga.follow("main button")
     assert "Budget: epsilon 1 at delta 1e-06, for ever" in page.inner_text("main")
     page.click("main button:text-is('Register')")

@@ -416,13 +416,26 @@ def test_a_declaration_from_a_form_is_read_as_typed():
         "policy": ["share"],
         "column_name": ["age", "yes", "left"], "column_type": ["integer", "category", ""],
         "column_low": ["0", "9", ""], "column_high": ["120", "", ""], "column_step": ["", "", ""],
-        "column_values": ["x", "yes, no: never", ""], "column_missing": ["", "", ""],
+        "column_values": ["x", "yes, no: never", ""], "column_missing": ["40", "", ""],
     }  # fmt: skip
     data = dataset_file.parse(builder.declaration("survey.csv", fields))
     assert (data.name, data.version, data.person, data.contribution) == ("survey", "1.10", "id", 3)
     assert [column.name for column in data.columns] == ["age", "yes"]
     assert data.columns[1].values == ("yes", "no: never")
     assert dict(data.source) == {"csv": "survey.csv"}
+
+
+def test_no_missing_number_becomes_the_middle_of_its_range_unawares():
+    fields = {
+        "name": ["survey"], "version": ["1"], "unit": ["row"], "relation": ["add or remove one"],
+        "epsilon": ["1"], "delta": ["1e-6"], "policy": ["share"],
+        "column_name": ["age"], "column_type": ["integer"], "column_low": ["0"], "column_high": ["120"],
+        "column_step": [""], "column_values": [""], "column_missing": [" "],
+    }  # fmt: skip
+    with pytest.raises(ParameterError, match=r"missing must be filled in"):
+        dataset_file.parse(builder.declaration("survey.csv", fields))
+    said = dataset_file.parse(builder.declaration("survey.csv", fields | {"column_missing": ["0"]}))
+    assert said.columns[0].missing == 0
 
 
 @pytest.mark.parametrize("unit", [[""], [], ["Row"], ["people"]])

@@ -82,6 +82,14 @@ def test_the_extra_demo_is_enough_for_the_demo(wheel, tmp_path):
     assert "intervals hold the truth" in output
 
 
+OPENED = """
+import reticent
+from reticent.query import census
+
+reticent.open(census.write("census"))
+"""
+
+
 def test_a_light_install_says_what_is_missing(wheel, tmp_path):
     """numpy, cryptography and the wheel: a device reports, the rest names its extra."""
     constraint = ROOT / "requirements" / "demo.txt"
@@ -89,6 +97,10 @@ def test_a_light_install_says_what_is_missing(wheel, tmp_path):
     assert "All installed packages are compatible" in uv("pip", "check", "--python", python)
     code, output = said(python, "reticent", "--help", cwd=tmp_path)
     assert (code, output) == (2, "error: this command needs an optional part: pip install 'reticent[cli]'\n")
+    code, output = said(python, "python", "-c", OPENED, cwd=tmp_path)
+    assert code == 1
+    assert "MissingExtra" in output
+    assert "pip install 'reticent[query]'" in output
     (program,) = [text for _, text in blocks(README) if "Optimal(epsilon=1.0)" in text]
     assert said(python, "python", "-c", program, cwd=tmp_path)[0] == 0
 

@@ -13,6 +13,7 @@ from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
 from reticent.errors import ParameterError
 from reticent.fleet.lots import KEY_BYTES
+from reticent.mechanisms.catalogue import loaded
 from reticent.mechanisms.record import Attribute, Category, Record
 
 
@@ -29,7 +30,7 @@ def designed(
     sample_size: int | None = None,
     assigned: bool = False,
     groups: int = 1,
-    mechanisms: Mapping[str, str] | None = None,
+    mechanisms: Mapping[str, str | Instrument] | None = None,
 ) -> Survey:
     """A survey whose mechanisms have the least variance.
 
@@ -45,7 +46,8 @@ def designed(
         sample_size: how many attributes a report holds; the number of least variance if not given.
         assigned: whether the survey draws which attributes a device reports.
         groups: of reporters, a power of two.
-        mechanisms: by attribute, the kind of mechanism to take instead of the best.
+        mechanisms: by attribute, the kind of mechanism to take instead of the best, or the mechanism itself,
+            such as a `Tailored` for a guess.
     """
     record = Record(attributes, epsilon, sample_size)
     chosen = dict(mechanisms or {})
@@ -53,8 +55,10 @@ def designed(
     for attribute in record.attributes:
         kind = chosen.pop(attribute.name, None)
         found = record.mechanisms[attribute.name]
-        if kind is not None:
+        if isinstance(kind, str):
             found = _of_kind(attribute, kind, record.epsilon_each)
+        elif kind is not None:
+            found = kind
         made.append(found)
     if chosen:
         raise ParameterError(f"mechanisms must be of the attributes, got {next(iter(chosen))!r:.60}")
@@ -76,9 +80,8 @@ def designed(
 
 
 def _of_kind(attribute: Attribute, kind: str, epsilon: float) -> Instrument:
-    """A mechanism of a given kind; a `Window` is solved here."""
-    if kind == "Window" and not isinstance(attribute, Category):
-        from reticent.mechanisms.numeric.window import Window
-
-        return Window(epsilon=epsilon, bounds=attribute.bounds)
+    """A mechanism of a given kind; what must be solved is solved here."""
+    if kind in ("Window", "Tailored") and not isinstance(attribute, Category):
+        made: Instrument = loaded(kind)(epsilon=epsilon, bounds=attribute.bounds)
+        return made
     return instruments.made(attribute, {"kind": kind, "epsilon": epsilon})

@@ -1,7 +1,7 @@
 """The mechanism of each attribute as a survey carries it: a few numbers, from which a device makes it again.
 
 Making one checks its guarantee in exact integers and solves nothing: what had to be solved (the outputs of a
-`Window`) travels. `Laplace` has no finite alphabet and cannot travel.
+`Window`, the table of a `Tailored`) travels. `Laplace` has no finite alphabet and cannot travel.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def made(attribute: Attribute, given: Any) -> Instrument:
         options |= {"categories": attribute.values, "fallback": attribute.fallback}
     else:
         options["bounds"] = attribute.bounds
-    if kind == "Window" and "y" not in options:
+    if kind in ("Window", "Tailored") and "y" not in options:
         raise ParameterError(f"{where}: y must hold the outputs: a device solves nothing")
     try:
         instrument: Instrument = loaded(kind)(**options)

@@ -23,13 +23,14 @@ from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import checked_epsilon
 from reticent.mechanisms.catalogue import NUMERIC, loaded, travelling
-from reticent.mechanisms.numeric import NumericChannel, OneBit, Optimal, Window
+from reticent.mechanisms.numeric import NumericChannel, OneBit, Optimal, Tailored, Window
 from reticent.mechanisms.sampling import best_sample_size, epsilon_each, sample_sizes
 from reticent.mechanisms.vector.codebook import Codebook, fewest_bits
 
 KINDS: dict[str, type[NumericChannel]] = {name: loaded(name) for name in travelling(NUMERIC)}
 CODEBOOK = "Codebook"
 _POINTS = 64
+_BINS = 1000
 
 
 def chosen(
@@ -60,7 +61,9 @@ def chosen(
     typical = real("typical", typical, low=0.0, high=1.0, open_low=True)
     sizes: Sequence[int] = [sample_size] if sample_size else sample_sizes(epsilon, dimensions)
     found = (
-        (channel, k) for k in sizes for channel in candidates(kind, epsilon_each(epsilon, k), k / dimensions)
+        (channel, k)
+        for k in sizes
+        for channel in candidates(kind, epsilon_each(epsilon, k), k / dimensions, typical)
     )
     return min(found, key=lambda one: typical_variance(one[0], one[1] / dimensions, typical))
 
@@ -113,11 +116,21 @@ def _of_worst_case(kind: str | None, epsilon: float, rate: float) -> NumericChan
     return KINDS[str(kind)](epsilon=epsilon)
 
 
-def candidates(kind: str | None, epsilon: float, rate: float) -> Iterator[NumericChannel]:
-    """Every mechanism that may be best for a coordinate of which a share `rate` of reports tells."""
+def candidates(
+    kind: str | None, epsilon: float, rate: float, typical: float = 1.0
+) -> Iterator[NumericChannel]:
+    """Every mechanism that may be best for a coordinate of which a share `rate` of reports tells.
+
+    A `Tailored` is made for coordinates in [-typical, typical], where it was asked for by name.
+    """
     for name in KINDS if kind is None else [kind]:
         if name == "OneBit":
             yield from (OneBit(epsilon=epsilon, rho=rho) for rho in (rate, rate**0.5, 1.0))
+            continue
+        if name == "Tailored":  # solved where it was asked for by name: it takes a while for each k
+            if kind is not None:
+                inside = np.abs(np.arange(1 - _BINS, _BINS, 2)) <= typical * _BINS
+                yield Tailored(epsilon=epsilon, prior=inside.astype(np.float64))
             continue
         yield KINDS[name](epsilon=epsilon)
         if name == "Window":  # of all windows this has the least E[Y^2 | 0], from epsilon ln 2 on

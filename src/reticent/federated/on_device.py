@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reticent.arguments import real, whole
-from reticent.errors import BudgetExceeded, ParameterError
+from reticent.errors import ParameterError
 from reticent.federated.robust.grid import Grid, Update
 from reticent.federated.softmax import Softmax
 from reticent.ledger.base import Amount, Terms, Unit
@@ -202,15 +202,13 @@ class Home(Budgeted):
 
         return Cid.of_bytes(bytes(self._paid(key, task.units, drawn)))
 
-    def check_price(self, task: HomeTask) -> None:
-        """Refuse a task of which the ledger cannot pay one round.
+    def check_price(self, identifier: str, what: int | str, units: int) -> None:
+        """Refuse what the ledger cannot pay: a round of a task, or its "vectors". What is paid costs nothing.
 
         Raises:
             BudgetExceeded: it cannot.
         """
-        left = self.ledger.balance(ACCOUNT).remaining
-        if task.units > left:
-            raise BudgetExceeded(ACCOUNT, task.units, left)
+        self._check_holds(ACCOUNT, units, f"{identifier}/{what}")
 
     def _paid(self, key: str, units: int, drawn: Callable[[], list[int]]) -> list[int]:
         """Pay, draw, record; what was drawn and not recorded, by a crash, has not left and is drawn anew."""

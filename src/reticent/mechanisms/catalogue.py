@@ -16,6 +16,7 @@ from typing import Any
 NUMERIC = {  # class -> its module in `mechanisms.numeric`
     "OneBit": "one_bit",
     "Window": "window",
+    "Tailored": "tailored",
     "Duchi": "hybrid",
     "ThreeOutputs": "hybrid",
     "PM": "hybrid",

@@ -313,6 +313,8 @@ def test_how_many_clients_it_takes(run, task, tmp_path):
     assert done.code == 0, done.err
     assert "100 clients reach 90.00 % wrong" in done.out
     assert "Simulated on 200 public rows" in done.out
+    assert "Noise over signal of a round, at its best: by coordinates" in done.out
+    assert "by Codebook" in done.out
     assert plot.read_bytes().startswith(b"\x89PNG")
     never = run("federated", "plan", task, "--target", 0, "--clients", "100", "--repetitions", 2)
     assert "None of these numbers of clients reaches 0.00 % wrong" in never.out

@@ -6,6 +6,7 @@
 import hashlib
 import hmac
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,9 +51,10 @@ NUMERIC = {
     "HMTP": {"levels": 101},
     "OneBit": {"rho": 1.0, "dither_levels": 1024},
     "Window": {"window": 2, "y": [-2.5, -1.0, 0.0, 1.0, 2.5]},
+    "Tailored": {"y": [-3.0, 2.0]},
 }
 CATEGORICAL = {"KRR": {}, "OUE": {}, "OLH": {"buckets": 5}, "Subset": {}}
-KINDS = (*NUMERIC, *CATEGORICAL)
+KINDS = (*(kind for kind in NUMERIC if kind != "Tailored"), *CATEGORICAL, "Tailored")
 
 
 def instrument(attribute, kind, epsilon):
@@ -61,6 +63,10 @@ def instrument(attribute, kind, epsilon):
     if kind == "Subset":
         values = attribute.values if isinstance(attribute.values, int) else len(attribute.values)
         options = {"subset_size": max(1, (values - 1) // 2)}
+    if kind == "Tailored":  # two outputs at three knots, after Duchi
+        weight = int(2**50 / (2 + 2 * math.exp(epsilon)))
+        columns = [[output, weight, pattern] for output, pattern in zip((1, 1, 0, 0), "6413", strict=True)]
+        options = options | {"columns": columns}
     return instruments.made(attribute, {"kind": kind, "epsilon": epsilon} | options)
 
 

@@ -89,7 +89,7 @@ class Stranger:
             return 2 if levels is None else levels + 2
         if kind == "HMTP":
             return 3 if levels is None else levels + 2
-        if kind == "Window":
+        if kind in ("Window", "Tailored"):
             return len(mechanism["y"])
         return self.categories(place)
 
@@ -231,6 +231,15 @@ def unit_output(mechanism, symbol):
         a, v = rho / bound, -1 + (2 * symbol["level"] + 1) / m
         g = rho * (m / a) * math.sinh(a / m) / math.sinh(a)
         return g * math.exp(a * v) if symbol["bit"] else -g * math.exp(-a * v)
+    if kind == "Tailored":
+        y, first, last = mechanism["y"], [], []
+        top = max(int(pattern, 16).bit_length() for _, _, pattern in mechanism["columns"]) - 1
+        for knot, row in ((0, first), (top, last)):
+            row += [0.0] * len(y)
+            for output, weight, pattern in mechanism["columns"]:
+                row[output] += weight * (c if int(pattern, 16) >> knot & 1 else 1) / 2**50
+        low, high = (sum(p * one for p, one in zip(row, y, strict=True)) for row in (first, last))
+        return 2 * (y[symbol] - low) / (high - low) - 1
     if kind == "Window":
         y, m = mechanism["y"], mechanism["window"]
         q = 1 / (len(y) - m + c * m)
@@ -332,6 +341,8 @@ def random_survey(rng, number):
             values = rng.choice((2, 3, 8, 33, ["a", "b", 7]))
             attribute, kind = Category(name, values), rng.choice(list(fleet.CATEGORICAL))
         options = {"kind": kind, "epsilon": epsilon} | (fleet.NUMERIC | fleet.CATEGORICAL)[kind]
+        if kind in ("Subset", "Tailored"):
+            options = fleet.instruments.described(fleet.instrument(attribute, kind, epsilon))
         if (kind == "HM" and epsilon <= 0.6093524930273095) or (
             kind == "HMTP" and epsilon < 0.6109863354200205
         ):
@@ -420,6 +431,8 @@ def test_the_decoder_agrees_on_what_is_wrong(written, tmp_path):
 @pytest.mark.parametrize("kind", fleet.NUMERIC)
 def test_symbols_stand_for_what_the_page_says(kind, epsilon):
     options = {"kind": kind, "epsilon": epsilon} | fleet.NUMERIC[kind]
+    if kind == "Tailored":
+        options = fleet.instruments.described(fleet.instrument(fleet.SPEED, kind, epsilon))
     if kind in ("HM", "HMTP") and epsilon < 0.6:
         del options["levels"]
     survey = fleet.survey((fleet.SPEED, fleet.instruments.made(fleet.SPEED, options)), epsilon=epsilon)

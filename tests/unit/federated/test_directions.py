@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from reticent.audit.reconstruction.candidates import best_success_of_reports
+from reticent.audit.runs import audit_training
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.experiments.data import DataMissing
 from reticent.federated import choice, comparing, payload, planning
@@ -177,6 +180,29 @@ def test_a_training_learns():
     assert model.error(learnt.theta, features, targets) < 0.1
     assert learnt.rounds[0].bytes_each == payload.size(of)
     assert learnt.rounds[0].noise == pytest.approx(planning.noise(of, 2000))
+
+
+# Attacks
+
+
+def test_canaries_find_no_more_than_epsilon():
+    of = designed(
+        "x", Logistic(8), epsilon=1.0, purpose="x", rounds=1, group=1, rate=0.1, mechanism="Codebook",
+        length=1.0,
+    )  # fmt: skip
+    assert audit_training(of, 1000, rng=SimulationStream(6)).passed
+    sharper = replace(of, epsilon=4.0, mechanism=Codebook(epsilon=4.0, dimensions=9, bits=8))
+    assert audit_training(sharper, 1000, rng=SimulationStream(6)).black_box.lower > 1.0  # planted
+
+
+def test_the_best_attacker_names_the_right_gradient_as_rarely_as_epsilon_says():
+    """Whatever the candidates: at most e^epsilon / (e^epsilon + N - 1) of N that are equally likely."""
+    of, me = task(bits=6), np.array([7], dtype=np.uint64)
+    candidates = np.concatenate([np.eye(D), -np.eye(D)])
+    found = best_success_of_reports(of, me, 2, candidates)
+    assert 1.0 / 12.0 < found <= math.e / (math.e + 11.0) + 1e-12
+    sharper = task(bits=6, epsilon=4.0)
+    assert best_success_of_reports(sharper, me, 2, candidates) > math.e / (math.e + 11.0)  # planted
 
 
 # Choosing

@@ -45,7 +45,5 @@ def _read(file: Path) -> tuple[str, EdgeTask, str]:
         kept = f"{task.guarantee.mu:g}-GDP for one record, before it comes here"
         return str(text.cid), task, f"mode noised, {kept}"
     if isinstance(training, DocumentedSplit):
-        spent = training.documented.spent(text.rounds)
-        assert spent is not None  # a text has an epsilon
-        return str(text.cid), training.documented, f"mode documented. {spent.words}"
+        return str(text.cid), training.documented, f"mode documented. {training.warning(text.rounds)}"
     raise ParameterError(f"mode must be noised or documented for an edge, got {training.mode}: it needs none")

@@ -28,6 +28,9 @@ def customer(
     ],
     *,
     signing: Signing,
+    edge: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of `crowd edge`, for a task of mode noised.")
+    ] = None,
     token_file: TokenFile = None,
     poll: Poll = 1.0,
 ) -> None:
@@ -45,6 +48,7 @@ def customer(
         home=home,
         lifetime=lifetime,
         store=store,
+        edge=edge,
         token_file=token_file,
         poll=poll,
         **signing.words(),

@@ -13,9 +13,10 @@ from reticent.arguments import whole
 from reticent.chain.keys import Key
 from reticent.errors import ParameterError
 from reticent.federated.crowd import records
-from reticent.federated.crowd.customer import Customer, DeviceLearner, Learner
+from reticent.federated.crowd.customer import Customer, Learner
+from reticent.federated.crowd.edge_learner import EdgeLearner
 from reticent.federated.crowd.miner import Miner
-from reticent.federated.on_device import Home
+from reticent.federated.split.noised import NoisedHome
 from reticent.files import secluded
 from reticent.store import at
 
@@ -36,6 +37,7 @@ def customer(
     token_file: Path | None,
     fees: GweiFees,
     poll: float,
+    edge: str | None = None,
     learns: Callable[[Learner], Learner] = lambda learner: learner,
 ) -> None:
     """Take part in a task with the records of some files until it is over.
@@ -51,8 +53,8 @@ def customer(
         stopped_by_signals() as stop,
     ):
         held.calls.check_purse("commit", "reveal", "settle")  # later it is waited for
-        mine = Home(home / "ledger", home / "updates", home_key(held.key), lifetime=lifetime)
-        learner = learns(DeviceLearner(mine, partial(records.read, files)))
+        mine = NoisedHome(home / "ledger", home / "updates", home_key(held.key), lifetime=lifetime)
+        learner = learns(EdgeLearner(mine, partial(records.read, files), place, edge))
         told = (held.follower, held.calls, place, say)
         with Customer(*told, identifier=identifier, key=held.key, learner=learner) as program:
             say(f"customer {held.key.address} of task {task[:10]}; Ctrl-C stops it")

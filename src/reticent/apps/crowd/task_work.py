@@ -93,6 +93,9 @@ def post(
 ) -> None:
     """Put a task's text and first model into the store, and post it with its pool."""
     posting = read_task(file)
+    warning = posting.text.training.warning(posting.terms.rounds)
+    if warning is not None:
+        console().print(warning, soft_wrap=True)
     with opened(chain, key, rpc, fees, None, say) as held, at(store, token=read_token(token_file)) as files:
         text, worth = posting.text, pool(posting.terms, posting.prices)
         cid = bytes(text.cid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -13,11 +14,17 @@ from reticent.mechanisms import numeric
 from reticent.mechanisms.catalogue import NUMERIC
 
 
+def _installed() -> list[str]:
+    """Those that can be made here: `Tailored` is solved with scipy."""
+    names = [*NUMERIC, "Optimal"]
+    return names if find_spec("scipy") is not None else [name for name in names if name != "Tailored"]
+
+
 def run(*, epsilon: float, bits: int | None) -> None:
     """Print the table, least variance first, and the choice of `best`."""
     if bits is not None:
         bits = whole("bits", bits, low=1)
-    made = {name: getattr(numeric, name)(epsilon=epsilon) for name in (*NUMERIC, "Optimal")}
+    made = {name: getattr(numeric, name)(epsilon=epsilon) for name in _installed()}
     fitting = {name: one for name, one in made.items() if bits is None or one.bits <= bits}
     if not fitting:
         raise ParameterError(f"bits must be >= {min(one.bits for one in made.values())}, got {bits}")

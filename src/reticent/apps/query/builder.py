@@ -201,6 +201,7 @@ def _column(typed: dict[str, str]) -> dict[str, Any]:
     kept: dict[str, tuple[str, ...]] = {"category": ("values", "missing"), "boolean": ("missing",)}
     found: dict[str, Any] = {"type": typed["type"]}
     for part in kept.get(typed["type"], ("low", "high", "step", "missing")):
-        if typed[part]:
+        is_number = typed["type"] not in kept  # its blank is refused: no cell becomes the middle unawares
+        if typed[part] or (part == "missing" and is_number):
             found[part] = _parts(typed[part]) if part == "values" else typed[part]
     return found

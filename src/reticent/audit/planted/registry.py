@@ -23,7 +23,7 @@ from reticent.audit.total import check_joint, check_memory, check_streams, check
 from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
 from reticent.mechanisms.gaussian import DiscreteGaussian
 from reticent.mechanisms.location import ElasticChannel, TableChannel, exponential
-from reticent.mechanisms.numeric import Duchi, ThreeOutputs, Window
+from reticent.mechanisms.numeric import Duchi, Tailored, ThreeOutputs, Window
 from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.vector import Codebook, VectorDuchi, VectorLaplace
 from reticent.query.opening import open as opened
@@ -174,6 +174,10 @@ def _six(kind: Any) -> Callable[[], Any]:
     return lambda: kind(epsilon=1.0, categories=6)
 
 
+def _tailored(kind: Any) -> Callable[[], Any]:
+    return lambda: kind(epsilon=1.0, prior="small gradients", inputs=9)
+
+
 def _right_places() -> ElasticChannel:
     return ElasticChannel(places.GRID, places.crowds(places.GRID), places.BETA)
 
@@ -205,6 +209,11 @@ PLANTS: dict[str, Plant] = {
         lambda: OLH(epsilon=2.0, categories=3),
         _structure,
     ),
+    "Tailored with a wrong floor": Plant("exact", _tailored(tables.WrongFloor), _tailored(Tailored), _exact),
+    "Tailored, one count too many": Plant(
+        "exact", _tailored(tables.OneCountMore), _tailored(Tailored), _exact
+    ),
+    "Tailored without dither": Plant("fit", _tailored(tables.DroppedDither), _tailored(Tailored), _fit(0.3)),
     "Subset with one element fewer": Plant("exact", _six(tables.OneSet), _six(Subset), _structure),
     "Subset rounded up": Plant("exact", _six(tables.RoundedUp), _six(Subset), _structure),
     "codebook with a low floor": Plant("exact", _few(codebooks.LowFloor), _few(Codebook), _structure),

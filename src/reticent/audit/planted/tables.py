@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from reticent.mechanisms.base import Channel, Floats, Symbols, exp_below
 from reticent.mechanisms.categorical import KRR, OLH, OUE, Subset
 from reticent.mechanisms.categorical.krr import PLACES, Response
-from reticent.mechanisms.numeric import formulas
+from reticent.mechanisms.numeric import Tailored, formulas
+from reticent.mechanisms.numeric.tailored import PLACES as TAILORED_PLACES
 from reticent.mechanisms.vector import VectorDuchi
 from reticent.privacy import LocalDP
 from reticent.randomness import LATTICE, Stream, secure_or
@@ -211,6 +212,46 @@ class TellingSeed(Subset):
         first = (true - self.elements(np.zeros_like(true), np.zeros_like(true))) % self.modulus
         holds = (self.sets(reports) == true[:, None]).any(axis=1)
         return np.where(holds, first, reports)
+
+
+class _AuthorWasSure(Tailored):
+    def check(self) -> None:
+        """The author was sure."""
+
+
+class WrongFloor(_AuthorWasSure):
+    """Tailored with an unlikely place one part in 10^9 rarer than the likely ones allow."""
+
+    def _table(self) -> Any:
+        table = super()._table()
+        output = int(table.max(axis=0).argmax())
+        low = int(table[:, output].argmin())
+        table[low, output] -= table[low, output] // 10**9
+        table[low, (output + 1) % self._y.size] += TAILORED_PLACES - table[low].sum()
+        return table
+
+
+class OneCountMore(_AuthorWasSure):
+    """Tailored with an output that has one of 2^50 places more than e^epsilon times its fewest."""
+
+    def _table(self) -> Any:
+        table = super()._table()
+        output = int((table.max(axis=0) / table.min(axis=0)).argmax())
+        knot, low = int(table[:, output].argmax()), int(table[:, output].min())
+        more = math.floor(exp_below(self.epsilon) * low) + 1 - int(table[knot, output])
+        other = int(np.where(np.arange(table.shape[1]) == output, 0, table[knot]).argmax())
+        table[knot, output] += more
+        table[knot, other] -= more
+        return table
+
+
+class DroppedDither(Tailored):
+    """Tailored that takes the nearest knot where it should round at random: private, and biased."""
+
+    def _run(self, values: Any, rng: Any, out: Any, *, symbols: bool) -> Floats:
+        unit = self._clamped(np.asarray(values, dtype=np.float64))
+        nearest = self.knots[np.abs(unit[..., None] - self.knots).argmin(axis=-1)]
+        return super()._run(self._from_unit(nearest), rng, out, symbols=symbols)
 
 
 class DroppedSymbol(Table):

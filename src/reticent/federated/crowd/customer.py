@@ -71,7 +71,7 @@ class DeviceLearner:
         """Refuse another mode, files that cannot be read, and a round that the ledger cannot pay."""
         asked = self._asked(identifier, task)
         self._records(asked.model.inputs)
-        self._home.check_price(asked)
+        self._home.check_price(identifier, 0, asked.units)
 
     def _asked(self, identifier: str, task: CrowdTask) -> HomeTask:
         if not isinstance(task.training, OnDevice):

@@ -264,6 +264,8 @@ class Miner(Program):
         if named in drawn.refused:
             return
         agreed, why = self._agrees(seen, named)
+        if not agreed and not why:
+            return  # it cannot be told yet
         if not agreed:
             drawn.refused.add(named)
             self._tell(seen, f"no vote for {named.hex()[:8]}: {why}")
@@ -271,10 +273,13 @@ class Miner(Program):
         self.calls.send("vote", seen.identifier, named, once=f"{seen.progress.draw}/{rank}")
 
     def _agrees(self, seen: Seen, named: bytes) -> tuple[bool, str]:
-        """Whether a proposal is what the miner computes, and counts all that it could fetch in time."""
+        """Whether a proposal is what the miner computes, and counts all that it could fetch in time.
+
+        If not, why not; nothing, if it cannot be told yet.
+        """
         mine, held = self._fetch(seen), seen.task.rounds[seen.progress.round].proposals.get(named)
         if mine is None or held is None:
-            return False, "it cannot be judged"
+            return False, ""
         _, cid, proposal = held
         if mine.counted & ~proposal.counted:
             return False, "it leaves out updates that can be fetched"

@@ -59,6 +59,10 @@ class Training(ABC):
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
         """What a round costs each record, in the ledger's units of mu^2; None where the mode has none."""
 
+    def warning(self, rounds: int) -> str | None:
+        """What whoever chooses the mode must read; None where it keeps what it says."""
+        return None
+
     def words(self) -> dict[str, Any]:
         """The fields of the text."""
         return asdict(self)
@@ -244,6 +248,11 @@ class DocumentedSplit(Training):
             raise ParameterError(f"record must be {NOT_PROTECTED!r}: this mode protects none")
         whole("seed", self.seed, low=0, high=1 << 32)
         self.documented.spent(rounds)
+
+    def warning(self, rounds: int) -> str | None:
+        """That no record is protected, and what one gives away."""
+        spent = self.documented.spent(rounds)
+        return None if spent is None else spent.words
 
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
         """None: nothing of it is an epsilon of a record."""

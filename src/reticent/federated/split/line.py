@@ -128,6 +128,8 @@ class Line:
 
 def noised_update(task: NoisedTask, line: Line, vectors: Vectors, theta: Floats) -> Update:
     """The update of a round, by an edge: of vectors that a home paid for, so it costs nothing more."""
+    if not len(vectors):  # an edge can do nothing with none
+        return task.update(task.slopes(theta, vectors))
     line.keep(vectors)
     return task.update(line.noised_slopes(task, theta))
 

@@ -40,12 +40,15 @@ if _typing.TYPE_CHECKING:
     )
     from reticent.mechanisms.numeric.laplace import Laplace as Laplace
     from reticent.mechanisms.numeric.one_bit import OneBit as OneBit
+    from reticent.mechanisms.numeric.priors import Prior as Prior
+    from reticent.mechanisms.numeric.tailored import Tailored as Tailored
     from reticent.mechanisms.numeric.window import Window as Window
 
 _HOMES = _NUMERIC | {
     "NumericChannel": "base",
     "NumericRandomiser": "base",
     "Optimal": "choose",
+    "Prior": "priors",
     "best": "choose",
 }
 __all__ = sorted(_HOMES)

@@ -3,19 +3,25 @@
 import http.client
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
+from reticent.federated.crowd.edge_learner import EdgeLearner
 from reticent.federated.crowd.modes import DocumentedSplit
 from reticent.federated.crowd.task_text import CrowdTask
+from reticent.federated.on_device import ACCOUNT
 from reticent.federated.split import sessions
 from reticent.federated.split.documented import trained
 from reticent.federated.split.edge import MOST_BODY, EdgeServer
+from reticent.federated.split.front import Front
 from reticent.federated.split.line import EdgeError, Line, documented_theta, noised_update
+from reticent.federated.split.noised import NoisedHome
+from reticent.ledger.device.marks import Marks
 from reticent.randomness import SimulationStream
-from reticent.store import tensors
+from reticent.store import Directory, tensors
 
 from .tasks import DOCUMENTED, NOISED, noised_records, pictures, text
 
@@ -208,6 +214,34 @@ def test_an_edge_that_is_away_is_named(tmp_path):
         Line("ftp://x", "sound")
 
 
+def test_a_home_of_a_crowd_learns_by_an_edge_and_pays_once(edge, tmp_path):
+    """As `crowd customer --edge` does: the front from the store, pictures from the home's files."""
+    store = Directory(tmp_path / "store")
+    front = Front.made(14, 6)
+    training = replace(NOISED, front=str(front.put(store)))
+    task = text(training)
+    asked = training.noised_task("ab", task.grid)
+    edge.tasks[str(task.cid)] = asked
+    draw = np.random.default_rng(8)
+    pictures, labels = draw.random((9, 196)), draw.integers(0, 3, 9)
+    home = NoisedHome(
+        tmp_path / "ledger", tmp_path / "drawn", bytes(32),
+        lifetime=4.5, rng=SimulationStream(1), marks=Marks(tmp_path / "marks"),
+    )  # fmt: skip
+    learner = EdgeLearner(home, lambda _: (pictures, labels), store, edge.url)
+    model = np.zeros(task.grid.dimensions, dtype=np.int64)
+    first = learner.update("ab", task, 0, model)
+    drawn = home.vectors(asked, None, None)
+    assert np.array_equal(first, asked.update(asked.slopes(np.zeros(asked.dimensions), drawn)))
+    assert not np.array_equal(learner.update("ab", task, 1, model + 5000), first)
+    assert home.ledger.balance(ACCOUNT).spent == asked.units == 4 * 10**12, "rounds after the first are free"
+    with pytest.raises(ParameterError, match="mode must be device to train here, got documented"):
+        learner.update("ab", text(DOCUMENTED), 0, model)
+    with pytest.raises(ParameterError, match="edge must be given for a task of mode noised"):
+        EdgeLearner(home, lambda _: (pictures, labels), store, None).update("ab", task, 0, model)
+    learner.close()
+
+
 # The texts
 
 
@@ -230,3 +264,5 @@ def test_a_documented_text_must_say_that_no_record_is_protected():
     with pytest.raises(ParameterError, match="record must be 'not protected': this mode protects none"):
         text(DocumentedSplit(**fields))
     assert b'"record":"not protected"' in text(DOCUMENTED).to_json()
+    assert "NO PROTECTION OF A RECORD" in DOCUMENTED.warning(3)
+    assert NOISED.warning(3) is None
