@@ -12,6 +12,7 @@ from reticent.federated.crowd import verify as verifying
 from reticent.federated.crowd.contract import Status
 from reticent.federated.crowd.evidence import Called, Evidence
 from reticent.federated.crowd.verify import Contradiction
+from reticent.store import Directory
 
 from .crowd import CHAIN, MAKER, UNIT
 from .revm import NOBODY, Refused
@@ -131,6 +132,22 @@ def test_a_call_that_is_left_out_is_found_whichever_it_is():
             continue
         silent.append([event.name for event in one.events])
     assert silent == []
+
+
+def test_a_token_that_lies_speaks_against_its_own_tasks_only(tmp_path):
+    """Whoever posts chooses the token, whose balance may become anything later."""
+    world = walked(400, 5)
+    lying = replace(world.evidence(), balance=lambda token: 0 if token != NOBODY else world.balance(token))
+    state, _ = check(world.evidence())
+    by_kind = {held.token == NOBODY: task for task, held in state.tasks.items()}
+    assert any(state.holds(held.token) for held in state.tasks.values() if held.token != NOBODY)
+    report = verifying.verify(lying, by_kind[True], Directory(tmp_path))
+    assert any("the token" in line for line in report.unchecked)
+    with pytest.raises(Contradiction, match="the contract has 0 of the token"):
+        verifying.verify(lying, by_kind[False], Directory(tmp_path))
+    poor = replace(world.evidence(), balance=lambda token: 0)
+    with pytest.raises(Contradiction, match="the contract has 0 of coin"):
+        verifying.verify(poor, by_kind[True], Directory(tmp_path))
 
 
 def test_planted_a_check_that_never_looks_at_the_state_misses_calls(monkeypatch):

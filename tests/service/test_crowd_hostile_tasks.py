@@ -1,5 +1,7 @@
 """Tasks that somebody posts to harm a contract's miners: they neither stop them nor empty their purses."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -137,3 +139,14 @@ def test_tasks_that_take_too_much_are_not_served_and_a_lost_text_is_not_asked_fo
     assert said.count("cannot be read") == 1
     text = crowd.follower.history.tasks[lost].text
     assert asked.count(text) <= 3 * len(crowd.miners)  # 30 looks each
+
+
+def test_a_call_of_one_chain_is_never_taken_for_that_of_another(crowd):
+    """Contracts of one deployer have the same addresses everywhere, and tasks the same names."""
+    mined(crowd, 3)
+    part = crowd.miners[0]
+    part.drop()
+    with closing(sqlite3.connect(part.folder / "outbox")) as outbox:
+        labels = [label for (label,) in outbox.execute("SELECT label FROM sent")]
+    assert labels
+    assert all(label.startswith(f"{crowd.node.chain_id}/{crowd.contract.address}/") for label in labels)
