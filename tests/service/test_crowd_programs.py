@@ -263,8 +263,11 @@ def test_planted_a_home_that_draws_again_is_found(tmp_path):
 def test_a_spent_ledger_ends_a_customer_and_draws_nothing(crowd, monkeypatch):
     monkeypatch.setattr(crowd_programs, "LIFETIME", 1e-6)
     part = crowd.customers[0]
-    part.step()
-    crowd.node.rpc("evm_mine")  # it has applied
+    with pytest.raises(BudgetExceeded):
+        part.step()
+    crowd.node.rpc("evm_mine")
+    assert part.address not in crowd.seen.task.customers, "no gas was paid for it either"
+    crowd.call(part, "apply", crowd.identifier, 0, 0, 0)  # and where it was a customer before
     with pytest.raises(BudgetExceeded):
         part.step()
     assert crowd.noted.get(part.name) is None

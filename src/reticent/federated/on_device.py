@@ -39,6 +39,7 @@ from reticent.store import Cid, Directory, tensors
 ACCOUNT = "home-training"
 PROTECTED = "one record of a home"
 MOST_RECORDS = 1 << 16  # of a home; more are left out
+MOST_NOISE = 1 << 24  # numbers that are drawn for a round: some minutes
 _FINE = 1 << 20  # steps of the sum's grid in the clip
 
 
@@ -88,6 +89,11 @@ class HomeTask:
         whole("records", self.records, low=1, high=MOST_RECORDS)
         real("rate", self.rate, low=0.0, high=1e6, open_low=True)
         whole("steps", self.steps, low=1, high=10_000)
+        if self.steps * self.model.dimensions > MOST_NOISE:
+            raise ParameterError(
+                f"steps times the {self.model.dimensions} dimensions of the model must be at most "
+                f"{MOST_NOISE}, got {self.steps * self.model.dimensions}"
+            )
         whole("rounds", self.rounds, low=1, high=10_000)
         real("mu", self.mu, low=1e-3, high=100.0)
 
@@ -195,6 +201,14 @@ class Home(Budgeted):
             return list(bytes(tensors.put(self.store, {"update": update})))
 
         return Cid.of_bytes(bytes(self._paid(key, task.units, drawn)))
+
+    def check_price(self, identifier: str, what: int | str, units: int) -> None:
+        """Refuse what the ledger cannot pay: a round of a task, or its "vectors". What is paid costs nothing.
+
+        Raises:
+            BudgetExceeded: it cannot.
+        """
+        self._check_holds(ACCOUNT, units, f"{identifier}/{what}")
 
     def _paid(self, key: str, units: int, drawn: Callable[[], list[int]]) -> list[int]:
         """Pay, draw, record; what was drawn and not recorded, by a crash, has not left and is drawn anew."""

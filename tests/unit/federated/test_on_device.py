@@ -252,3 +252,12 @@ def test_ten_homes_learn_digits(mu, least):
         at = one.grid.values(theta)
         theta = theta + mean([one.trained(at, images[home], digits[home], stream) for home in range(10)])
     assert 1.0 - model.error(one.grid.values(theta), others, right) >= least
+
+
+def test_a_round_that_would_draw_for_days_is_refused():
+    """Noise takes microseconds a number, and nobody can interrupt it."""
+    large = Softmax(1023, 64, l2=0.0)
+    grid = Grid(large.dimensions, 1 << 16, 1 << 24)
+    task(model=large, grid=grid, steps=256)
+    with pytest.raises(ParameterError, match="steps times the 65536 dimensions"):
+        task(model=large, grid=grid, steps=257)

@@ -34,6 +34,10 @@ class Poisoned:
         """Of the home."""
         return self.inside.store
 
+    def check(self, identifier: str, task: CrowdTask) -> None:
+        """As the honest one."""
+        self.inside.check(identifier, task)
+
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
         """The opposite of an update."""
         own = task.grid.values(self.inside.update(identifier, task, number, model))[None, :]

@@ -56,7 +56,9 @@ class Calls:
             ChainError: the node is away, the fee too high, or something else was sent for this before.
         """
         data = artifact().encode(function, *arguments)
-        told = [self._contract, function, once] + ([] if only else [keccak(data).hex()[:16]])
+        # A contract may have the same address on two chains.
+        told = [str(self.sender.node.chain_id), self._contract, function, once]
+        told += [] if only else [keccak(data).hex()[:16]]
         label = "/".join(told)
         if self._is_fresh(label):
             return

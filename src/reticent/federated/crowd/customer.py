@@ -23,7 +23,7 @@ from reticent.federated.crowd.rounds import Place, model_before
 from reticent.federated.crowd.running import Program
 from reticent.federated.crowd.task_text import CrowdTask
 from reticent.federated.crowd.updates import seal, size_of
-from reticent.federated.on_device import Home
+from reticent.federated.on_device import Home, HomeTask
 from reticent.federated.robust.averages import Integers
 from reticent.federated.robust.grid import Update
 from reticent.federated.softmax import Labels
@@ -46,6 +46,9 @@ class Learner(Protocol):
     def store(self) -> Directory:
         """The home's own folder of files."""
 
+    def check(self, identifier: str, task: CrowdTask) -> None:
+        """Refuse a task that it cannot train or pay a round of, before anything is spent on it."""
+
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
         """The update of a round, the same ever after."""
 
@@ -64,12 +67,21 @@ class DeviceLearner:
     def __init__(self, home: Home, records: Callable[[int], tuple[Floats, Labels]]) -> None:
         self.ledger, self.store, self._home, self._records = home.ledger, home.store, home, records
 
-    def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
-        """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
+    def check(self, identifier: str, task: CrowdTask) -> None:
+        """Refuse another mode, files that cannot be read, and a round that the ledger cannot pay."""
+        asked = self._asked(identifier, task)
+        self._records(asked.model.inputs)
+        self._home.check_price(identifier, 0, asked.units)
+
+    def _asked(self, identifier: str, task: CrowdTask) -> HomeTask:
         if not isinstance(task.training, OnDevice):
             raise ParameterError(f"mode must be {OnDevice.mode} to train here, got {task.training.mode}")
-        asked = task.training.home_task(identifier, task.grid, task.rounds)
-        features, labels = self._records(task.training.inputs)
+        return task.training.home_task(identifier, task.grid, task.rounds)
+
+    def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
+        """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
+        asked = self._asked(identifier, task)
+        features, labels = self._records(asked.model.inputs)
         return self._home.file(asked, self._home.update(asked, number, model, features, labels))
 
     def close(self) -> None:
@@ -148,6 +160,7 @@ class Customer(Program):
         once = f"{task.hex()}/{number}"
         match action.do:
             case Do.APPLY:
+                self._learner.check(task.hex(), self._check_text(seen))
                 self.calls.check_purse("apply", *_GAS)
                 self.calls.send("apply", task, *self._admission, once=task.hex(), only=True)
             case Do.TRAIN:
@@ -161,6 +174,8 @@ class Customer(Program):
                 assert kept is not None
                 self._share(seen, kept.cid)
                 self.calls.send("reveal", task, bytes(kept.cid), kept.key, once=once, only=True)
+            case Do.CLOSE:
+                self.calls.send("close", task, once=once)
             case Do.SETTLE:
                 result = result_of(seen, number)
                 self.calls.send("settle", task, number, self.me, result.words(), once=once)

@@ -19,6 +19,7 @@ from reticent.federated.crowd.history import History
 
 HASHES = 256  # blocks whose hashes a chain still tells
 PATIENCE = 2  # blocks that each miner leaves to the one before it, for what anybody may do
+EMPTY = 3  # rounds in a row without a commitment that miners close; later ones are for who takes part
 
 
 class Do(Enum):
@@ -84,7 +85,7 @@ def customer_action(seen: Seen, me: str, *, is_drawn: bool) -> Action | None:
     reveal = seen.progress.since + task.terms.commit_blocks
     if me not in task.rounds[number].commits:
         if seen.next >= reveal:
-            return None
+            return _closing_abandoned(seen, me)
         return Action(Do.COMMIT if is_drawn else Do.TRAIN, number)
     # The key is shown when no block can come any more in which others may still commit.
     is_time = seen.block + 1 >= reveal and seen.next < reveal + task.terms.reveal_blocks
@@ -99,6 +100,25 @@ def unsettled_round(seen: Seen, customer: str) -> int | None:
         if which.is_closed and customer in which.revealed and customer not in which.settled:
             return number
     return None
+
+
+def is_abandoned(seen: Seen) -> bool:
+    """Whether nobody has committed to anything for so many rounds, up to the running one.
+
+    A task of many short rounds costs little to post, and closing one pays nobody: whoever posts it must not
+    empty the purses of all miners with it.
+    """
+    number = seen.progress.round
+    last = seen.task.rounds[max(0, number - EMPTY) : number + 1]
+    return len(last) > EMPTY and not any(one.commits for one in last)
+
+
+def _closing_abandoned(seen: Seen, me: str) -> Action | None:
+    """A customer closes what miners leave alone: it wants the next round."""
+    due = common_action(seen) if is_abandoned(seen) else None
+    if due is None or due[0].do is not Do.CLOSE:
+        return None
+    return due[0] if seen.next >= due[1] + PATIENCE * place_in_line(seen, me, seen.task.customers) else None
 
 
 # What anybody may do, and a miner does
@@ -161,7 +181,7 @@ def miner_action(
     """
     if (found := committee_action(seen, me, seat=seat, lot=lot)) is not None:
         return found
-    if (due := common_action(seen)) is None:
+    if is_abandoned(seen) or (due := common_action(seen)) is None:
         return None
     action, since = due
     return action if seen.next >= since + PATIENCE * place_in_line(seen, me, miners) else None
@@ -191,13 +211,14 @@ def may_sit(miner: Miner | None, fixed: int) -> bool:
 
 
 def due_rewards(seen: Seen, history: History, me: str) -> Iterator[Action]:
-    """Closed rounds whose fee a miner has earned and not got."""
+    """Closed rounds whose fee a miner has earned and not got, where it is any."""
     for number, which in enumerate(seen.task.rounds):
         if not which.is_closed or which.result not in which.proposals or me in which.rewarded:
             continue
         assert which.result is not None
         draw = history.draws[which.proposals[which.result][2].draw]
-        if me in draw.votes.get(which.result, ()):
+        share = seen.task.prices.committee_fee * draw.seats.get(me, 0)
+        if me in draw.votes.get(which.result, ()) and share >= sum(draw.seats.values()):
             yield Action(Do.REWARD, number)
 
 

@@ -43,18 +43,33 @@ class EdgeLearner(DeviceLearner):
         super().__init__(home, records)
         self._noised_home, self._fronts, self._edge = home, store, edge
 
+    def check(self, identifier: str, task: CrowdTask) -> None:
+        """Refuse what it cannot train or pay; see `DeviceLearner`."""
+        training = task.training
+        if not isinstance(training, NoisedSplit):
+            super().check(identifier, task)
+            return
+        self._check_edge()
+        self._records(training.side**2)
+        units = training.noised_task(identifier, task.grid).units
+        self._noised_home.check_price(identifier, "vectors", units)
+
+    def _check_edge(self) -> str:
+        if self._edge is None:
+            raise ParameterError("edge must be given for a task of mode noised")
+        return self._edge
+
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
         """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
         training = task.training
         if not isinstance(training, NoisedSplit):
             return super().update(identifier, task, number, model)
-        if self._edge is None:
-            raise ParameterError("edge must be given for a task of mode noised")
+        edge = self._check_edge()
         front = Front.get(self._fronts, Cid.parse(training.front), training.side, training.inputs)
         pictures, labels = self._records(training.side**2)
         asked = training.noised_task(identifier, task.grid)
         vectors = self._noised_home.vectors(asked, front.features(pictures), labels)
-        with Line(self._edge, str(task.cid)) as line:
+        with Line(edge, str(task.cid)) as line:
             found = noised_update(asked, line, vectors, np.asarray(task.grid.values(model)))
             line.end()
         return found

@@ -7,6 +7,7 @@ counts all of those and is, to the last bit, what it computes from the updates t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,10 +22,14 @@ from reticent.federated.crowd.lottery import seats, secp256k1
 from reticent.federated.crowd.rounds import Judged, Place, judged
 from reticent.federated.crowd.running import Program
 from reticent.federated.crowd.task_text import CrowdTask
+from reticent.federated.crowd.updates import size_of
 from reticent.store import Store
 
 _GAS = ("seat", "propose", "deciding vote", "seed", "close")  # of a round
 _LARGER = 3  # times as many seats decide a dispute
+MOST_DRAWS = 10  # of a round, in a task that is served: each costs a miner gas, and only a decided one pays
+MOST_BYTES = 2 << 30  # of all updates of a round, which are held at once
+_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0  # before a text that could not be fetched is asked for again
 
 
 @dataclass
@@ -50,6 +55,10 @@ class Miner(Program):
         follower: see `Program`, also for calls, store and say.
         key: of the miner on the chain, whose lots it proves.
         stake: units to enrol with, if it is not enrolled; 0 for none.
+        most_bytes: of all updates of a round; tasks that may have more are not served.
+
+    Whoever posts a task chooses its text, its windows and its customers. None of that may stop a miner that
+    serves others, too: what a task cannot be served for is said once, and the next one is served.
     """
 
     def __init__(
@@ -61,9 +70,12 @@ class Miner(Program):
         *,
         key: Key,
         stake: int = 0,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         super().__init__(follower, calls, store, say)
-        self._key, self._stake = key, stake
+        self._key, self._stake, self._most_bytes = key, stake, most_bytes
+        self._later: dict[bytes, tuple[float, float]] = {}  # by task: when its text is asked for, the pause
+        self._told: dict[bytes, str] = {}  # by task: the trouble that was said last
         self._texts: dict[bytes, CrowdTask | None] = {}
         self._draws: dict[tuple[int, bytes], _Draw] = {}  # by number and seed, for reorganisations
 
@@ -73,9 +85,18 @@ class Miner(Program):
             for identifier in list(self.follower.history.tasks):
                 seen = self.follower.seen(identifier)
                 if seen is not None:
-                    self._serve(seen)
+                    self._serve_alone(seen)
             self._slash()
         return True
+
+    def _serve_alone(self, seen: Seen) -> None:
+        """Serve a task; what goes wrong with its files is no other task's trouble."""
+        try:
+            self._serve(seen)
+        except (StoreError, ParameterError) as error:
+            self._tell_once(seen, f"is left for now: {error}")
+        except MemoryError:
+            self._tell_once(seen, "is left for now: it needs more memory than there is")
 
     # Stake
 
@@ -112,19 +133,39 @@ class Miner(Program):
 
     def _text(self, seen: Seen) -> CrowdTask | None:
         """The text of a task; None, said once, where it is none that can be judged."""
-        if seen.identifier not in self._texts:
+        named = seen.identifier
+        if named not in self._texts:
+            at, pause = self._later.get(named, (0.0, _PAUSE_S))
+            if time.monotonic() < at:
+                return None
             try:
                 text = task_text.read(self.store, seen.task.text)
-                text.check_terms(seen.task.terms)
-            except StoreError as error:  # it may still come
-                self._tell(seen, f"its text cannot be read ({error})")
+                self._check_fit(seen, text)
+            except StoreError as error:  # it may still come; a store may take long to say that it has none
+                self._later[named] = time.monotonic() + pause, min(_LONGEST_PAUSE_S, 2 * pause)
+                self._tell_once(seen, f"its text cannot be read ({error})")
                 return None
             except ParameterError as error:
                 self._tell(seen, f"is not served: {error}")
-                self._texts[seen.identifier] = None
+                self._texts[named] = None
                 return None
-            self._texts[seen.identifier] = text
-        return self._texts[seen.identifier]
+            self._texts[named] = text
+        return self._texts[named]
+
+    def _check_fit(self, seen: Seen, text: CrowdTask) -> None:
+        """Refuse a task that is another than its text says, or that would take all that the miner has."""
+        terms = seen.task.terms
+        text.check_terms(terms)
+        if terms.draws > MOST_DRAWS:
+            raise ParameterError(f"draws must be at most {MOST_DRAWS}, got {terms.draws}")
+        needed = terms.people * size_of(text.grid)
+        if needed > self._most_bytes:
+            raise ParameterError(f"updates of a round must be at most {self._most_bytes} bytes, got {needed}")
+
+    def _tell_once(self, seen: Seen, line: str) -> None:
+        if self._told.get(seen.identifier) != line:
+            self._told[seen.identifier] = line
+            self._tell(seen, line)
 
     def _tell(self, seen: Seen, line: str) -> None:
         self._say(f"task {seen.identifier.hex()[:8]}, round {seen.progress.round}: {line}")
@@ -139,6 +180,8 @@ class Miner(Program):
             case Do.CLOSE | Do.REDRAW:
                 self.calls.send(action.do.value, task, once=once)
             case Do.SEAT:
+                if progress.tries and self._fetch(seen) is None:
+                    return  # nothing was decided, and nothing can be: a seat would earn nothing
                 self.calls.check_purse(*_GAS)
                 drawn = self._drawn(seen)
                 public = secp256k1().public_key(self._key.secret)
@@ -195,7 +238,7 @@ class Miner(Program):
         try:
             return judged(text, place, seen.task, seen.progress.round, self.store, counted=counted)
         except (StoreError, ParameterError) as error:
-            self._tell(seen, f"cannot be judged: {error}")
+            self._tell_once(seen, f"cannot be judged: {error}")
             return None
 
     def _fetch(self, seen: Seen) -> Judged | None:

@@ -7,6 +7,7 @@ zeros, one that is too long is cut. Only a file that is not there, or of no kind
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,17 @@ from reticent.mechanisms.base import Floats
 from reticent.tables.cells import number
 
 KINDS = (".csv", ".npz")
+_BROKEN = (
+    OSError,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)  # what an npz file may raise that is none, or damaged
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -70,9 +82,9 @@ def _row(cells: list[float], inputs: int) -> list[float]:
 
 def _of_npz(file: Path, inputs: int) -> Floats:
     try:
-        with np.load(file, allow_pickle=False) as held:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as held:
             features, labels = held["features"], held["labels"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise ParameterError(
             f"{file.name} must be an npz file with the arrays features and labels"
         ) from error

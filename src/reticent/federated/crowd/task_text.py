@@ -27,6 +27,9 @@ MOST_BYTES = 1 << 14  # of a text
 MOST_PURPOSE = 1000
 MOST_MULTIPLE = 1000
 MOST_TEST = 1 << 20  # rows of a test file
+MOST_TEST_NUMBERS = 1 << 26  # features in it: files that repeat themselves cost a store nothing
+MOST_TEST_WORK = 1 << 36  # rows times numbers of the model
+_TOGETHER = 1 << 20  # features or classes of rows that are classified at once
 MOST_MODEL = 1 << 52  # of a number of a model, in grid steps: doubles hold it
 MOST_LIARS = 255
 _NAMES = ("format", "purpose", "mode", "training", "grid", "rounds", "liars", "multiple", "test")
@@ -88,6 +91,23 @@ class CrowdTask:
                 f"got {self.grid.dimensions}"
             )
         self.training.check(self.grid, self.rounds)
+        self._check_test()
+
+    def _check_test(self) -> None:
+        """Refuse test rows that would take an observer's memory, or hours."""
+        if self.test is None:
+            return
+        if not isinstance(self.test, PublicTest):
+            raise ParameterTypeError(f"test must be a PublicTest or None, got {type(self.test).__name__}")
+        rows = self.test.rows
+        for what, each, most in (
+            ("inputs", self.training.inputs_of_test, MOST_TEST_NUMBERS),
+            ("dimensions", self.grid.dimensions, MOST_TEST_WORK),
+        ):
+            if rows * each > most:
+                raise ParameterError(
+                    f"rows of the test times {what} must be at most {most}, got {rows * each}"
+                )
 
     def to_json(self) -> bytes:
         """The text."""
@@ -201,8 +221,13 @@ class CrowdTask:
         shape = (self.test.rows, self.training.inputs_of_test)
         looks = {"features": ("F32", shape), "labels": ("I32", (self.test.rows,))}
         found = tensors.get(store, self.test.cid, looks)
-        told = self.training.predicted(self.grid.values(model), found["features"].astype(np.float64))
-        return float(np.mean(told == found["labels"]))
+        theta, right = self.grid.values(model), 0
+        size = max(1, _TOGETHER // max(shape[1], self.grid.dimensions // shape[1]))
+        for at in range(0, self.test.rows, size):
+            rows = slice(at, at + size)
+            told = self.training.predicted(theta, found["features"][rows].astype(np.float64))
+            right += int(np.count_nonzero(told == found["labels"][rows]))
+        return right / self.test.rows
 
 
 def read(store: Store, cid: bytes) -> CrowdTask:

@@ -45,7 +45,7 @@ def seen(
     """A task at which the newest block is `at`, whose status began in block 100."""
     rounds = [RoundHistory(is_closed=True) for _ in range(number)] + [RoundHistory(**now)]
     task = TaskHistory(
-        OTHERS[0], NOBODY, b"text", b"model", TERMS, Prices(1, 1, 1, 1, 1), 0, list(customers), rounds
+        OTHERS[0], NOBODY, b"text", b"model", TERMS, Prices(1, 1, 1, 5, 1), 0, list(customers), rounds
     )
     progress = Progress(status, number, len(customers), 0, SINCE, 0 if draw is None else 1)
     return Seen(b"\x22" * 32, task, progress, draw, at - confirmations, at + 1)
@@ -222,6 +222,10 @@ def test_rewards_and_slashes_are_due_once():
     state.task.rounds[0].result = NAMED
     history.draws[1] = DrawHistory(b"", 0, 500, 20, {ME: 3, OTHERS[0]: 2}, {NAMED: {ME}})
     assert list(due_rewards(state, history, ME)) == [Action(Do.REWARD, 0)]
+    free = replace(
+        state, task=replace(state.task, prices=Prices(1, 1, 1, 1, 1))
+    )  # 3 of 5 seats of 1: nothing
+    assert list(due_rewards(free, history, ME)) == []
     assert list(due_rewards(state, history, OTHERS[0])) == []
     state.task.rounds[0].rewarded[ME] = 5
     assert list(due_rewards(state, history, ME)) == []
@@ -237,3 +241,15 @@ def test_every_action_is_somebodys():
         "close", "redraw", "reward", "slash",
     }  # fmt: skip
     assert deciding.PATIENCE > 0
+
+
+def test_miners_leave_a_task_in_which_nobody_commits_to_its_customers():
+    late = SINCE + 10 + 5 + 1 + PATIENCE * 8
+    for number in range(deciding.EMPTY):
+        assert does(miner_action(seen(at=late, number=number), ME, miners=[ME], seat=None, lot=0)) is Do.CLOSE
+        assert customer_action(seen(at=late, number=number), ME, is_drawn=False) is None
+    left = seen(at=late, number=deciding.EMPTY)
+    assert miner_action(left, ME, miners=[ME], seat=None, lot=0) is None
+    assert does(customer_action(left, ME, is_drawn=False)) is Do.CLOSE
+    taken = seen(at=late, number=deciding.EMPTY, commits={OTHERS[0]: b""})
+    assert does(miner_action(taken, ME, miners=[ME], seat=None, lot=0)) is Do.CLOSE

@@ -48,7 +48,12 @@ def test_a_file_that_is_none_is_refused_by_its_name(tmp_path):
     (tmp_path / "a.txt").write_text("1,2")
     (tmp_path / "b.npz").write_bytes(b"no")
     np.savez(tmp_path / "c.npz", features=np.zeros((2, 2)), labels=np.zeros(3))
+    (tmp_path / "d.npz").write_bytes(b"")
+    with (tmp_path / "e.npz").open("wb") as file:
+        np.save(file, np.zeros((2, 2)))
     for name, said in (
+        ("d.npz", "must be an npz file with the arrays"),
+        ("e.npz", "must be an npz file with the arrays"),
         ("none.csv", "there is no file"),
         ("a.txt", "must be one of .csv, .npz, got a.txt"),
         ("b.npz", "must be an npz file with the arrays"),
@@ -58,3 +63,20 @@ def test_a_file_that_is_none_is_refused_by_its_name(tmp_path):
             read([tmp_path / name], 2)
     with pytest.raises(ParameterError, match="at least one file"):
         read([], 2)
+
+
+def test_a_damaged_file_is_one_line(tmp_path):
+    """Whichever bytes are damaged: it is read as it is, or refused by its name."""
+    np.savez_compressed(tmp_path / "a.npz", features=np.arange(80.0).reshape(40, 2), labels=np.zeros(40))
+    whole, draw, refused = (tmp_path / "a.npz").read_bytes(), np.random.default_rng(1), []
+    for _ in range(300):
+        raw = bytearray(whole)
+        for at in draw.integers(0, len(raw), 3):
+            raw[at] ^= int(draw.integers(1, 256))
+        (tmp_path / "b.npz").write_bytes(bytes(raw))
+        try:
+            read([tmp_path / "b.npz"], 2)
+        except ParameterError as error:
+            refused.append(str(error))
+    assert len(refused) > 200
+    assert all(line.startswith("b.npz must") for line in refused)

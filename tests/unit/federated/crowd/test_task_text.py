@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError, ReticentError
-from reticent.federated.crowd import modes
+from reticent.federated.crowd import modes, task_text
 from reticent.federated.crowd.task_text import MOST_BYTES, CrowdTask, PublicTest, read
 from reticent.federated.crowd.terms import Terms
 from reticent.store import Directory, cid_of, tensors
@@ -155,3 +155,26 @@ def test_models_and_public_accuracy(tmp_path):
     too_far = store.put(task.model_file(np.full(15, 1 << 60)))
     with pytest.raises(ParameterError, match="grid steps"):
         task.model(store, too_far)
+
+
+def test_test_rows_that_would_fill_an_observers_memory_are_refused(tmp_path):
+    """A file of zeros of any size is a few blocks in a store."""
+    cid = cid_of(b"")
+    wide = modes.OnDevice(inputs=1 << 10, classes=2, l2=0.0, clip=1.0, records=20, rate=0.5, steps=1, mu=1.0)
+    many = modes.OnDevice(inputs=1, classes=1 << 16, l2=0.0, clip=1.0, records=20, rate=0.5, steps=1, mu=1.0)
+    for training, rows, said in ((wide, 1 << 17, "times inputs"), (many, 1 << 20, "times dimensions")):
+        grid = replace(TASK.grid, dimensions=training.dimensions)
+        replace(TASK, training=training, grid=grid, test=PublicTest(cid, rows >> 4))
+        with pytest.raises(ParameterError, match=said):
+            replace(TASK, training=training, grid=grid, test=PublicTest(cid, rows))
+
+
+def test_accuracy_is_the_same_however_many_rows_are_classified_together(tmp_path, monkeypatch):
+    store, draw = Directory(tmp_path), np.random.default_rng(1)
+    features, labels = draw.normal(size=(50, 4)).astype("<f4"), draw.integers(0, 3, 50).astype("<i4")
+    task = replace(TASK, test=PublicTest(tensors.put(store, {"features": features, "labels": labels}), 50))
+    model = draw.integers(-4096, 4096, 15)
+    whole = task.accuracy(store, model)
+    assert whole == np.mean(TRAINING.predicted(task.grid.values(model), features.astype(float)) == labels)
+    monkeypatch.setattr(task_text, "_TOGETHER", 35)  # rows of 5 numbers: 7 together
+    assert task.accuracy(store, model) == whole

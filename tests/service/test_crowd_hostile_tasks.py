@@ -1,0 +1,139 @@
+"""Tasks that somebody posts to harm a contract's miners: they neither stop them nor empty their purses."""
+
+from dataclasses import replace
+
+import pytest
+
+from reticent.chain.anvil import find_anvil
+from reticent.chain.node import as_number
+from reticent.errors import StoreFull
+from reticent.federated.crowd import deciding
+from reticent.federated.crowd import miner as mining
+from reticent.federated.crowd.contract import post_call, task_id
+from reticent.federated.crowd.miner import Miner
+from reticent.federated.crowd.terms import Prices, pool
+from reticent.federated.crowd.updates import size_of
+from reticent.store import Directory
+
+from .crowd_programs import GRID, TASK, TERMS, Crowd, miner
+
+pytestmark = pytest.mark.skipif(find_anvil() is None, reason="no anvil on this machine (npm installs it)")
+
+FREE = Prices(unit=0, bonus=0, leader_fee=0, committee_fee=0, deposit=0)
+SHORT = replace(TERMS, rounds=100, commit_blocks=1, reveal_blocks=1)
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    made = Crowd(tmp_path)
+    yield made
+    made.close()
+
+
+def posted(crowd, terms, *, is_there=True, prices=FREE):
+    """Another task of the manufacturer's, with its text in the store or not; its identifier."""
+    text = replace(TASK, purpose=f"task {terms}"[:200], rounds=terms.rounds, liars=terms.f)
+    store = Directory(crowd.folder / "store")
+    if is_there:
+        store.put(text.to_json())
+    data = post_call(bytes(text.cid), bytes(store.put(text.start())), terms, prices)
+    crowd.sent(crowd.maker.key, crowd.contract.address, data, pool(terms, prices))
+    return task_id(crowd.maker.address, bytes(text.cid))
+
+
+def mined(crowd, blocks):
+    """Blocks in which miners alone are there."""
+    for _ in range(blocks):
+        for part in crowd.miners:
+            part.step()
+        crowd.node.rpc("evm_mine")
+
+
+def calls_of(crowd):
+    """Transactions of all miners."""
+    return sum(
+        as_number(crowd.node.rpc("eth_getTransactionCount", part.address, "latest")) for part in crowd.miners
+    )
+
+
+def empty_rounds(crowd, task):
+    crowd.follower.look()
+    return crowd.follower.seen(task).progress.round
+
+
+def test_a_task_of_many_empty_rounds_costs_miners_a_few_calls(crowd):
+    task = posted(crowd, SHORT)
+    mined(crowd, 90)
+    assert empty_rounds(crowd, task) == deciding.EMPTY
+    assert calls_of(crowd) <= len(crowd.miners) * (1 + 2 * (deciding.EMPTY + 1))  # the crowd's own task, too
+
+
+def test_planted_miners_that_close_everything_are_found(crowd, monkeypatch):
+    monkeypatch.setattr(deciding, "EMPTY", 1 << 20)
+    task = posted(crowd, SHORT)
+    mined(crowd, 90)
+    assert empty_rounds(crowd, task) > 10
+
+
+def test_a_customer_goes_on_with_what_miners_left(crowd):
+    task = posted(crowd, replace(SHORT, commit_blocks=6, reveal_blocks=4))
+    mined(crowd, 90)
+    assert empty_rounds(crowd, task) == deciding.EMPTY
+    crowd.identifier = task
+    for _ in range(60):
+        for part in (*crowd.customers, *crowd.miners):
+            part.step()
+        crowd.node.rpc("evm_mine")
+        if any(one.revealed for one in crowd.seen.task.rounds):
+            return
+    raise AssertionError(crowd.seen.progress)
+
+
+class Stumbling(Miner):
+    """Its store takes nothing of the first task's."""
+
+    def _serve(self, seen):
+        if seen.identifier == next(iter(self.follower.history.tasks)):
+            raise StoreFull("the store takes no more")
+        super()._serve(seen)
+
+
+class Falling(Stumbling):
+    """Planted: what goes wrong with one task ends the look at all of them."""
+
+    def _serve_alone(self, seen):
+        self._serve(seen)
+
+
+@pytest.mark.parametrize(("kind", "is_served"), [(Stumbling, True), (Falling, False)])
+def test_what_goes_wrong_with_one_task_does_not_stop_the_others(crowd, kind, is_served):
+    for part in crowd.miners:
+        part.kind = miner(kind)
+    task = posted(crowd, SHORT)
+    mined(crowd, 30)
+    assert (empty_rounds(crowd, task) > 0) is is_served
+    if is_served:  # and it is said once
+        assert sum("left for now" in line for line in crowd.miners[0].said) == 1
+
+
+def test_tasks_that_take_too_much_are_not_served_and_a_lost_text_is_not_asked_for_at_every_look(
+    crowd, monkeypatch
+):
+    asked = []
+    real = mining.task_text.read
+    monkeypatch.setattr(mining.task_text, "read", lambda store, cid: (asked.append(cid), real(store, cid))[1])
+    many = posted(crowd, replace(SHORT, draws=255))
+    large = posted(crowd, replace(SHORT, people=256))
+    lost = posted(crowd, replace(SHORT, claim_blocks=7), is_there=False)
+    for part in crowd.miners:
+        part.kind = lambda part, follower, calls, store: Miner(
+            follower, calls, store, part.said.append, key=part.key, stake=100, most_bytes=100 * size_of(GRID)
+        )
+    mined(crowd, 30)
+    assert [empty_rounds(crowd, task) for task in (many, large, lost)] == [0, 0, 0]
+    said = " ".join(crowd.miners[0].said)
+    assert "draws must be at most 10, got 255" in said
+    assert f"at most {100 * size_of(GRID)} bytes, got {256 * size_of(GRID)}" in said
+    assert said.count("cannot be read") == 1
+    text = crowd.follower.history.tasks[lost].text
+    assert asked.count(text) <= 3 * len(crowd.miners)  # 30 looks each
