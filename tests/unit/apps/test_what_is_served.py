@@ -17,4 +17,6 @@ def test_what_is_served_and_what_is_not(tmp_path):
     first, second, third = what_is_served(tmp_path)
     assert first == "  data sets: census"
     assert second.startswith("  gone.yaml is not served: source.csv must be a file, there is none at ")
-    assert third.startswith("  half.yaml is not served: unit must be filled in")
+    assert third.startswith(
+        "  half.yaml is not served: version must be filled in; unit must be filled in: row"
+    )

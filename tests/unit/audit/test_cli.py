@@ -99,7 +99,7 @@ def test_all_with_a_page(command, tmp_path, monkeypatch):
         (["pm"], "give --epsilon"),
         (["census.yaml", "--epsilon", "1"], "invents its own tables (audit all) and takes nobody's"),
         (["rows.CSV"], "takes nobody's"),
-        (["nope", "--epsilon", "1"], "must be one of BlahutArimoto, DiscreteGaussian, Duchi"),
+        (["nope", "--epsilon", "1"], "must be one of BlahutArimoto, Codebook, DiscreteGaussian"),
         (["pm", "--epsilon", "-1"], "epsilon must be"),
         (["pm", "--epsilon", "1", "--delta", "0.1"], "give --delta with --callable"),
         (["--callable", "nowhere", "--epsilon", "1"], "must be module:name"),

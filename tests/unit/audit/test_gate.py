@@ -60,7 +60,8 @@ def test_the_catalogue_holds_the_library():
 def test_names_are_taken_in_any_case_and_a_wrong_one_lists_all():
     assert type(made("pmopt", 1.0)).__name__ == "PMOpt"
     with pytest.raises(
-        ParameterError, match=r"must be one of BlahutArimoto, DiscreteGaussian, Duchi.*\(did you mean PMSub"
+        ParameterError,
+        match=r"must be one of BlahutArimoto, Codebook, DiscreteGaussian.*\(did you mean PMSub",
     ):
         made("pmsbu", 1.0)
 
