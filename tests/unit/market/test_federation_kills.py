@@ -14,7 +14,7 @@ from reticent.market.federations import acts, folder
 from .federating import EPSILON, key_of
 
 WORKER = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.market.federations import acts, folder
@@ -23,6 +23,7 @@ def in_place(place, number, file):
     with (place / folder._name(number)).open("wb", buffering=0) as target:
         for at in range(len(file)):
             target.write(file[at : at + 1])
+            time.sleep(0.002)  # so that a kill comes in between
 
 if sys.argv[2] == "planted":
     folder._put = in_place
