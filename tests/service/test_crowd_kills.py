@@ -22,7 +22,7 @@ purpose: Tell washing programmes apart.
 mode: device
 training: {{inputs: 4, classes: 3, l2: 0, clip: 1, records: 20, rate: 1, steps: 2, mu: {mu}}}
 grid: {{steps: 65536, norm: 2621440, floor: 1}}
-terms: {{rounds: {rounds}, people: 5, f: 1, expected: 30, least: 3, draws: 200, commit_blocks: 60,
+terms: {{rounds: {rounds}, people: 5, f: 1, expected: 30, least: 3, draws: 10, commit_blocks: 60,
   reveal_blocks: 40, seat_blocks: 12, turn_blocks: 12, dispute_blocks: 1, claim_blocks: 2}}
 prices: {{unit: 1000, bonus: 100, leader_fee: 5000, committee_fee: 20000, deposit: 1000000}}
 """
