@@ -1,7 +1,7 @@
 """The span of what was bought: pricing and answering one number beside 5,000 recorded values.
 
-The values are those of seven tables and of thousands of counts, sums, means and shares below conditions of one
-to four columns, about a population of seven. Every question that is timed is a new one.
+The values are those of seven tables and of thousands of counts, sums, means and shares below conditions of
+one to four columns, about a population of seven. Every question that is timed is a new one.
 """
 
 from __future__ import annotations
