@@ -165,8 +165,9 @@ class Directions(Sender):
             **_WORDS, model=model, epsilon=epsilon, rounds=MOST_REPORTS, group=1, rate=0.1, length=1.0,
             participations=MOST_REPORTS, mechanism="Codebook",
         )  # fmt: skip
-        self._codebook = self._task.codebook
-        assert self._codebook is not None
+        codebook = self._task.codebook
+        assert codebook is not None
+        self._scale = codebook.scale
         super().__init__(kind, level=self._task.epsilon, units=self._task.units, width=1)
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
@@ -184,7 +185,7 @@ class Directions(Sender):
         if not legal.all():
             return [-1]
         far = summed(self._task, read.asked, read.symbols).sum() / self._task.dimensions**0.5
-        return [round(4.0 * float(far) / self._codebook.scale) + 4]
+        return [round(4.0 * float(far) / self._scale) + 4]
 
 
 class Personal(Sender):
