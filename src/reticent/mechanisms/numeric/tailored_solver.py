@@ -52,6 +52,7 @@ _EVEN, _EVEN_WITHIN = 0.4, 0.8  # share of the knots that lie evenly, whatever t
 _CLOSEST: Final = 1.0 / 400.0  # the mechanism wants 1/500
 _PENALTIES: Final = (5.0, 100.0)  # of an excess over the limit; the next where the first is paid
 _PER_TURN: Final = 33  # columns that one turn adds for each set of prices
+_NEAR: Final = 8  # columns for each knot that are kept from turn to turn
 _TINY: Final = 1e-12
 _EXCESS: Final = 1e-9
 _METHODS: Final[tuple[tuple[str, dict[str, float]], ...]] = (  # the next where one fails, at a small epsilon
@@ -241,9 +242,20 @@ class _Program:
             enough = self.value - max(bound, self.bound) <= gap * (self.value - self.base)
             if enough or turn == _TURNS - 1 or not any(one.y.size for one in new):
                 break
+            columns, theta = self._near(columns, theta, prices)
             for added in new:
                 columns += added
         return theta, columns.only(slice(theta.size))
+
+    def _near(self, columns: _Columns, theta: Array, prices: _Prices) -> tuple[_Columns, Array]:
+        """The columns in use, and the others that are nearest to it: a master of all of them takes longer."""
+        most = _NEAR * self.knots.size
+        if theta.size <= most:
+            return columns, theta
+        y, s = columns.y[:, None], np.where(columns.high, 1.0, 1.0 / self.c)
+        costs = (s * (((self.w - prices.mu) * y - prices.beta) * y - prices.alpha)).sum(axis=1)
+        kept = np.sort(np.argsort(np.where(theta > _TINY, -math.inf, costs))[:most])
+        return columns.only(kept), theta[kept]
 
     def _master(self, columns: _Columns) -> tuple[Array, _Prices]:
         """Solve for the weights (in units of 1/c) of given columns."""
