@@ -497,7 +497,7 @@ class Collector:
     # Looking
 
     def tallies(self, survey: Survey, periods: Sequence[int] | None = None) -> list[Tally]:
-        """What was counted in some periods of a survey, or in all: of its own text, then of its follow-ups."""
+        """What was counted in some periods of a survey, or in all: of its own text, then of follow-ups."""
         found = [self.tally(survey, periods)]
         for period, text in sorted(self.follow_ups(survey).items()):
             if periods is None or period in periods:

@@ -107,7 +107,7 @@ class Device(Reporter[Survey]):
         return whole_report(identity, self._enrolment, number, nonce, body)
 
     def awaits(self, survey: Survey, *, period: int) -> bool:
-        """Whether a report of a period waits for its follow-up: the device is to answer that, and has none."""
+        """Whether a report waits for its period's follow-up: the device is to answer it, and has none."""
         held = self._followed(survey)
         number = held.checked_period(period)
         if self._is_first(held, number) or (held.series, number) in self._following:

@@ -8,8 +8,8 @@ Where a survey learns (`waves`), every report counts the same, whichever text it
 reports. Weights that knew the variances would have to look at the reports, since the first wave shapes the
 mechanism of the second and so its variance, and would bias the mean; these are fixed by lots and sizes. That
 costs little: where the second wave has r times the variance of a first wave of a tenth, (0.1 + 0.9 r) against
-1 / (0.1 + 0.9 / r), 2.4 % at r = 0.6. The interval of several texts takes no variance from what the first wave
-came to, but the most that a follow-up may have, (1 + regret) times the least worst case, see `_joint_mean`.
+1 / (0.1 + 0.9 / r), 2.4 % at r = 0.6. The interval of several texts takes no variance from what the first
+wave came to, but the most that a follow-up may have: (1 + regret) times the least worst case (`_joint_mean`).
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ def _most_variance(channel: NumericChannel, regret: float, target: Target) -> fl
     """What a follow-up at this epsilon may have: known before anybody reports."""
     lower, upper = channel.bounds
     half = (upper - lower) / 2.0
-    return (1.0 + regret) * least_worst_variance(channel.epsilon) * half**2 + (target == "population") * half**2
+    return (1.0 + regret) * least_worst_variance(channel.epsilon) * half**2 + (
+        target == "population"
+    ) * half**2
 
 
-def _joint_frequencies(
-    tallies: Sequence[Tally], place: int, n: int, confidence: float
-) -> FrequencyEstimate:
+def _joint_frequencies(tallies: Sequence[Tally], place: int, n: int, confidence: float) -> FrequencyEstimate:
     """The shares among all reports: each text's, weighted by its reports, as are the widths of intervals."""
     found = [
         frequency_estimate(

@@ -1,8 +1,8 @@
 """Making a follow-up: what was published of a survey that learns becomes the mechanisms of the others.
 
-The order is fixed here, in one function: what shapes is entered in the operator's record first, then looked at,
-and then it is solved for. So nothing unpublished shapes a mechanism, and whoever cannot write the ledger cannot
-look. The guess (mean and deviation, on a public grid) stands in the follow-up's text.
+The order is fixed here, in one function: what shapes is entered in the operator's record first, then looked
+at, and then it is solved for. So nothing unpublished shapes a mechanism, and whoever cannot write the ledger
+cannot look. The guess (mean and deviation, on a public grid) stands in the follow-up's text.
 
 How many attributes a report of the second wave holds is chosen together with the mechanisms: one more and one
 less are tried for what all numbers that learn have in common, by the product of the attributes' variances.
@@ -23,17 +23,20 @@ from reticent.collect.instruments import Instrument, worst_variance
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
-from reticent.collect.waves import FIRST_WAVE, Follows, Waves
+from reticent.collect.waves import FIRST_WAVE, LEAST_EPSILON, Follows, Waves
 from reticent.errors import ParameterError
 from reticent.estimation.shapes import Round, Shape, learnt, shape_of
+from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import NumericChannel
+from reticent.mechanisms.numeric.choose import Optimal
 from reticent.mechanisms.record import Record as RecordOfOne
 from reticent.mechanisms.sampling import epsilon_each
 
 if TYPE_CHECKING:
     from reticent.fleet.record import Record
-    from reticent.mechanisms.numeric.tailored import Tailored
+
+_POINTS = np.linspace(-1.0, 1.0, 257)
 
 
 class Counting(Protocol):
@@ -108,43 +111,47 @@ def shaped(survey: Survey, period: int, tallies: Sequence[Tally]) -> Survey:
     return replace(survey, instruments=tuple(made), sample_size=size, follows=follows)
 
 
-def tailored(survey: Survey, size: int, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)) -> Tailored:
+def tailored(
+    survey: Survey, size: int, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
+) -> NumericChannel:
     """The mechanism of a number that learns, where a report holds `size` attributes."""
     from reticent.mechanisms.numeric.tailored import Tailored
 
     each, regret = epsilon_each(survey.epsilon, size), _waves(survey).regret
+    if each < LEAST_EPSILON:
+        return Optimal(epsilon=each, bounds=bounds)
     return Tailored(epsilon=each, prior=shape.prior, regret=regret, bounds=bounds)
 
 
 def expected_errors(survey: Survey, follow: Survey, place: int, devices: int) -> tuple[float, float]:
-    """The standard error that is expected of so many devices if the guess is right: with and without learning.
+    """The standard errors that are expected of so many devices if the guess is right: learning, and not.
 
-    Everybody by the survey's own mechanism, against the first wave by that and the others by the follow-up's.
+    The first wave by the survey's own mechanism and the others by the follow-up's, against all by the former.
     """
-    waves, follows = _waves(survey), follow.follows
-    assert follows is not None
-    shape = next(Shape(mean, deviation) for name, mean, deviation in follows.shapes if name == survey.attributes[place].name)
-    d, spread = len(survey.attributes), _spread(shape)
-    plain, learning = ((text, _expected(text, place, shape)) for text in (survey, follow))
+    assert follow.follows is not None
+    attribute, d = survey.attributes[place], len(survey.attributes)
+    assert isinstance(attribute, Number)
+    shape = next(Shape(*told[1:]) for told in follow.follows.shapes if told[0] == attribute.name)
+    noises = []
+    for text in (survey, follow):
+        channel = text.instruments[place]
+        assert isinstance(channel, NumericChannel)
+        noises.append((text.sample_size / d, _expected(channel, shape)))
+    (own_rate, own), (rate, others) = noises
+    share, spread = _waves(survey).share, _spread(shape) * attribute.half**2
 
-    def error(parts: Sequence[tuple[float, tuple[Survey, float]]]) -> float:
-        reports = [share * devices * text.sample_size / d for share, (text, _) in parts]
-        noise = sum(n * variance for n, (_, (_, variance)) in zip(reports, parts, strict=True))
-        n = sum(reports)
-        half = (survey.attributes[place].bounds[1] - survey.attributes[place].bounds[0]) / 2.0  # type: ignore[union-attr]
-        return math.sqrt(noise / n**2 + spread * half**2 * max(0.0, 1.0 / n - 1.0 / devices))
+    def error(first: float, second: float) -> float:
+        n = first + second
+        return math.sqrt((first * own + second * others) / n**2 + spread * max(0.0, 1.0 / n - 1.0 / devices))
 
-    return error([(waves.share, plain), (1.0 - waves.share, learning)]), error([(1.0, plain)])
+    return error(share * devices * own_rate, (1.0 - share) * devices * rate), error(devices * own_rate, 0.0)
 
 
-def _expected(text: Survey, place: int, shape: Shape) -> float:
-    instrument = text.instruments[place]
-    assert isinstance(instrument, NumericChannel)
-    lower, upper = instrument.bounds
-    prior = shape.prior
-    points = np.linspace(-1.0, 1.0, 257)
-    variances = np.interp(prior.points, points, instrument.variance(lower + (points + 1.0) / 2.0 * (upper - lower)))
-    return float(prior.masses @ variances)
+def _expected(channel: NumericChannel, shape: Shape) -> float:
+    """The variance of a report, averaged over a guess."""
+    prior, (lower, upper) = shape.prior, channel.bounds
+    variances = channel.variance(lower + (_POINTS + 1.0) / 2.0 * (upper - lower))
+    return float(prior.masses @ np.interp(prior.points, _POINTS, variances))
 
 
 def _spread(shape: Shape) -> float:
@@ -175,8 +182,11 @@ def _sample_size(survey: Survey, places: Sequence[int], common: Floats, waves: W
 
     def objective(size: int) -> float:
         rate, made = size / d, _plain(survey, size)
-        of_learning = math.log((tailored(survey, size, shape).expected_variance() + (1.0 - rate) * _spread(shape)) / rate)
-        others = (math.log(worst_variance(made[place], rate) / rate) for place in range(d) if place not in places)
+        noise = _expected(tailored(survey, size, shape), shape)
+        of_learning = math.log((noise + (1.0 - rate) * _spread(shape)) / rate)
+        others = (
+            math.log(worst_variance(made[place], rate) / rate) for place in range(d) if place not in places
+        )
         return len(places) * of_learning + sum(others)
 
     if d == 1:

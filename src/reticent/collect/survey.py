@@ -4,7 +4,7 @@ A survey is a text, JSON with sorted fields and no spaces, that means the same o
 on every device. Its id is the first eight bytes of SHA-256 of the text; every report names it, so that nobody
 can change a survey under reports that were given for another.
 
-A survey may learn (`waves`): then a few of its reporters answer it first, and the others a follow-up, which is a
+A survey may learn (`waves`): then a few of its reporters answer it first, the others a follow-up, which is a
 survey of its own text and id, of the same series.
 
 Privacy: one report is epsilon-LDP between any two records (`Record`); a device that answers in every period

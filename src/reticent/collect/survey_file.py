@@ -115,7 +115,9 @@ def _waves(learns: dict[str, str], given: dict[str, Any], regret: float) -> Wave
     """How the survey learns, if an attribute does."""
     if not learns:
         if "wave" in given:
-            raise ParameterError("wave must go with an attribute that has `tailor: first wave` or `last period`")
+            raise ParameterError(
+                "wave must go with an attribute that has `tailor: first wave` or `last period`"
+            )
         return None
     source, *others = dict.fromkeys(learns.values())
     if others:

@@ -103,7 +103,7 @@ def collector(plan: Plan, dimensions: int) -> Collector:
     if plan.mechanism == VECTOR:
         return _vector(VectorDuchi(epsilon=plan.epsilon, dimensions=dimensions))
     if plan.mechanism == WAVES:
-        return TwoWaves(each).collect
+        return TwoWaves(plan.epsilon, k, dimensions).collect
     if plan.mechanism in continuous.NAMES:
         ideal = continuous.Continuous(plan.mechanism, each)
         return lambda batch, k, stream: batch.estimates(k, ideal.perturb(batch.sampled(k)[0], stream))

@@ -1,8 +1,8 @@
 """Choices that a survey makes for its reporters, so that nobody can make them to their own advantage.
 
 Which dither level a bit is about, which attributes are reported where the survey assigns them, which group a
-reporter counts in, and who reports first where a survey learns (`collect.waves`), are drawn by a keyed hash of the reporter's id: AES-256 under the survey's key,
-one block for each draw,
+reporter counts in, and who reports first where a survey learns (`collect.waves`), are drawn by a keyed hash
+of the reporter's id: AES-256 under the survey's key, one block for each draw,
 
     id (8 bytes) | period (4) | purpose (1) | number (3)        all big-endian,
 
