@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
+from reticent.collect.collection_file import AGAIN, in_our_words, open_reader, open_writer
 from reticent.collect.instruments import columns
 from reticent.collect.judging import judged
 from reticent.collect.signing import verified
@@ -38,33 +39,14 @@ from reticent.errors import (
     LedgerError,
     ParameterError,
     ParameterTypeError,
-    StorageUnavailable,
 )
-from reticent.files import private
 from reticent.fleet.counted import MOST, Counted
 from reticent.fleet.enrolment import KEY_BYTES, Use
 from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Channel
-from reticent.sqlite import PATIENCE_S, write_ahead, writing
+from reticent.sqlite import writing
 
-_VERSION = 1
-_TABLES = """
-CREATE TABLE survey (
-    number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text BLOB NOT NULL, file BLOB NOT NULL,
-    closed INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE seen (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, reporter BLOB NOT NULL, nonce BLOB NOT NULL,
-    PRIMARY KEY (survey, period, reporter)
-) WITHOUT ROWID;
-CREATE TABLE tally (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, attribute INTEGER NOT NULL, symbol INTEGER NOT NULL,
-    cohort INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (survey, period, attribute, symbol, cohort)
-) WITHOUT ROWID;
-CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
-"""  # revoked: of earlier releases; see `revocation`
 _COLLECT = (
     "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
     "SET file = excluded.file WHERE text = excluded.text"
@@ -87,7 +69,6 @@ _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
 _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
 _FIRST = bytes([VERSION])
-_AGAIN = "the collection cannot be used now: send again what was not acknowledged"
 
 
 @dataclass
@@ -190,8 +171,8 @@ class Collector:
         self._forms = _Forms(self._held)
         self._newest = 0  # survey that is known
         with ExitStack() as opened:
-            self._connection = _opened(Path(path), opened)
-            self._reader = _connected(Path(path), opened)
+            self._connection = open_writer(Path(path), opened)
+            self._reader = open_reader(Path(path), opened)
             self._is_list_ours = revocations is None
             self.revocations = Revocations.beside(Path(path)) if revocations is None else revocations
             if self._is_list_ours:
@@ -224,13 +205,13 @@ class Collector:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """A transaction, for whoever holds the guard. If it fails, nothing was written."""
-        with _told(), writing(self._connection):
+        with in_our_words(), writing(self._connection):
             yield
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Looking waits for nobody who writes."""
-        with self._looking, _told():
+        with self._looking, in_our_words():
             yield self._reader
 
     def _refresh(self) -> None:
@@ -419,7 +400,7 @@ class Collector:
                             told.append((batch, checked, outcomes))
                 written = self._write_rejects()
         except BaseException as error:
-            known = error if isinstance(error, LedgerError) else LedgerError(_AGAIN)
+            known = error if isinstance(error, LedgerError) else LedgerError(AGAIN)
             for batch in batches:
                 batch.is_done, batch.error = True, known
             if known is not error:
@@ -551,52 +532,6 @@ class Collector:
             found = Counter(dict(reader.execute("SELECT reason, n FROM rejected").fetchall()))
             with self._queue:
                 return dict(found + self._rejected)
-
-
-def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    with _told():
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
-        opened.callback(connection.close)
-        return connection
-
-
-def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    """The connection that writes; the tables are there."""
-    with _told():
-        private(path)
-    connection = _connected(path, opened)
-    with _told():
-        write_ahead(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA secure_delete=ON")
-        if _version(connection) < _VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) < _VERSION:  # nobody else made them meanwhile
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={_VERSION}")
-            connection.execute("COMMIT")
-        if _version(connection) > _VERSION:
-            raise LedgerError(f"the collection was written by a newer Reticent: {path}")
-    return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What SQLite and the disk say, in our words: theirs could quote a row."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise LedgerDamaged("the collection's file is damaged") from error
-        raise StorageUnavailable(
-            f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-        ) from error
 
 
 def _unchanged(identity: bytes, text: bytes) -> Survey:

@@ -23,19 +23,16 @@ import numpy as np
 from reticent.experiments import contenders
 from reticent.experiments.base import Options, Row
 from reticent.experiments.data import People
-from reticent.experiments.ours.waves import TwoWaves
 from reticent.experiments.paired import biased, paired, squared_errors
-from reticent.experiments.protocol import VECTOR, WAVES, Batch, Estimates, Plan, simulate
+from reticent.experiments.protocol import VECTOR, WAVES, Estimates, Plan, simulate
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import best_sample_size, documents_sample_size, epsilon_each, sample_sizes
 from reticent.mechanisms.vector import VectorDuchi
-from reticent.randomness import SimulationStream
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 PRINTED_EPSILONS = (0.5, 1.0, 2.0, 4.0)
 QUICK_EPSILONS = (1.0, 4.0)
 TYPICAL_VARIANCE = 1.0 / 9.0
-FIRST_WAVES, WAVES_SEED = 8, 36  # first waves over which the expected error of two waves is averaged
 DEFAULT = "Optimal"
 NAMES = (*(contender.name for contender in contenders.DOCUMENTS), VECTOR, "OneBit", DEFAULT, WAVES)
 OURS = ("OneBit", DEFAULT, WAVES)
@@ -84,7 +81,6 @@ def expected_errors(people: People, plan: Plan) -> tuple[float, float]:
     """The expected squared error of the design and of the realised estimate, from exact variances.
 
     design: ((d/k) E[Y^2] - E[x^2]) / n; realised, to first order: ((d/k) E[Var] + (d/k - 1) Var(x)) / n.
-    Of two waves the realised one, averaged over a few first waves: see `TwoWaves.expected_error`.
     """
     x, (n, d) = people.numbers, people.numbers.shape
     square = float(np.mean(x * x))
@@ -92,22 +88,13 @@ def expected_errors(people: People, plan: Plan) -> tuple[float, float]:
         error = (VectorDuchi(epsilon=plan.epsilon, dimensions=d).scale ** 2 - square) / n
         return error, error
     if plan.mechanism == WAVES:
-        stream = SimulationStream(WAVES_SEED)
-        waves = TwoWaves(plan.epsilon, plan.sample_size, d)
-        return math.nan, waves.expected_error(x, Batch(x, FIRST_WAVES, stream.spawn(0)), stream.spawn(1))
+        return math.nan, math.nan
     rate = d / plan.sample_size
     made = contenders.BY_NAME[plan.mechanism].make(epsilon_each(plan.epsilon, plan.sample_size), 1.0 / rate)
     spread = contenders.mean_variance(made, x)
     design = rate * (spread + square) - square
     realised = rate * spread + (rate - 1.0) * float(np.mean(x.var(axis=0)))
     return design / n, realised / n
-
-
-def _wrong_guess(people: People, plan: Plan) -> float:
-    """Of two waves, how much more variance than the least worst case a guess at the wrong end gives."""
-    if plan.mechanism != WAVES:
-        return math.nan
-    return TwoWaves(plan.epsilon, plan.sample_size, people.dimensions).wrong_guess(people.numbers)
 
 
 def compare(people: People, epsilon: float, found: dict[Plan, Estimates], listed: list[Variant]) -> list[Row]:
@@ -145,7 +132,6 @@ def compare(people: People, epsilon: float, found: dict[Plan, Estimates], listed
                     "ratio_to_two_waves": float(mine.mean() / waves.mean()),
                     "verdict_two_waves": gap_waves.verdict,
                     "biased": biased(means, truth),
-                    "wrong_guess": _wrong_guess(people, variant.plan),
                     "mean_square": float(np.mean(people.numbers**2)),
                     "repetitions": mine.size,
                 }
