@@ -222,7 +222,7 @@ def test_a_follow_up_needs_its_survey_and_its_signer(device):
 
 
 def test_planted_a_wrong_floor_in_the_table_is_refused():
-    """A floor that is too high leaves a row more than its places; one that is gone leaves none to take them."""
+    """A floor that is too high leaves a row too many places; one too low leaves nothing to take the rest."""
     follow = follow_of()
     columns = follow.instruments[0].columns
     output, weight, pattern = max(columns, key=lambda one: one[1])
