@@ -196,7 +196,8 @@ def _histogram(tallies: Sequence[Tally], place: int) -> list[dict[str, Any]]:
         if counts.any():
             rounds.append((bin_matrix(made, _BINS, points=2), counts))
     shares = generalised_ibu(rounds, max_iterations=_STEPS).distribution
-    edges = np.linspace(*channel.bounds, _BINS + 1)
+    lower, upper = channel.bounds
+    edges = np.linspace(lower, upper, _BINS + 1)
     return [
         _cell([f"{low:.4g} to {high:.4g}"], float(share), math.nan, math.nan)
         for low, high, share in zip(edges[:-1], edges[1:], shares, strict=True)

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.collect.waves import LEAST_EPSILON, REGRET, SHARE
 from reticent.estimation.shapes import DEVIATIONS, Shape, learnt, shape_of
@@ -79,10 +80,10 @@ class LearningWaves:
         """How many are in the first wave."""
         return max(1, round(SHARE * n))
 
-    def shaped(self, symbols: Floats, attributes: Floats) -> Shaped:
+    def shaped(self, symbols: NDArray[np.int64], attributes: NDArray[np.int64]) -> Shaped:
         """What the reports of a first wave give: symbols, and the attribute of each."""
         size = self.first.size
-        cells = attributes.astype(np.int64) * size + symbols.astype(np.int64)
+        cells = attributes * size + symbols
         counts = np.bincount(cells, minlength=self.d * size).reshape(self.d, size)
         common = learnt([(self.first, counts.sum(axis=0))])
         shares = [learnt([(self.first, one)], start=common) for one in counts]
@@ -162,7 +163,7 @@ class LearningWaves:
         return design, sums / np.maximum(counts, 1.0)
 
     def _second_wave(
-        self, chosen: Shaped, values: Floats, attributes: Floats, stream: SimulationStream
+        self, chosen: Shaped, values: Floats, attributes: NDArray[np.int64], stream: SimulationStream
     ) -> tuple[Floats, Floats]:
         """Sums and counts of the reports of each attribute."""
         each, total = epsilon_each(self.epsilon, chosen.k), np.zeros(self.d)
