@@ -219,7 +219,7 @@ class Database:
                 _undo(connection)
                 raise
             try:
-                ended = connection.execute("COMMIT").statusmessage
+                ended = _committed(connection).statusmessage
             except Exception as error:
                 if is_lost(error):
                     raise CommitUnknown(
@@ -343,6 +343,10 @@ class Database:
                 connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self._schema)))
             for statement in tables:
                 connection.execute(statement)
+
+
+def _committed(connection: Any) -> Any:
+    return connection.execute("COMMIT")
 
 
 def _undo(connection: Any) -> None:

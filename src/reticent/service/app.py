@@ -75,6 +75,7 @@ def create_app(
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         held = app.state.desk = desk()
         parts = ExitStack()
+        parts.enter_context(health.draining(app, settings.drain_s))
         for one in capabilities:
             if one.running is not None:
                 parts.enter_context(one.running(app))
@@ -97,6 +98,7 @@ def create_app(
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
+    app.state.is_draining = False
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
