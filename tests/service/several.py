@@ -139,7 +139,7 @@ class Analyst:
     """One person who asks whichever server there is, again under the same key where nobody answers."""
 
     def __init__(self, name, secret, servers, rng):
-        self.name, self._servers, self._rng = name, servers, rng
+        self.name, self.servers, self._rng = name, servers, rng
         self.told, self.refused, self.cut = {}, set(), 0
         self._headers = {"Authorization": f"Bearer {secret}"}
         self._cookie = None
@@ -149,7 +149,7 @@ class Analyst:
         """The first reply that is no cut connection and no 503, from any server."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
-            server = self._rng.choice(self._servers)
+            server = self._rng.choice(self.servers)
             try:
                 reply = httpx.request(method, f"{server.url}{path}", timeout=60, **options)
             except httpx.TransportError:

@@ -154,13 +154,15 @@ def spend_the_rest(url, folder, people):
 
 
 @pytest.mark.parametrize(
-    ("count", "crowd", "killed"),
+    ("count", "crowd", "killed", "back"),
     [
-        pytest.param(2, 6, 1, id="two"),
-        pytest.param(4, 64, 2, id="four", marks=pytest.mark.slow),
+        pytest.param(2, 6, 1, 0, id="two"),
+        pytest.param(4, 64, 2, 2, id="four", marks=pytest.mark.slow),
     ],
 )
-def test_servers_die_and_the_database_is_restarted(servers, folder, url, database, count, crowd, killed):
+def test_servers_die_and_the_database_is_restarted(
+    servers, folder, url, database, count, crowd, killed, back
+):
     running = servers(count)
     people = analysts(url, running, crowd)
     with contextlib.closing(Desk(Settings(folder, ledger=url, shared=True))) as desk:
@@ -175,10 +177,11 @@ def test_servers_die_and_the_database_is_restarted(servers, folder, url, databas
         with database.away():
             pass
         life.wait_for(0.65)
-        for one in running[:killed]:
+        for one in running[:back]:
             one.start()
-    for one in running[:killed]:
+    for one in running[:back]:
         one.ready()
+    people[0].servers = running[:back] + running[killed:]
     bought = {int(answer["information"]) for one in people for _, answer in one.told.values()}
     assert len(bought) == 1
     assert faults(folder, url, people, *bought) == set()

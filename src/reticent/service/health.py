@@ -82,7 +82,7 @@ def draining(app: FastAPI, drain_s: float) -> Iterator[None]:
             end(sign, frame)
             return
         app.state.is_draining = True
-        loop.call_soon_threadsafe(loop.call_later, drain_s, end, sign)
+        loop.call_soon_threadsafe(lambda: loop.call_later(drain_s, end, sign))
         log.info(json.dumps({"event": "draining", "seconds": drain_s}))
 
     signal.signal(signal.SIGTERM, told)
