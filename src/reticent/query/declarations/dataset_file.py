@@ -2,7 +2,8 @@
 
     name: census
     version: 1
-    source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p}
+    source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p},
+                               # {spark: "local[4]", parquet: folder}, {spark: "spark://..", table: persons}
     unit: row                  # or {person: person_id, rows: 3}
     relation: replace one      # or: add or remove one
     rows: 5000                 # public; left out when their number is private
@@ -39,6 +40,7 @@ from reticent.query.declarations.faults import Faults
 from reticent.query.declarations.populations import checked_name
 from reticent.query.rows.columns import Column, Kind
 from reticent.query.rows.source import FORMS, check_address
+from reticent.query.rows.spark import check_master
 from reticent.tables.row_files import located
 
 LARGEST_FILE = 1 << 20
@@ -419,13 +421,16 @@ def source_of(given: Any) -> Mapping[str, Any]:
     if isinstance(given, str):
         form = form_of(given)
         if form is None:
-            others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}"
+            others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}, {spark: MASTER, table: NAME}"
             raise ParameterError(
                 f"source must end in {', '.join(SUFFIXES)} or be {others}, got {_hidden(given)}"
             )
         return MappingProxyType({form: given})
     fields = mapping("source", given, (*FORMS, "table", "schema", "delimiter"))
     forms = [form for form in FORMS if form in fields]
+    if forms[:1] == ["spark"]:
+        _check_spark(fields)
+        forms = forms[:1]
     if len(forms) != 1:
         raise ParameterError(
             f"source must be exactly one of {', '.join(FORMS)}, got {', '.join(forms) or 'none'}"
@@ -435,13 +440,14 @@ def source_of(given: Any) -> Mapping[str, Any]:
         "parquet": (),
         "duckdb": ("table", "schema"),
         "url": ("table", "schema"),
+        "spark": ("table", "schema", "parquet"),
     }
     for name, value in fields.items():
         if name not in (forms[0], *allowed[forms[0]]):
             raise ParameterError(f"source.{name} must be left out for {forms[0]}")
         if not isinstance(value, str):
             raise ParameterTypeError(f"source.{name} must be a text")
-    if "table" in allowed[forms[0]] and "table" not in fields:
+    if "table" in allowed[forms[0]] and not {"table", "parquet"} & set(fields):
         raise ParameterError(f"source.table must be filled in for {forms[0]}")
     if "url" in fields:
         check_address(fields["url"])
@@ -451,6 +457,14 @@ def source_of(given: Any) -> Mapping[str, Any]:
             f"source.delimiter must be one ASCII character, got {_shown(fields['delimiter'])}"
         )
     return MappingProxyType(fields)
+
+
+def _check_spark(fields: Mapping[str, Any]) -> None:
+    """Refuse what is no Spark that was tried, or says not, or twice, where its rows are."""
+    if isinstance(fields["spark"], str):
+        check_master(fields["spark"])
+    if "parquet" in fields and {"table", "schema"} & set(fields):
+        raise ParameterError("source must be either a table or parquet for spark, got both")
 
 
 def _choice(field: str, given: Any, choices: Sequence[Any]) -> Any:
