@@ -96,7 +96,7 @@ def test_nobody_names_a_spark_over_the_network():
     ):
         data = DataSet("d", "1", (AGE,), Budget(1, 1e-6), rows=3, source=given)
         with pytest.raises(
-            ParameterError, match="^source must be a csv, parquet or duckdb file that the operator"
+            ParameterError, match=r"^source must be a csv, parquet or duckdb file that the operator"
         ):
             sources.registrable(None, None, None, data)
 
@@ -120,7 +120,7 @@ def written(folder):
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ({"spark": "local[2]", "table": "people"}, {"spark": "local[4]", "table": "PEOPLE", "schema": "default"}),
+        ({"spark": "local", "table": "people"}, {"spark": "local[4]", "table": "PEOPLE"}),
         ({"spark": "local[2]", "parquet": "rows"}, {"spark": "spark://10.0.0.5:7077", "parquet": "./rows"}),
         ({"spark": "local[2]", "parquet": "rows/a.parquet"}, {"parquet": "rows/a.parquet"}),
         ({"parquet": "rows/a.parquet"}, {"spark": "local[2]", "parquet": "rows/a.parquet"}),

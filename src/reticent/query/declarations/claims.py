@@ -7,8 +7,8 @@ for each table, and beside a file that names people one that says where their ho
 are noted as others are, a folder of them by itself; a file in a folder that is noted is of whoever has the
 folder. A table that Spark knows by name is noted in the folder of the declaration: `.spark.HASH.reticent`.
 Where nothing may be written beside the rows, nothing is noted; of databases that are reached by an address
-neither (docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are is
-refused, or each declaration of them had a budget of its own.
+neither (docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are
+is refused, or each declaration of them had a budget of its own.
 """
 
 from __future__ import annotations
