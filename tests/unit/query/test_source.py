@@ -168,7 +168,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "line"),
         [
-            ({}, "source must be one of csv, parquet, duckdb, url, got nothing"),
+            ({}, "source must be one of csv, parquet, duckdb, url, spark, got nothing"),
             ({"csv": "no.csv"}, "source.csv must be a file, there is none at"),
             ({"duckdb": "no.db", "table": "people"}, "source.duckdb must be a file"),
             ({"csv": "d[1].csv"}, r"source.csv must be a path without \* \? \["),

@@ -428,9 +428,9 @@ def source_of(given: Any) -> Mapping[str, Any]:
         return MappingProxyType({form: given})
     fields = mapping("source", given, (*FORMS, "table", "schema", "delimiter"))
     forms = [form for form in FORMS if form in fields]
-    if forms[:1] == ["spark"]:
+    if "spark" in forms:
         _check_spark(fields)
-        forms = forms[:1]
+        forms = ["spark"]
     if len(forms) != 1:
         raise ParameterError(
             f"source must be exactly one of {', '.join(FORMS)}, got {', '.join(forms) or 'none'}"

@@ -36,7 +36,7 @@ from reticent.tables.row_files import located
 
 Result = TypeVar("Result")
 
-FORMS = ("spark", "csv", "parquet", "duckdb", "url")  # spark first: its rows may be files of Parquet
+FORMS = ("csv", "parquet", "duckdb", "url", "spark")
 _SERVERS = ("postgresql", "postgres")  # schemes of addresses
 _OLDEST = (
     14  # of PostgreSQL's versions; others before it wrote doubles otherwise, and knew no infinite decimals
@@ -184,7 +184,7 @@ def _fetched(engine: Any, sql: str) -> list[tuple[Any, ...]]:
 
 def reach(data: DataSet, base: Path) -> tuple[Any, Any]:
     """The ibis back end of the source and the prepared expression on it."""
-    form = next((form for form in FORMS if form in data.source), None)
+    form = next((form for form in reversed(FORMS) if form in data.source), None)  # Spark may read Parquet
     if form is None:
         raise ParameterError(f"source must be one of {', '.join(FORMS)}, got nothing")
     return quietly(lambda: _reached(form, data, base), "the source cannot be reached")

@@ -182,7 +182,7 @@ def _backend() -> Any:
 
     assert ibis.pyspark  # which makes its options known
 
-    class Shared(Backend):
+    class Shared(Backend):  # type: ignore[misc]
         """A back end that ends its session and not everybody's Spark."""
 
         def disconnect(self) -> None:
