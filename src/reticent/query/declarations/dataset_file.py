@@ -2,8 +2,7 @@
 
     name: census
     version: 1
-    source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p},
-                               # {spark: "local[4]", parquet: folder}, {spark: "spark://..", table: persons}
+    source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p}
     unit: row                  # or {person: person_id, rows: 3}
     relation: replace one      # or: add or remove one
     rows: 5000                 # public; left out when their number is private
@@ -18,7 +17,8 @@
 Every scalar is read as the text that was typed, and becomes a number where the field wants one: so `1e-4` is
 a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out,
 but an empty `missing` is a blank that was not filled in. A template leaves empty what only the owner can
-know; nothing is ever inferred from the rows. `people` says with whom the budget is shared (`populations`).
+know; nothing is ever inferred from the rows. Rows on Spark are `{spark: "local[4]", parquet: folder}` or
+`{spark: "spark://..", table: persons}`. `people` says with whom the budget is shared (`populations`).
 
 Whatever is wrong with a declaration is told at once (`faults`).
 """

@@ -305,7 +305,7 @@ def check_address(url: str) -> None:
     if scheme not in _SERVERS:
         raise ParameterError(
             f"source.url must begin with {_SERVERS[0]}://, got {scheme!r:.20}: of all engines, only "
-            "DuckDB, PostgreSQL and Spark (source.spark) are known to fail on no cell"
+            "DuckDB, PostgreSQL and Spark are known to fail on no cell"
         )
 
 
