@@ -156,7 +156,11 @@ def test_sources(source, found):
             "{csv: a.csv, parquet: b} ",
             "source must be exactly one of csv, .*, got csv, parquet",
         ),
-        ("census.csv ", "{table: t} ", "source must be exactly one of csv, parquet, duckdb, url, spark, got none"),
+        (
+            "census.csv ",
+            "{table: t} ",
+            "source must be exactly one of csv, parquet, duckdb, url, spark, got none",
+        ),
         ("census.csv ", "{csv: a.csv, table: t} ", "source.table must be left out for csv"),
         ("census.csv ", "{url: a} ", "source.table must be filled in for url"),
         ("census.csv ", "{csv: [a]} ", "source.csv must be a text"),
