@@ -1,0 +1,1 @@
+"""Where a collector keeps its counts: one file (`sqlite`), or a database that many share (`postgres`)."""
