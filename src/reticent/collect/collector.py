@@ -40,11 +40,11 @@ from reticent.errors import (
     ParameterTypeError,
 )
 from reticent.fleet.counted import MOST, Counted
+from reticent.fleet.database import again
 from reticent.fleet.enrolment import KEY_BYTES, Use
 from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Channel
-from reticent.postgres import again
 
 _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
@@ -146,7 +146,7 @@ class Collector:
         self._forms = _Forms(self._held)
         self._newest = 0  # survey that is known
         with ExitStack() as held:
-            self._counts = opened(where)
+            self._counts = opened(where, master)
             held.callback(self._counts.close)
             self._is_list_ours = revocations is None
             self.revocations = Revocations.beside(where) if revocations is None else revocations

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Protocol
 
 from reticent.errors import ParameterError, StorageUnavailable
+from reticent.fleet.database import Database, is_address
 from reticent.fleet.enrolment import ID_BYTES
-from reticent.postgres import Database, is_address
 from reticent.sqlite import opened, writing
 
-SCHEMA = "reticent_fleet"  # of what fleets share in PostgreSQL, unless an address names another
 _WHAT = "the list of enrolments that were taken back"
 
 
@@ -122,7 +121,7 @@ class _Table:
     """The list in a database. Numbers are given by one process at a time: none is seen before a lower one."""
 
     def __init__(self, url: str) -> None:
-        self._base = Database(url, what=_WHAT, schema=SCHEMA)
+        self._base = Database(url, what=_WHAT)
         try:
             with self._base.making() as connection:
                 connection.execute(

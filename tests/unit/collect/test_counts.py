@@ -13,6 +13,7 @@ from reticent.collect.counts.base import opened
 from reticent.collect.counts.postgres import PostgresCounts
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerError, StorageUnavailable
+from reticent.fleet.database import Database
 from reticent.fleet.revocation import Revocations
 
 from .many_devices import MASTER, PERIOD_S, SIGNER, Fleet, make_survey
@@ -28,6 +29,15 @@ def fleet():
 @pytest.fixture
 def address(postgres):
     return postgres()
+
+
+def talking(address):
+    """A connection that looks where collectors do."""
+    with contextlib.closing(Database(address, what="a test")) as found:
+        schema = found.schema
+    connection = psycopg.connect(address, autocommit=True)
+    connection.execute(f"SET search_path = {schema}")
+    return connection
 
 
 class Clock:
@@ -191,7 +201,7 @@ def test_who_brings_the_same_waits_for_the_first_and_counts_if_that_gives_up(fle
         thread = threading.Thread(target=lambda: told.extend(two.receive(reports)))
         with (
             contextlib.suppress(ZeroDivisionError),
-            psycopg.connect(address, autocommit=True) as looking,
+            talking(address) as looking,
             seeing(one, fleet, reports),
         ):
             thread.start()
@@ -211,7 +221,7 @@ def forgetting_meanwhile(fleet, address):
     with (
         fleet.collector(address, late_s=0.0, clock=clock) as one,
         Collector(address, MASTER, late_s=0.0, clock=late) as two,
-        psycopg.connect(address, autocommit=True) as looking,
+        talking(address) as looking,
     ):
         one.receive(reports)
         thread, true = threading.Thread(target=two.forget), one._counts._see
@@ -245,7 +255,7 @@ def test_lanes_are_apart_and_are_free_again(fleet, address):
     with fleet.collector(address) as one, Collector(address, MASTER) as two:
         one.receive(reports[:20])
         two.receive(reports[20:40])
-        with psycopg.connect(address) as looking:
+        with talking(address) as looking:
             sql = "SELECT DISTINCT lane FROM collected_tally ORDER BY lane"
             assert looking.execute(sql).fetchall() == [(0,), (1,)]
     with Collector(address, MASTER) as one:
@@ -309,7 +319,7 @@ def test_a_connection_that_is_lost_is_made_anew(fleet, address):
     reports = fleet.reports()
     with fleet.collector(address) as collector:
         collector.receive(reports[:20])
-        with psycopg.connect(address, autocommit=True) as other:
+        with talking(address) as other:
             other.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -325,20 +335,22 @@ def test_a_connection_that_is_lost_is_made_anew(fleet, address):
 
 def test_what_is_said_of_a_server_names_neither_it_nor_a_row(fleet, address):
     with pytest.raises(StorageUnavailable, match=r"^the collection cannot be used now: connection refused$"):
-        opened("postgresql://ann:secret@127.0.0.1:1/x")
+        opened("postgresql://ann:secret@127.0.0.1:1/x", MASTER)
     with pytest.raises(LedgerError, match="must name one schema"):
-        opened("postgresql://127.0.0.1:1/x?options=-csearch_path%3D1")
+        opened("postgresql://127.0.0.1:1/x?options=-csearch_path%3D1", MASTER)
     fleet.collector(address).close()
-    with psycopg.connect(address) as other:
+    with pytest.raises(LedgerError, match="for devices of another master key"):
+        opened(address, bytes(32))
+    with talking(address) as other:
         other.execute("UPDATE collected_version SET version = 2")
     with pytest.raises(LedgerError, match="written by a newer Reticent"):
-        opened(address)
-    with psycopg.connect(address) as other:
+        opened(address, MASTER)
+    with talking(address) as other:
         other.execute("DROP TABLE collected_version")
     with pytest.raises(
         LedgerError, match=r"^the collection is damaged, or is something else \(DuplicateTable\)$"
     ):
-        opened(address)
+        opened(address, MASTER)
 
 
 def test_revocations_in_a_database_are_seen_by_all_in_order(address):
@@ -346,7 +358,7 @@ def test_revocations_in_a_database_are_seen_by_all_in_order(address):
     with contextlib.closing(Revocations(address)) as one, contextlib.closing(Revocations(address)) as two:
         assert [one.revoke(ids[0]), two.revoke(ids[1]), one.revoke(ids[1])] == [True, True, False]
         assert one.listed() == two.listed() == ids[:2]
-        with psycopg.connect(address) as slow:  # another process takes one back, and is not done
+        with talking(address) as slow, slow.transaction():  # another process takes one back, and is not done
             slow.execute("LOCK TABLE revoked IN EXCLUSIVE MODE")
             slow.execute("INSERT INTO revoked VALUES (3, %s)", (ids[2],))
             assert one.listed() == ids[:2]

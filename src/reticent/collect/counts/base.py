@@ -104,18 +104,23 @@ class Counts(ABC):
         return ()
 
 
-def opened(where: str | os.PathLike[str]) -> Counts:
+def opened(where: str | os.PathLike[str], master: bytes) -> Counts:
     """The store at a path, or at an address of PostgreSQL.
 
+    Args:
+        where: it is.
+        master: the secret from which devices' keys come. A database is for one: machines with another, whose
+            devices nobody else would know, are refused.
+
     Raises:
-        LedgerError: it cannot be opened, or a newer Reticent wrote it.
+        LedgerError: it cannot be opened, a newer Reticent wrote it, or it is another master's.
     """
-    from reticent.postgres import is_address
+    from reticent.fleet.database import is_address
 
     if is_address(where):
         from reticent.collect.counts.postgres import PostgresCounts
 
-        return PostgresCounts(os.fsdecode(where))
+        return PostgresCounts(os.fsdecode(where), master)
     from reticent.collect.counts.sqlite import SqliteCounts
 
     return SqliteCounts(Path(where))

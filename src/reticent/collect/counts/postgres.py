@@ -13,6 +13,7 @@ order of their keys, so that two transactions wait for each other in one directi
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -23,13 +24,12 @@ from numpy.typing import NDArray
 from reticent.collect.counts.base import REPORTS, Cell, Counts
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerError
-from reticent.fleet.revocation import SCHEMA
-from reticent.postgres import Database
+from reticent.fleet.database import Database
 
 LANES = 64
 _VERSION = 1
 _TABLES = """
-CREATE TABLE collected_version (version INTEGER NOT NULL);
+CREATE TABLE collected_version (version INTEGER NOT NULL, master BYTEA NOT NULL);
 CREATE TABLE collected_survey (
     number INTEGER PRIMARY KEY, id BYTEA NOT NULL UNIQUE, text BYTEA NOT NULL, file BYTEA NOT NULL,
     closed BIGINT NOT NULL DEFAULT 0
@@ -86,26 +86,28 @@ _TALLY = (
 
 
 class PostgresCounts(Counts):
-    """The store at an address of PostgreSQL, in the schema `reticent_fleet` or the one that it names."""
+    """The store at an address of PostgreSQL, for the devices of one master key."""
 
-    def __init__(self, url: str) -> None:
-        self._base = Database(url, what="the collection", schema=SCHEMA)
+    def __init__(self, url: str, master: bytes) -> None:
+        self._base = Database(url, what="the collection")
         self._connection: Any = None  # that of the transaction
         self._lane: tuple[Any, int] = (None, 0)
         try:
-            self._make()
+            self._make(hmac.digest(master, b"reticent: whose collection", "sha256"))
         except BaseException:
             self._base.close()
             raise
 
-    def _make(self) -> None:
+    def _make(self, mark: bytes) -> None:
         with self._base.making() as connection:
             if connection.execute(_HAS, (self._base.schema,)).fetchone() is None:
                 connection.execute(_TABLES)
-                connection.execute("INSERT INTO collected_version VALUES (%s)", (_VERSION,))
-            (version,) = connection.execute("SELECT version FROM collected_version").fetchone()
+                connection.execute("INSERT INTO collected_version VALUES (%s, %s)", (_VERSION, mark))
+            version, whose = connection.execute("SELECT version, master FROM collected_version").fetchone()
         if version > _VERSION:
             raise LedgerError("the collection was written by a newer Reticent")
+        if not hmac.compare_digest(whose, mark):
+            raise LedgerError("the collection is for devices of another master key: bring that enrolment.key")
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,10 +1,10 @@
-"""One way to open PostgreSQL and to write to it, for what is no ledger: see `sqlite` for the other.
+"""What collectors on several machines share in PostgreSQL: one connection that writes, one that looks.
 
 Every connection looks in one schema alone, whatever the search path of a role, a database or the environment
 says, and a commit is on the server's disk. A connection that was lost is made anew by the next call. What the
 server says is told in our words: its own could quote a row, and name the host and the user.
 
-The ledger has a store of its own (`ledger.sql`), which also brings tables of earlier releases along.
+It lies beside a ledger in the same database, in a schema of its own, so that one address does for both.
 """
 
 from __future__ import annotations
@@ -60,19 +60,18 @@ def again(work: Callable[[], Result]) -> Result:
 
 
 class Database:
-    """A schema of a server: one connection that writes, one that looks.
+    """A schema of a server: `reticent_fleet`, or NAME_fleet where the address names the schema of a ledger.
 
     Args:
-        url: a libpq connection string. `options=-csearch_path=NAME` in it names another schema.
+        url: a libpq connection string. `options=-csearch_path=NAME` in it names the schema of a ledger.
         what: cannot be used, in errors: "the collection".
-        schema: unless the address names another.
 
     Raises:
         MissingExtra: psycopg is not installed.
         StorageUnavailable: the server cannot be used.
     """
 
-    def __init__(self, url: str, *, what: str, schema: str) -> None:
+    def __init__(self, url: str, *, what: str) -> None:
         try:
             import psycopg
         except ImportError as error:
@@ -83,7 +82,7 @@ class Database:
         self._looking = threading.Lock()
         self._is_closed = False
         with self._told():
-            self.schema = _schema_of(psycopg.conninfo.conninfo_to_dict(url).get("options"), schema)
+            self.schema = _schema_of(psycopg.conninfo.conninfo_to_dict(url).get("options"))
             self._connected(write=True)
 
     def close(self) -> None:
@@ -199,9 +198,10 @@ def _reason(error: Exception) -> str:
     return found or (f"{type(error).__name__}, SQLSTATE {state}" if state else type(error).__name__)
 
 
-def _schema_of(options: Any, otherwise: str) -> str:
+def _schema_of(options: Any) -> str:
     text = str(options or "")
     found = _SEARCH_PATH.search(text)
     if found is None and "search_path" in text:
         raise LedgerError("options of the address must name one schema: -csearch_path=NAME")
-    return otherwise if found is None else found[1] or found[2].lower()
+    ledger = "reticent" if found is None else found[1] or found[2].lower()
+    return f"{ledger}_fleet"
