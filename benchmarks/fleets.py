@@ -1,10 +1,11 @@
 """Collectors side by side: reports a second of one, two and four processes on one broker and one PostgreSQL.
 
-`python -m benchmarks.fleets [reports] [runs]` fills the sessions of a group at a mosquitto, starts all
-collectors at one moment and waits until everything is counted. What each part used of the processors is read
-from /proc, and so is what everybody else on the machine used meanwhile: a run beside others tells little of
-time, and still what a report costs. The last lines are what `experiments.ours.deployment` is calibrated by,
-and how far its prediction for two and four processes is from what was measured.
+`python -m benchmarks.fleets REPORTS RUNS PATIENCE_S` fills the sessions of a group at a mosquitto, waits for
+so long for a moment in which others leave the machine alone, starts all collectors at once and waits until
+everything is counted. What each part used of the processors is read from /proc, and so is what everybody else
+on the machine used meanwhile: a run beside others tells little of time, and still what a report costs. What
+`experiments.ours.deployment` is calibrated by comes from here; `python -m benchmarks.fleets parts` measures
+the rest of it.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def known(address, options) -> None:
         thread.join()
 
 
-def measured(address, port, broker, postmaster, topic, processes, together, devices=DEVICES) -> Run:
+def measured(address, port, broker, postmaster, topic, processes, together, devices, patience_s) -> Run:
     """One run."""
     fleet = Fleet(devices, make_survey(start=int(time.time()) - 2 * PERIOD_S))
     fleet.collector(address).close()
@@ -136,6 +137,7 @@ def measured(address, port, broker, postmaster, topic, processes, together, devi
         for is_open in opened:
             assert is_open.wait(120)
         pids = [one.pid for one in crew]
+        until_quiet(patience_s)
         start = [cpu_s(pids), cpu_s([broker]), cpu_s(below(postmaster)), machine_s(), cpu_s([os.getpid()])]
         begin = time.perf_counter()
         go.set()
@@ -178,7 +180,7 @@ def _is_mosquitto(pid: int) -> bool:
     return "mosquitto" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
 
 
-def main(devices: int, runs: int) -> None:
+def main(devices: int, runs: int, patience_s: int = 0) -> None:
     """Print every run, and all of them as JSON."""
     found = []
     with places() as (fresh, port, broker, postmaster):
@@ -194,6 +196,73 @@ def main(devices: int, runs: int) -> None:
     print(json.dumps([vars(one) for one in found]))
 
 
+def until_quiet(patience_s: float) -> None:
+    """Wait until others use less than a third of a core for a second."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        before = machine_s()
+        time.sleep(1.0)
+        if machine_s() - before < 0.33:
+            return
+
+
+def parts() -> None:
+    """What a commit, a charge to the ledger and a row of who reported take."""
+    from reticent.ledger import Amount, SqlLedger, Terms, Unit
+    from reticent.privacy import Neighbours
+
+    with places() as (fresh, _, _, postmaster):
+        address = fresh("parts")
+        count, one = 300, Amount(1_000_000, Unit.MU2, Neighbours.REPLACE_ONE)
+        with SqlLedger(address) as ledger:
+            ledger.open(Terms("a", Unit.MU2, Neighbours.REPLACE_ONE, "one person", 1 << 61))
+            ledger.request("a", "warm", one)
+            start, own = cpu_s(below(postmaster)), time.process_time()
+            walls = []
+            for number in range(count):
+                begin = time.perf_counter()
+                ledger.request("a", f"q{number}", one)
+                walls.append(time.perf_counter() - begin)
+            own, database = time.process_time() - own, cpu_s(below(postmaster)) - start
+        told = (
+            f"a charge: {own / count * 1e6:.0f} us of CPU here, {database / count * 1e6:.0f} us in PostgreSQL"
+        )
+        print(f"{told}; fastest {min(walls) * 1e6:.0f} us, median {sorted(walls)[count // 2] * 1e6:.0f} us")
+        with tempfile.NamedTemporaryFile(dir=Path(tempfile.gettempdir())) as file:
+            walls = []
+            for _ in range(300):
+                file.write(bytes(8192))
+                file.flush()
+                begin = time.perf_counter()
+                os.fdatasync(file.fileno())
+                walls.append(time.perf_counter() - begin)
+        print(f"fdatasync: fastest {min(walls) * 1e6:.0f} us, median {sorted(walls)[150] * 1e6:.0f} us")
+        fleet = Fleet(DEVICES, make_survey(start=int(time.time()) - 2 * PERIOD_S))
+        reports = fleet.reports()
+        import psycopg
+
+        with (
+            fleet.collector(address) as collector,
+            psycopg.connect(address, autocommit=True) as looking,
+        ):
+            (before,) = looking.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
+            start, own = cpu_s(below(postmaster)), time.process_time()
+            for at in range(0, DEVICES, 1000):
+                collector.receive(reports[at : at + 1000])
+            own, database = time.process_time() - own, cpu_s(below(postmaster)) - start
+            (after,) = looking.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
+            (size,) = looking.execute(
+                "SELECT pg_total_relation_size('parts_fleet.collected_seen')"
+            ).fetchone()
+        print(
+            f"without a broker, 1,000 at a time: {own / DEVICES * 1e6:.1f} us of CPU a report here, "
+            f"{database / DEVICES * 1e6:.1f} us in PostgreSQL; {int(after - before) / DEVICES:.0f} bytes of "
+            f"its log, {size / DEVICES:.0f} bytes of who reported"
+        )
+
+
 if __name__ == "__main__":
-    given = [int(one) for one in sys.argv[1:3]]
-    main(*given) if len(given) == 2 else main(DEVICES, 3)
+    if sys.argv[1:2] == ["parts"]:
+        parts()
+    else:
+        main(*(int(one) for one in sys.argv[1:4] or [str(DEVICES), "3"]))

@@ -15,11 +15,15 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from reticent.errors import LedgerDamaged, LedgerError, MissingExtra, StorageUnavailable
+from reticent.files import appearing
 
 Result = TypeVar("Result")
+
+SHARED = ".shared"  # of `enrolment.key` the note is `enrolment.shared`
 
 _SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
 _TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237433)"  # of those who make tables
@@ -49,6 +53,18 @@ class GaveWay(StorageUnavailable):
 def is_address(where: str | os.PathLike[str]) -> bool:
     """Whether this is an address of PostgreSQL, and no path."""
     return os.fsdecode(where).startswith(("postgresql://", "postgres://"))
+
+
+def noted(master: Path) -> str | None:
+    """The address of the database that the machines with a master key share, if noted beside the key."""
+    note = master.resolve().with_suffix(SHARED)
+    return note.read_text(encoding="utf-8").strip() if note.exists() else None
+
+
+def note(master: Path, address: str) -> None:
+    """Note it, for everybody here who uses the key."""
+    with appearing(master.resolve().with_suffix(SHARED), mode=0o600) as file:
+        file.write(f"{address}\n".encode())
 
 
 def again(work: Callable[[], Result]) -> Result:

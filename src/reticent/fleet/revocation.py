@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reticent.errors import ParameterError, StorageUnavailable
-from reticent.fleet.database import Database, is_address
+from reticent.fleet.database import Database, is_address, noted
 from reticent.fleet.enrolment import ID_BYTES
 from reticent.sqlite import opened, writing
 
@@ -44,10 +44,16 @@ class Revocations:
         """The list of the master key in a file: of `enrolment.key` it is `enrolment.revoked`.
 
         It lies beside the key itself, whichever links lead there: the key is one, and so is its list. Of an
-        address it is the list in that database.
+        address, or where one is noted beside the key, it is the list in that database.
         """
         if is_address(master):
             return cls(master)
+        shared = noted(Path(master))
+        return cls(shared) if shared is not None else cls.of_this_machine(master)
+
+    @classmethod
+    def of_this_machine(cls, master: str | os.PathLike[str]) -> Revocations:
+        """The list beside the key, whatever is noted there."""
         return cls(Path(master).resolve().with_suffix(".revoked"))
 
     def close(self) -> None:

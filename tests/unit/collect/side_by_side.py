@@ -20,7 +20,7 @@ from reticent.collect.wire import Outcome
 
 from .many_devices import MASTER
 
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0  # of a test that would otherwise hang
 WINDOW = 5000  # messages that the broker has not acknowledged to a publisher
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tests.unit.collect.side_by_side", "psycopg"])
