@@ -44,7 +44,8 @@ Array = NDArray[np.float64]
 
 MOST_OUTPUTS: Final = 64
 LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # beyond, tables in closed form: see `columns_for`
-_GAP, _GAP_WITHIN = 0.0004, 0.002  # relative gap at which the solver stops; within a limit
+_GAP, _GAP_WITHIN = 0.0004, 0.002  # relative gap at which the solver stops; within a limit, and from
+_FAR: Final = 6.0  # this epsilon on, where a smaller one takes it more than three seconds
 _LOOSE: Final = 0.005  # on coarser knots, and with few outputs
 _TURNS: Final = 60
 _COARSEST: Final = 9
@@ -123,12 +124,31 @@ def solved(
     return _solved(epsilon, masses, n, most_variance)
 
 
-@lru_cache(maxsize=64)
-def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | None) -> Solution:
-    prior = Prior(np.frombuffer(masses))
+def lower_bound(epsilon: float, prior: Prior, *, inputs: int, gap: float = 0.005) -> float:
+    """An expected variance that no channel at this many knots falls below. For comparing: it makes none.
+
+    Args:
+        epsilon: of all of them.
+        prior: the guess.
+        inputs: how many knots.
+        gap: how far the best may be above it at most, as a share, if all goes well.
+    """
+    program, _, _ = _generated(epsilon, prior, spread_knots(prior, inputs), _sizes(inputs), (gap, gap))
+    return (program.bound - program.base) * program.scale**2
+
+
+def _sizes(inputs: int) -> list[int]:
+    """Knots of which each program has twice as many as the one before."""
     sizes = [inputs]
     while sizes[0] > _COARSEST and sizes[0] % 2:
         sizes.insert(0, (sizes[0] + 1) // 2)
+    return sizes
+
+
+@lru_cache(maxsize=64)
+def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | None) -> Solution:
+    prior = Prior(np.frombuffer(masses))
+    sizes = _sizes(inputs)
     knots = spread_knots(prior, inputs, _EVEN if most_variance is None else _EVEN_WITHIN)
     if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         return _closed_form(epsilon, prior, knots)
@@ -137,6 +157,29 @@ def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | N
         if program.excess <= _EXCESS:
             return program.solution(columns, theta)
     raise ParameterError("regret must be larger at this epsilon: no channel at its knots keeps it")
+
+
+def _generated(
+    epsilon: float,
+    prior: Prior,
+    knots: Array,
+    sizes: list[int],
+    gaps: tuple[float, float],
+    most_variance: float | None = None,
+    penalty: float = 0.0,
+) -> tuple[_Program, _Columns, Array]:
+    """From few knots to all of them, each to the first gap and all to the second."""
+    found: _Columns | None = None
+    for size in sizes:
+        within = knots[:: (knots.size - 1) // (size - 1)]
+        program = _Program(epsilon, prior, within, most_variance, penalty)
+        columns = program.steps()
+        if found is not None:
+            columns += _refined(found)
+        theta, columns = program.generate(columns, gaps[size == knots.size])
+        found, theta = columns.only(theta > _TINY), theta[theta > _TINY]
+    assert found is not None
+    return program, found, theta
 
 
 def _refining(
@@ -148,17 +191,8 @@ def _refining(
     penalty: float,
 ) -> tuple[_Program, _Columns, Array]:
     """From few knots to all of them, then to at most 64 outputs."""
-    gap = _GAP if most_variance is None else _GAP_WITHIN
-    found: _Columns | None = None
-    for size in sizes:
-        within = knots[:: (knots.size - 1) // (size - 1)]
-        program = _Program(epsilon, prior, within, most_variance, penalty)
-        columns = program.steps()
-        if found is not None:
-            columns += _refined(found)
-        theta, columns = program.generate(columns, gap if size == knots.size else _LOOSE)
-        found, theta = columns.only(theta > _TINY), theta[theta > _TINY]
-    assert found is not None
+    gap = _GAP if most_variance is None and epsilon < _FAR else _GAP_WITHIN
+    program, found, theta = _generated(epsilon, prior, knots, sizes, (_LOOSE, gap), most_variance, penalty)
     if np.unique(np.round(found.y, 9)).size > MOST_OUTPUTS and program.excess <= _EXCESS:
         kept = _clustered(np.round(found.y, 9), theta * found.high.mean(axis=1))
         nearest = kept[np.abs(found.y[:, None] - kept).argmin(axis=1)]
