@@ -9,20 +9,19 @@ Only relations near the weights are looked at, and so many at most. Two more are
 bound was met: to the question's own purchase, and to the weights that were found last time. So what an
 estimate is worth never falls as more is bought.
 
-Reference: docs/mathematics.md 13.2.
+Reference: docs/mathematics.md 7.2.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.query.span.elimination import Elimination, Made, Number
+from reticent.query.span.elimination import Elimination, Made
 
 
 class Limits(NamedTuple):
@@ -32,14 +31,15 @@ class Limits(NamedTuple):
     rows: int
 
 
-SCALAR = Limits(96, 768)
+SCALAR = Limits(64, 512)
 VECTOR = Limits(384, 1536)
-_BITS = 48  # after the point, of c
+_BITS = 40  # after the point, of c
+_SMALL = 1 << 20  # whole numbers, and sums of them times c, that leave room for these bits
 _REFINEMENTS = 3
 
 
 def nearby(
-    among: Elimination, starts: Iterable[Made], limits: Limits
+    among: Elimination, starts: Iterable[Iterable[int]], limits: Limits
 ) -> tuple[list[Mapping[int, int]], bool]:
     """Relations that share a row with the weights, or with one that does; whether there are more."""
     rows = list(dict.fromkeys(row for start in starts for row in start))
@@ -59,9 +59,22 @@ def nearby(
     return [among.relations[one] for one in found], False
 
 
+class Weights(NamedTuple):
+    """Exact weights of rows: whole numbers over a common denominator."""
+
+    numerators: dict[int, int]
+    denominator: int
+
+
+def whole(made: Made) -> Weights:
+    """The same with a common denominator."""
+    denominator = math.lcm(*(value.denominator for value in made.values()))
+    return Weights({row: int(value * denominator) for row, value in made.items()}, denominator)
+
+
 def improved(
-    starts: Sequence[Made], relations: Sequence[Mapping[int, Number]], variances: Mapping[int, float]
-) -> list[Made]:
+    starts: Sequence[Weights], relations: Sequence[Mapping[int, int]], variances: Sequence[float]
+) -> list[Weights]:
     """For each start, exact weights of the same form with the least variance that the relations reach.
 
     Args:
@@ -70,21 +83,31 @@ def improved(
         variances: of the rows' noise.
     """
     if not relations:
-        return [dict(start) for start in starts]
-    rows = list(dict.fromkeys(row for one in (*starts, *relations) for row in one))
+        return list(starts)
+    every: dict[int, None] = {}
+    for one in (*(start.numerators for start in starts), *relations):
+        every.update(dict.fromkeys(one))
+    rows = list(every)
     places = {row: place for place, row in enumerate(rows)}
     roots = np.sqrt([variances[row] for row in rows])
-    z = _matrix(relations, places) * roots[:, None]
+    exact = _matrix(relations, places)
+    z = exact.astype(float) * roots[:, None]
     lengths = np.linalg.norm(z, axis=0)
     z /= lengths
-    found = _coefficients(z, _matrix(starts, places) * roots[:, None]) / lengths[:, None]
-    return [_moved(start, relations, found[:, place]) for place, start in enumerate(starts)]
+    targets = np.zeros((len(rows), len(starts)))
+    for column, start in enumerate(starts):
+        for row, value in start.numerators.items():
+            targets[places[row], column] = value / start.denominator
+    found = _coefficients(z, targets * roots[:, None]) / lengths[:, None]
+    return [_moved(start, exact, rows, found[:, place]) for place, start in enumerate(starts)]
 
 
-def _matrix(given: Sequence[Mapping[int, Number]], places: Mapping[int, int]) -> NDArray[np.float64]:
-    matrix = np.zeros((len(places), len(given)))
-    for column, one in enumerate(given):
-        matrix[[places[row] for row in one], column] = [float(value) for value in one.values()]
+def _matrix(relations: Sequence[Mapping[int, int]], places: Mapping[int, int]) -> NDArray[Any]:
+    """Relations as columns: of 64 bits where they fit, of Python's whole numbers else."""
+    largest = max(max(map(abs, one.values())) for one in relations)
+    matrix = np.zeros((len(places), len(relations)), dtype=np.int64 if largest < _SMALL else object)
+    for column, one in enumerate(relations):
+        matrix[[places[row] for row in one], column] = list(one.values())
     return matrix
 
 
@@ -102,15 +125,20 @@ def _coefficients(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArra
     return found
 
 
-def _moved(start: Made, relations: Sequence[Mapping[int, Number]], by: NDArray[np.float64]) -> Made:
+def _moved(start: Weights, relations: NDArray[Any], rows: list[int], by: NDArray[np.float64]) -> Weights:
     """The start less so much of each relation, exactly."""
-    whole = math.lcm(*(Fraction(value).denominator for value in start.values())) << _BITS
-    total = {row: int(value * whole) for row, value in start.items()}
-    for relation, factor in zip(relations, by.tolist(), strict=True):
-        if not math.isfinite(factor):
-            continue
-        times = Fraction(round(math.ldexp(factor, _BITS)), 1 << _BITS)
-        if times:
-            for row, value in relation.items():
-                total[row] = total.get(row, 0) - times * value * whole  # type: ignore[assignment]
-    return {row: Fraction(value) / whole for row, value in total.items() if value}
+    by = np.where(np.isfinite(by), by, 0.0)
+    reach = float((np.abs(relations).astype(float) @ np.abs(by)).max())
+    if relations.dtype == np.int64 and reach < _SMALL:  # every sum below is far from 2^63
+        taken = (relations @ np.rint(np.ldexp(by, _BITS)).astype(np.int64)).tolist()
+    else:
+        times = [round(math.ldexp(one, _BITS)) for one in by.tolist()]
+        taken = (relations.astype(object) @ np.array(times, dtype=object)).tolist()
+    numerators, denominator = start.numerators, start.denominator
+    total = [
+        (row, (numerators.get(row, 0) << _BITS) - denominator * less)
+        for row, less in zip(rows, taken, strict=True)
+    ]
+    found = {row: value for row, value in total if value}
+    common = math.gcd(denominator << _BITS, *found.values())
+    return Weights({row: one // common for row, one in found.items()}, (denominator << _BITS) // common)
