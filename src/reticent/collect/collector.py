@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
+from reticent.collect.collection_file import AGAIN, in_our_words, open_reader, open_writer
 from reticent.collect.instruments import columns
 from reticent.collect.judging import judged
 from reticent.collect.signing import verified
@@ -38,33 +39,14 @@ from reticent.errors import (
     LedgerError,
     ParameterError,
     ParameterTypeError,
-    StorageUnavailable,
 )
-from reticent.files import private
 from reticent.fleet.counted import MOST, Counted
 from reticent.fleet.enrolment import KEY_BYTES, Use
 from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Channel
-from reticent.sqlite import PATIENCE_S, write_ahead, writing
+from reticent.sqlite import writing
 
-_VERSION = 1
-_TABLES = """
-CREATE TABLE survey (
-    number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text BLOB NOT NULL, file BLOB NOT NULL,
-    closed INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE seen (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, reporter BLOB NOT NULL, nonce BLOB NOT NULL,
-    PRIMARY KEY (survey, period, reporter)
-) WITHOUT ROWID;
-CREATE TABLE tally (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, attribute INTEGER NOT NULL, symbol INTEGER NOT NULL,
-    cohort INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (survey, period, attribute, symbol, cohort)
-) WITHOUT ROWID;
-CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
-"""  # revoked: of earlier releases; see `revocation`
 _COLLECT = (
     "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
     "SET file = excluded.file WHERE text = excluded.text"
@@ -87,15 +69,20 @@ _REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
 _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
 _FIRST = bytes([VERSION])
-_AGAIN = "the collection cannot be used now: send again what was not acknowledged"
 
 
 @dataclass
 class _Held:
-    """A survey that is collected."""
+    """A survey, or a follow-up, that is collected.
+
+    Attributes:
+        number: of its counts.
+        reporters: of who reported: a follow-up's are those of the survey that it follows.
+    """
 
     number: int
     layout: Layout
+    reporters: int
 
     @property
     def survey(self) -> Survey:
@@ -184,8 +171,8 @@ class Collector:
         self._forms = _Forms(self._held)
         self._newest = 0  # survey that is known
         with ExitStack() as opened:
-            self._connection = _opened(Path(path), opened)
-            self._reader = _connected(Path(path), opened)
+            self._connection = open_writer(Path(path), opened)
+            self._reader = open_reader(Path(path), opened)
             self._is_list_ours = revocations is None
             self.revocations = Revocations.beside(Path(path)) if revocations is None else revocations
             if self._is_list_ours:
@@ -218,13 +205,13 @@ class Collector:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """A transaction, for whoever holds the guard. If it fails, nothing was written."""
-        with _told(), writing(self._connection):
+        with in_our_words(), writing(self._connection):
             yield
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Looking waits for nobody who writes."""
-        with self._looking, _told():
+        with self._looking, in_our_words():
             yield self._reader
 
     def _refresh(self) -> None:
@@ -233,7 +220,10 @@ class Collector:
             for number, identity, text in reader.execute(
                 "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (self._newest,)
             ):
-                self._held[identity] = _Held(number, Layout(_unchanged(identity, text)))
+                survey, reporters = _unchanged(identity, text), number
+                if survey.follows is not None:
+                    reporters = self._held[survey.follows.survey].number
+                self._held[identity] = _Held(number, Layout(survey), reporters)
                 self._newest = number
 
     def _adopt_revoked(self) -> None:
@@ -247,18 +237,48 @@ class Collector:
     # Surveys and reporters
 
     def collect(self, file: bytes, signer: bytes) -> Survey:
-        """Collect the reports of a signed survey from now on."""
+        """Collect the reports of a signed survey, or of a follow-up of one, from now on.
+
+        Raises:
+            ParameterError: it follows what is not collected here, or a period that has another follow-up.
+            GuaranteeError: it is not signed so, or is not the survey that it follows but for its mechanisms.
+        """
         survey = verified(file, signer)
         with self._guard, self._writing():
+            self._refresh()
+            self._check_follow_up(survey)
             self._connection.execute(_COLLECT, (survey.id, survey.text, file))
         self._refresh()
         return survey
 
+    def _check_follow_up(self, survey: Survey) -> None:
+        if survey.follows is None:
+            return
+        held = self._held.get(survey.follows.survey)
+        if held is None:
+            raise ParameterError(f"the survey that this text of {survey.name} follows is not collected here")
+        survey.check_follows(held.survey)
+        other = self._follow_ups(held.survey).get(survey.follows.period)
+        if other is not None and other.id != survey.id:
+            raise ParameterError(f"period {survey.follows.period} of {survey.name} has a follow-up already")
+
     def surveys(self) -> list[Survey]:
-        """All surveys that are collected, in the order in which they came."""
+        """All surveys that are collected, in the order in which they came; without follow-ups."""
         self._refresh()
         with self._looking:
-            return [held.survey for held in self._held.values()]
+            return [held.survey for held in self._held.values() if held.survey.follows is None]
+
+    def follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        """The follow-ups of a survey that learns, by their period."""
+        self._refresh()
+        with self._looking:
+            return self._follow_ups(survey)
+
+    def _follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        if survey.waves is None:
+            return {}
+        texts = [held.survey for held in self._held.values()]
+        return {one.follows.period: one for one in texts if one.follows and one.follows.survey == survey.id}
 
     def file(self, survey: Survey) -> bytes:
         """The signed file of a survey, for devices."""
@@ -291,6 +311,8 @@ class Collector:
         now, gone = self._clock(), 0
         with self._guard, self._writing():
             for held in list(self._held.values()):
+                if held.survey.follows is not None:
+                    continue
                 first = (held.survey.period_at(now - self._late_s), held.number)
                 self._connection.execute("UPDATE survey SET closed = max(closed, ?) WHERE number = ?", first)
                 gone += self._connection.execute(
@@ -378,7 +400,7 @@ class Collector:
                             told.append((batch, checked, outcomes))
                 written = self._write_rejects()
         except BaseException as error:
-            known = error if isinstance(error, LedgerError) else LedgerError(_AGAIN)
+            known = error if isinstance(error, LedgerError) else LedgerError(AGAIN)
             for batch in batches:
                 batch.is_done, batch.error = True, known
             if known is not error:
@@ -394,7 +416,7 @@ class Collector:
 
     def _seen(self, checked: _Checked) -> list[Outcome] | None:
         """Note who reports; what became of each, or None if all of them are new."""
-        number, who, periods = checked.held.number, checked.who, checked.periods
+        number, who, periods = checked.held.reporters, checked.who, checked.periods
         (closed,) = self._connection.execute(
             "SELECT closed FROM survey WHERE number = ?", (number,)
         ).fetchone()
@@ -455,8 +477,16 @@ class Collector:
 
     # Looking
 
+    def tallies(self, survey: Survey, periods: Sequence[int] | None = None) -> list[Tally]:
+        """What was counted in some periods of a survey, or in all: of its own text, then of follow-ups."""
+        found = [self.tally(survey, periods)]
+        for period, text in sorted(self.follow_ups(survey).items()):
+            if periods is None or period in periods:
+                found.append(self.tally(text))
+        return found
+
     def tally(self, survey: Survey, periods: Sequence[int] | None = None) -> Tally:
-        """What was counted in some periods of a survey, or in all."""
+        """What was counted in some periods of a text, or in all."""
         found, number = Tally.empty(survey), self._number(survey)
         sql = "SELECT attribute, symbol, cohort, sum(n) FROM tally WHERE survey = ? {} GROUP BY 1, 2, 3"
         with self._reading() as reader:
@@ -474,14 +504,17 @@ class Collector:
         return found
 
     def periods(self, survey: Survey) -> dict[int, int]:
-        """How many reports were counted in each period of a survey."""
-        number = self._number(survey)
-        with self._reading() as reader:
-            rows = reader.execute(
-                "SELECT period, sum(n) FROM tally WHERE survey = ? AND symbol = ? GROUP BY period",
-                (number, _REPORTS),
-            ).fetchall()
-        return {int(period): int(n) // survey.sample_size for period, n in rows}
+        """How many reports were counted in each period of a survey, of its own text and of follow-ups."""
+        found: Counter[int] = Counter()
+        for text in (survey, *self.follow_ups(survey).values()):
+            number = self._number(text)
+            with self._reading() as reader:
+                rows = reader.execute(
+                    "SELECT period, sum(n) FROM tally WHERE survey = ? AND symbol = ? GROUP BY period",
+                    (number, _REPORTS),
+                ).fetchall()
+            found.update({int(period): int(n) // text.sample_size for period, n in rows})
+        return dict(found)
 
     def counted(self, survey: Survey, reporter: bytes) -> Counted:
         """Which periods of an enrolment were counted, of those that still take reports."""
@@ -499,52 +532,6 @@ class Collector:
             found = Counter(dict(reader.execute("SELECT reason, n FROM rejected").fetchall()))
             with self._queue:
                 return dict(found + self._rejected)
-
-
-def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    with _told():
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
-        opened.callback(connection.close)
-        return connection
-
-
-def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    """The connection that writes; the tables are there."""
-    with _told():
-        private(path)
-    connection = _connected(path, opened)
-    with _told():
-        write_ahead(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA secure_delete=ON")
-        if _version(connection) < _VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) < _VERSION:  # nobody else made them meanwhile
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={_VERSION}")
-            connection.execute("COMMIT")
-        if _version(connection) > _VERSION:
-            raise LedgerError(f"the collection was written by a newer Reticent: {path}")
-    return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What SQLite and the disk say, in our words: theirs could quote a row."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise LedgerDamaged("the collection's file is damaged") from error
-        raise StorageUnavailable(
-            f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-        ) from error
 
 
 def _unchanged(identity: bytes, text: bytes) -> Survey:

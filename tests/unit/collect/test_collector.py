@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reticent.collect import collector as collecting
+from reticent.collect import collection_file
 from reticent.collect.collector import Collector
 from reticent.collect.wire import Outcome
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError
@@ -375,7 +375,7 @@ def test_a_full_disk_leaves_nothing_half_done(path):
 
 
 def test_a_locked_file_is_waited_for_and_then_refused(fleet, path, monkeypatch):
-    monkeypatch.setattr(collecting, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(collection_file, "PATIENCE_S", 0.05)
     reports = fleet.reports()
     with fleet.collector(path) as collector:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

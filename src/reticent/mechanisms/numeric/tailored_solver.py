@@ -44,8 +44,7 @@ Array = NDArray[np.float64]
 
 MOST_OUTPUTS: Final = 64
 LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # beyond, tables in closed form: see `columns_for`
-_GAP, _GAP_WITHIN = 0.0004, 0.002  # relative gap at which the solver stops; within a limit, and from
-_FAR: Final = 6.0  # this epsilon on, where a smaller one takes it more than three seconds
+_GAP, _GAP_WITHIN = 0.0004, 0.002  # relative gap at which the solver stops; within a limit
 _LOOSE: Final = 0.005  # on coarser knots, and with few outputs
 _TURNS: Final = 60
 _COARSEST: Final = 9
@@ -53,6 +52,8 @@ _EVEN, _EVEN_WITHIN = 0.4, 0.8  # share of the knots that lie evenly, whatever t
 _CLOSEST: Final = 1.0 / 400.0  # the mechanism wants 1/500
 _PENALTIES: Final = (5.0, 100.0)  # of an excess over the limit; the next where the first is paid
 _PER_TURN: Final = 33  # columns that one turn adds for each set of prices
+_NEAR: Final = (8, 64)  # columns for each knot kept from turn to turn; the next where it is too few
+_ENOUGH: Final = 0.005  # a gap with which the first of these is left
 _TINY: Final = 1e-12
 _EXCESS: Final = 1e-9
 _METHODS: Final[tuple[tuple[str, dict[str, float]], ...]] = (  # the next where one fails, at a small epsilon
@@ -153,9 +154,16 @@ def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | N
     if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         return _closed_form(epsilon, prior, knots)
     for penalty in _PENALTIES:
-        program, columns, theta = _refining(epsilon, prior, knots, sizes, most_variance, penalty)
-        if program.excess <= _EXCESS:
-            return program.solution(columns, theta)
+        found: list[Solution] = []
+        for near in _NEAR:
+            program, columns, theta = _refining(epsilon, prior, knots, sizes, most_variance, penalty, near)
+            if program.excess > _EXCESS:
+                break
+            found.append(program.solution(columns, theta))
+            if found[-1].gap <= _ENOUGH:
+                break
+        if found:
+            return min(found, key=lambda one: one.expected)
     raise ParameterError("regret must be larger at this epsilon: no channel at its knots keeps it")
 
 
@@ -165,14 +173,13 @@ def _generated(
     knots: Array,
     sizes: list[int],
     gaps: tuple[float, float],
-    most_variance: float | None = None,
-    penalty: float = 0.0,
+    limits: tuple[float | None, float, int] = (None, 0.0, _NEAR[0]),
 ) -> tuple[_Program, _Columns, Array]:
-    """From few knots to all of them, each to the first gap and all to the second."""
+    """From few knots, each to the first gap, to all, to the second. Limits: see `_Program`."""
     found: _Columns | None = None
     for size in sizes:
         within = knots[:: (knots.size - 1) // (size - 1)]
-        program = _Program(epsilon, prior, within, most_variance, penalty)
+        program = _Program(epsilon, prior, within, *limits)
         columns = program.steps()
         if found is not None:
             columns += _refined(found)
@@ -189,10 +196,12 @@ def _refining(
     sizes: list[int],
     most_variance: float | None,
     penalty: float,
+    near: int,
 ) -> tuple[_Program, _Columns, Array]:
     """From few knots to all of them, then to at most 64 outputs."""
-    gap = _GAP if most_variance is None and epsilon < _FAR else _GAP_WITHIN
-    program, found, theta = _generated(epsilon, prior, knots, sizes, (_LOOSE, gap), most_variance, penalty)
+    gap = _GAP if most_variance is None else _GAP_WITHIN
+    limits = most_variance, penalty, near
+    program, found, theta = _generated(epsilon, prior, knots, sizes, (_LOOSE, gap), limits)
     if np.unique(np.round(found.y, 9)).size > MOST_OUTPUTS and program.excess <= _EXCESS:
         kept = _clustered(np.round(found.y, 9), theta * found.high.mean(axis=1))
         nearest = kept[np.abs(found.y[:, None] - kept).argmin(axis=1)]
@@ -228,6 +237,7 @@ class _Program:
         knots: Array,
         most_variance: float | None = None,
         penalty: float = 0.0,
+        near: int = _NEAR[0],
     ) -> None:
         self.c, self.scale = math.exp(epsilon), duchi_bound(epsilon)
         self.knots, self.w = knots, prior.on(knots)
@@ -238,7 +248,7 @@ class _Program:
             cells = np.diff(knots)
             widest = np.maximum(np.append(0.0, cells), np.append(cells, 0.0))
             self.caps = (knots**2 + most_variance * (1.0 - 1e-6) - widest**2 / 4.0) / self.scale**2
-        self.penalty = penalty
+        self.penalty, self.near = penalty, near
         self.bound, self.value, self.excess = -math.inf, math.inf, 0.0
 
     def steps(self, lowest: float = -1.0, highest: float = 1.0) -> _Columns:
@@ -275,9 +285,20 @@ class _Program:
             enough = self.value - max(bound, self.bound) <= gap * (self.value - self.base)
             if enough or turn == _TURNS - 1 or not any(one.y.size for one in new):
                 break
+            columns, theta = self._near(columns, theta, prices)
             for added in new:
                 columns += added
         return theta, columns.only(slice(theta.size))
+
+    def _near(self, columns: _Columns, theta: Array, prices: _Prices) -> tuple[_Columns, Array]:
+        """The columns in use, and the others that are nearest to it: a master of all of them takes longer."""
+        most = self.near * self.knots.size
+        if theta.size <= most:
+            return columns, theta
+        y, s = columns.y[:, None], np.where(columns.high, 1.0, 1.0 / self.c)
+        costs = (s * (((self.w - prices.mu) * y - prices.beta) * y - prices.alpha)).sum(axis=1)
+        kept = np.sort(np.argsort(np.where(theta > _TINY, -math.inf, costs))[:most])
+        return columns.only(kept), theta[kept]
 
     def _master(self, columns: _Columns) -> tuple[Array, _Prices]:
         """Solve for the weights (in units of 1/c) of given columns."""
