@@ -53,10 +53,16 @@ _FIRST = bytes([VERSION])
 
 @dataclass
 class _Held:
-    """A survey that is collected."""
+    """A survey, or a follow-up, that is collected.
+
+    Attributes:
+        number: of its counts.
+        reporters: of who reported: a follow-up's are those of the survey that it follows.
+    """
 
     number: int
     layout: Layout
+    reporters: int
 
     @property
     def survey(self) -> Survey:
@@ -180,7 +186,10 @@ class Collector:
         """Learn of surveys that came since the last look, from whichever process."""
         with self._looking:
             for number, identity, text in self._counts.surveys(self._newest):
-                self._held[identity] = _Held(number, Layout(_unchanged(identity, text)))
+                survey, reporters = _unchanged(identity, text), number
+                if survey.follows is not None:
+                    reporters = self._held[survey.follows.survey].number
+                self._held[identity] = _Held(number, Layout(survey), reporters)
                 self._newest = number
 
     def _adopt_revoked(self) -> None:
@@ -192,18 +201,49 @@ class Collector:
     # Surveys and reporters
 
     def collect(self, file: bytes, signer: bytes) -> Survey:
-        """Collect the reports of a signed survey from now on."""
+        """Collect the reports of a signed survey, or of a follow-up of one, from now on.
+
+        Raises:
+            ParameterError: it follows what is not collected here, or a period that has another follow-up.
+            GuaranteeError: it is not signed so, or is not the survey that it follows but for its mechanisms.
+        """
         survey = verified(file, signer)
         with self._guard, self._counts.writing():
+            self._counts.hold_surveys()
+            self._refresh()
+            self._check_follow_up(survey)
             self._counts.collect(survey.id, survey.text, file)
         self._refresh()
         return survey
 
+    def _check_follow_up(self, survey: Survey) -> None:
+        if survey.follows is None:
+            return
+        held = self._held.get(survey.follows.survey)
+        if held is None:
+            raise ParameterError(f"the survey that this text of {survey.name} follows is not collected here")
+        survey.check_follows(held.survey)
+        other = self._follow_ups(held.survey).get(survey.follows.period)
+        if other is not None and other.id != survey.id:
+            raise ParameterError(f"period {survey.follows.period} of {survey.name} has a follow-up already")
+
     def surveys(self) -> list[Survey]:
-        """All surveys that are collected, in the order in which they came."""
+        """All surveys that are collected, in the order in which they came; without follow-ups."""
         self._refresh()
         with self._looking:
-            return [held.survey for held in self._held.values()]
+            return [held.survey for held in self._held.values() if held.survey.follows is None]
+
+    def follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        """The follow-ups of a survey that learns, by their period."""
+        self._refresh()
+        with self._looking:
+            return self._follow_ups(survey)
+
+    def _follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        if survey.waves is None:
+            return {}
+        texts = [held.survey for held in self._held.values()]
+        return {one.follows.period: one for one in texts if one.follows and one.follows.survey == survey.id}
 
     def file(self, survey: Survey) -> bytes:
         """The signed file of a survey, for devices."""
@@ -233,6 +273,8 @@ class Collector:
         now, gone = self._clock(), 0
         with self._guard, self._counts.writing():
             for held in sorted(self._held.values(), key=lambda held: held.number):
+                if held.survey.follows is not None:
+                    continue
                 gone += self._counts.forget(held.number, held.survey.period_at(now - self._late_s))
         return gone
 
@@ -328,7 +370,7 @@ class Collector:
         cells: Counter[Cell] = Counter()
         together = [(batch, checked) for batch in batches for checked in batch.checked]
         with self._counts.writing():
-            for batch, checked in sorted(together, key=lambda one: one[1].held.number):
+            for batch, checked in sorted(together, key=lambda one: one[1].held.reporters):
                 outcomes = self._seen(checked)
                 if outcomes is None:
                     self._count(checked, np.ones(len(checked.places), dtype=np.bool_), cells)
@@ -340,7 +382,7 @@ class Collector:
 
     def _seen(self, checked: _Checked) -> list[Outcome] | None:
         """Note who reports; what became of each, or None if all of them are new."""
-        return self._counts.see(checked.held.number, checked.periods, checked.who)
+        return self._counts.see(checked.held.reporters, checked.periods, checked.who)
 
     def _count(self, checked: _Checked, is_new: NDArray[np.bool_], cells: Counter[Cell]) -> None:
         """Add what is new to the cells that are written."""
@@ -375,8 +417,16 @@ class Collector:
 
     # Looking
 
+    def tallies(self, survey: Survey, periods: Sequence[int] | None = None) -> list[Tally]:
+        """What was counted in some periods of a survey, or in all: of its own text, then of follow-ups."""
+        found = [self.tally(survey, periods)]
+        for period, text in sorted(self.follow_ups(survey).items()):
+            if periods is None or period in periods:
+                found.append(self.tally(text))
+        return found
+
     def tally(self, survey: Survey, periods: Sequence[int] | None = None) -> Tally:
-        """What was counted in some periods of a survey, or in all."""
+        """What was counted in some periods of a text, or in all."""
         found, number = Tally.empty(survey), self._number(survey)
         for attribute, symbol, group, n in self._counts.tally(number, periods):
             if symbol == REPORTS:
@@ -386,9 +436,12 @@ class Collector:
         return found
 
     def periods(self, survey: Survey) -> dict[int, int]:
-        """How many reports were counted in each period of a survey."""
-        rows = self._counts.reports(self._number(survey))
-        return {int(period): int(n) // survey.sample_size for period, n in rows}
+        """How many reports were counted in each period of a survey, of its own text and of follow-ups."""
+        found: Counter[int] = Counter()
+        for text in (survey, *self.follow_ups(survey).values()):
+            rows = self._counts.reports(self._number(text))
+            found.update({int(period): int(n) // text.sample_size for period, n in rows})
+        return dict(found)
 
     def counted(self, survey: Survey, reporter: bytes) -> Counted:
         """Which periods of an enrolment were counted, of those that still take reports."""

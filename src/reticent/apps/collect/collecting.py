@@ -15,6 +15,8 @@ from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
 from reticent.collect.collector import Collector
+from reticent.collect.shaping import follow_up, learn
+from reticent.collect.signing import signed
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Outcome
@@ -146,12 +148,22 @@ class Collecting:
         Raises:
             LedgerError: it could not be entered; nothing may be shown.
         """
-        closed = {period: self.collector.is_closed(survey, period) for period in periods}
-        counts = self.collector.periods(survey)  # of a closed period this is its last word
-        told = {period: counts.get(period, 0) if is_closed else None for period, is_closed in closed.items()}
-        study, record = of_survey(survey), self.operator.record
-        record.learn(study, told)
+        told, study, record = list(periods), of_survey(survey), self.operator.record
+        learn(survey, told, self.collector, record)
         return record.account(study) if told else study.terms.name
+
+    def follow_up(self, survey: Survey, period: int) -> Survey:
+        """The follow-up of a period of a survey that learns: as it is, or made, signed and collected now.
+
+        Raises:
+            LedgerError: what shapes it could not be entered into the ledger; nothing was looked at.
+            ParameterError: the survey does not learn, or nobody reported what it learns from.
+        """
+        found = self.collector.follow_ups(survey).get(period)
+        if found is not None:
+            return found
+        made = follow_up(survey, period, self.collector, self.operator.record)
+        return self.collector.collect(signed(made, self.signing_key), self.signer)
 
     def close(self) -> None:
         """Close the collector and the list."""

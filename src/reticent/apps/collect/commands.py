@@ -153,6 +153,22 @@ def under(
     run(folder, name, people)
 
 
+@group.command()
+def follow(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the survey, or its id.")],
+    period: Annotated[int | None, typer.Option(min=1, help="From 1 on; the one that it is now.")] = None,
+) -> None:
+    """Shape the mechanisms of those who did not report yet by what was reported, where a survey learns.
+
+    What was reported is entered into the service's ledger, looked at, and solved for; the follow-up is signed
+    with the service's own key. Devices of the second wave get it at /api/v1/surveys. A period has one.
+    """
+    from reticent.apps.collect.work import follow as run
+
+    run(folder, name, period=period)
+
+
 @group.command("estimates")
 def estimates_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],

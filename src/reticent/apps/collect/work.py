@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from rich.table import Table
 from reticent.arguments import whole
 from reticent.collect import export, survey_file
 from reticent.collect.estimates import Estimate, estimates
-from reticent.collect.explanation import explain, standard_error
+from reticent.collect.explanation import explain, gains, standard_error
 from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
@@ -224,11 +225,34 @@ def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
         survey = collecting.survey(name)
         periods = collecting.collector.periods(survey)
         account = collecting.learn(survey, periods)
-        found = estimates(collecting.collector.tally(survey, list(periods)))
+        found = estimates(*collecting.collector.tallies(survey, list(periods)))
     Console().print(table(survey, found))
     Console(highlight=False).print(f"Entered in the ledger under the account {account}.", soft_wrap=True)
     if out is not None:
         export.write(out, survey, found)
+
+
+def follow(folder: Path, name: str, *, period: int | None) -> None:
+    """Let what was published shape the mechanisms of those who did not report yet."""
+    from reticent.apps.query.data_sets import DataSets
+    from reticent.service.settings import Settings
+
+    with contextlib.ExitStack() as held:
+        made: list[DataSets] = []
+        collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
+        made.append(held.enter_context(contextlib.closing(DataSets(Settings(folder)))))
+        survey = collecting.survey(name)
+        number = survey.period_at(time.time()) if period is None else period - 1  # people count from 1
+        number = whole("period", number + 1, low=1, high=survey.periods) - 1
+        text = collecting.follow_up(survey, number)
+    screen = Console(highlight=False)
+    screen.print(
+        f"Period {number + 1} of {survey.name} has the follow-up {text.id.hex()}, shaped by "
+        f"{text.follows.reports:,} reports, which the ledger knows of. Devices of the second wave take it.",
+        soft_wrap=True,
+    )
+    for sentence in gains(survey, text):
+        screen.print(f"- {sentence}", markup=False, soft_wrap=True)
 
 
 def bridge_to(

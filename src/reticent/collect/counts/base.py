@@ -46,8 +46,12 @@ class Counts(ABC):
     # Within `writing`
 
     @abstractmethod
+    def hold_surveys(self) -> None:
+        """Let nobody else hold a new survey before this transaction ends."""
+
+    @abstractmethod
     def collect(self, identity: bytes, text: bytes, file: bytes) -> None:
-        """Hold a survey; of one that is held, its newer file."""
+        """Hold a survey, after `hold_surveys`; of one that is held, its newer file."""
 
     @abstractmethod
     def see(self, number: int, periods: NDArray[np.int64], who: NDArray[np.uint8]) -> list[Outcome] | None:

@@ -128,9 +128,12 @@ class PostgresCounts(Counts):
             self._lane = self._connection, lane
         return lane
 
+    def hold_surveys(self) -> None:
+        """Let others wait, so that surveys are seen in the order of their numbers."""
+        self._connection.execute(_ALONE, (_SURVEYS,))
+
     def collect(self, identity: bytes, text: bytes, file: bytes) -> None:
         """Hold a survey."""
-        self._connection.execute(_ALONE, (_SURVEYS,))
         self._connection.execute(_COLLECT, (identity, text, file))
 
     def see(self, number: int, periods: NDArray[np.int64], who: NDArray[np.uint8]) -> list[Outcome] | None:
