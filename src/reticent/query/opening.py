@@ -33,7 +33,8 @@ _READING, _MEASURING = ("yaml", "sqlglot"), ("duckdb", "ibis", "opendp", "pyarro
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
     """Where the snapshot of this version is, if there is one."""
-    return folder(path) / f"snapshot-{data.version}.duckdb"
+    form = "parquet" if "spark" in data.source else "duckdb"
+    return folder(path) / f"snapshot-{data.version}.{form}"
 
 
 @overload
