@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,6 +21,7 @@ from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerDamaged, LedgerError
+from reticent.fleet.database import noted
 from reticent.fleet.operator import Operator
 from reticent.fleet.record import Record
 from reticent.fleet.revocation import Revocations
@@ -60,7 +62,13 @@ class Collecting:
     @property
     def is_used(self) -> bool:
         """Whether anything was ever collected: else looking would begin it."""
-        return self._collector is not None or (self._folder / "collected.sqlite").exists()
+        where = self._where
+        return self._collector is not None or isinstance(where, str) or where.exists()
+
+    @property
+    def _where(self) -> Path | str:
+        """Of the counts: here, or in a database that several machines share (`reticent survey share`)."""
+        return noted(self._folder / "enrolment.key") or self._folder / "collected.sqlite"
 
     @property
     def collector(self) -> Collector:
@@ -70,8 +78,7 @@ class Collecting:
     def _open(self) -> Collector:
         with self._guard:
             if self._collector is None:
-                path = self._folder / "collected.sqlite"
-                self._collector = Collector(path, self.master, revocations=self._listed())
+                self._collector = Collector(self._where, self.master, revocations=self._listed())
                 with contextlib.suppress(LedgerError):  # it is tried again with the next start
                     self._collector.forget()
             return self._collector
@@ -85,7 +92,7 @@ class Collecting:
     def master(self) -> bytes:
         """The operator's secret from which devices' keys come."""
         path = self._folder / "enrolment.key"
-        if not path.exists() and (self._folder / "collected.sqlite").exists():
+        if not path.exists() and self.is_used:
             raise LedgerDamaged("enrolment.key is gone: without it no device is known; restore it")
         return kept_secret(path)
 

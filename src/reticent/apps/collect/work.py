@@ -125,6 +125,43 @@ def publish(folder: Path, file: Path) -> None:
     Console().print(f"{survey.name}, {survey.id.hex()}, is collected from now on.", soft_wrap=True)
 
 
+def share(folder: Path, address: str) -> None:
+    """Let a service keep its counts, and whose enrolment was taken back, where several machines do."""
+    from reticent.collect.collector import Collector
+    from reticent.errors import LedgerError
+    from reticent.fleet.database import is_address, note
+    from reticent.service.state import own_folder
+
+    own = own_folder(folder)
+    if not own.is_dir():
+        raise ParameterError(
+            f"folder must be that of a service, which has a key or was started, got {folder}"
+        )
+    if not is_address(address):
+        raise ParameterError("address must be a postgresql:// address")
+    if (own / "collected.sqlite").exists():
+        raise ParameterError("folder must be that of a service that has collected nothing by itself")
+    master = own / "enrolment.key"
+    was_there = master.exists()
+    try:
+        with (
+            Collector(address, kept_secret(master)) as collector,
+            contextlib.closing(Revocations.of_this_machine(master)) as until_now,
+        ):
+            for one in until_now.listed():
+                collector.revoke(one)
+    except LedgerError:
+        if not was_there:
+            master.unlink()  # it is of no use: another one enrolled the devices
+        raise
+    note(master, address)
+    Console().print(
+        "Reports are counted in that database from now on. Another machine needs enrolment.key and "
+        f"survey.key of {own}, and this command.",
+        soft_wrap=True,
+    )
+
+
 def under(folder: Path, name: str, people: Path) -> None:
     """Put a survey of a service under the account of people."""
     from reticent.apps.query.data_sets import DataSets
@@ -218,20 +255,32 @@ def follow(folder: Path, name: str, *, period: int | None) -> None:
         screen.print(f"- {sentence}", markup=False, soft_wrap=True)
 
 
-def bridge_to(folder: Path, *, broker: str, topic: str, name: str, username: str | None, tls: bool) -> None:
+def bridge_to(
+    folder: Path,
+    *,
+    broker: str,
+    topic: str,
+    name: str | None,
+    group: str | None,
+    username: str | None,
+    tls: bool,
+) -> None:
     """Bring reports from a broker, until interrupted."""
     import ssl
 
     from reticent.collect.mqtt import Bridge
 
     host, port = broker_address(broker)
+    if group is not None and name is None:
+        raise ParameterError("name must be given in a group: one for each bridge, and the same at each start")
     with _collecting(folder) as collecting:
         bridge = Bridge(
             collecting.collector,
             host,
             port,
-            name=name,
+            name=name or "reticent",
             topic=topic,
+            group=group,
             username=username,
             password=os.environ.get("RETICENT_MQTT_PASSWORD"),
             tls=ssl.create_default_context() if tls else None,
