@@ -45,7 +45,7 @@ def new(file: Path, *, purpose: str | None) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(survey_file.template(today, purpose))
+            target.write(survey_file.template(today, purpose, file.stem))
     except FileExistsError as error:
         raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
