@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -22,7 +23,7 @@ from .reading import ROOT, Reader, wait_for_page
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n|`(reticent [^`]+)`", re.M | re.S)
 COMMAND = typer.main.get_command(create_app([one.commands() for one in APPS]))
 HEREDOC = re.compile(r"<<'?(\w+)'?")
-# What stays until Ctrl-C: it gets a terminal of its own, and the page is read on once it said that it is there.
+# What stays until Ctrl-C has a terminal of its own; the page is read on once it said that it is there.
 STAYS = re.compile(
     r"(?:anvil|reticent (?:serve|oracle|bridge|chain watch|store serve|ledger witness serve"
     r"|crowd (?:miner|customer|edge|show)|location stations edge|federated run .*--page))\b"
@@ -85,9 +86,8 @@ class Terminal:
     def __init__(self, reader):
         environment = {**reader.environment, "HOME": str(reader.folder.with_name("home"))}
         reader.folder.with_name("home").mkdir(exist_ok=True)
-        more = [
-            os.path.dirname(one) for one in (reader.python, find_anvil()) if one
-        ]  # as if it were activated
+        here = filter(None, (reader.python, find_anvil()))
+        more = [str(Path(one).parent) for one in here]  # as if the environment were activated
         first, rest = environment["PATH"].split(os.pathsep, 1)
         environment["PATH"] = os.pathsep.join([first, *more, rest])
         self.folder, self.said, self.ports, self.beside = (
@@ -109,10 +109,8 @@ class Terminal:
         """End what stays, the newest first, and the shell. What is left after that is killed."""
         self._end(reversed(self.beside))
         self.shell.stdin.write("exit\n")
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.shell.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            pass
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.shell.pid, signal.SIGKILL)
         self.shell.wait()
@@ -155,7 +153,7 @@ class Terminal:
         )  # Ctrl-C, and begin again
         output = self.said / str(len(self.beside))
         bare = re.sub(r"\s+#\s.*", "", command)
-        code, pid = self._asked(f"{bare} </dev/null >{output} 2>&1 & echo $!")
+        _, pid = self._asked(f"{bare} </dev/null >{output} 2>&1 & echo $!")
         self.beside.append(Beside(program_of(command), int(pid)))
         end = time.monotonic() + LONGEST_S
         while time.monotonic() < end and not HERE.search(output.read_text() if output.exists() else ""):

@@ -33,7 +33,6 @@ from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.texts import hexadecimal
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness.opening import opened
-from reticent.privacy import UNITS_PER_ONE
 from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21
@@ -147,15 +146,17 @@ def under(folder: Path, name: str, people: Path) -> None:
         study = of_survey(survey)
         charged = collecting.operator.record.put_under(study, whose)
         price = peoples.price(study.unit, study.units, whose.devices)
+        cap = whose.held(data_sets.book).cap
     screen = Console(highlight=False)
+    enough = "" if price <= cap else ": more than there is, so none will be shown"
     screen.print(
-        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs them mu2 "
-        f"{price / UNITS_PER_ONE:.6g}.",
+        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs "
+        f"{100 * price / cap:.4g} % of their budget{enough}.",
         soft_wrap=True,
     )
     if charged:
         screen.print(
-            f"For what was shown before, mu2 {charged / UNITS_PER_ONE:.6g} is charged.", soft_wrap=True
+            f"For what was shown before, {100 * charged / cap:.4g} % of it is charged.", soft_wrap=True
         )
 
 
