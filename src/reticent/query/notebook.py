@@ -69,6 +69,11 @@ class Notebook:
                 self._connection.rollback()
                 raise
 
+    def draws(self) -> list[tuple[str, int, str]]:
+        """Every draw: its key, its information and its values as they are kept."""
+        with self._guard, explained(_WHAT):
+            return self._connection.execute("SELECT key, information, grid_values FROM draw").fetchall()
+
     def close(self) -> None:
         """Close the file."""
         with self._guard:

@@ -70,6 +70,7 @@ from reticent.query.prices import (
     sizes_at_least,
 )
 from reticent.query.recording import Promptly, at_once, awaited, record
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.randomness import Stream
 
 _MOST_FREE = 500  # answers, each good while ledger and account stand as they did
@@ -100,7 +101,7 @@ class Session(Shorthands):
         data: DataSet,
         rows: Rows | Callable[[], Rows] | None,
         ledger: Ledger,
-        notebook: Notebook | None = None,
+        notebook: Notebook | SharedNotebook | None = None,
         *,
         rng: Stream | None = None,
         wait_s: float = 600.0,
