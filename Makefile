@@ -88,7 +88,7 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.docs $(VENV)/.torch
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.mosquitto $(VENV)/.docs $(VENV)/.torch
 $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
 $(VENV)/.demo $(VENV)/.demos $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
@@ -118,6 +118,16 @@ $(VENV)/.browser: requirements/browser/package.json requirements/browser/package
 $(VENV)/.broker $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$*
 	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --require-hashes -r $<
+	@touch $@
+
+# An MQTT 5 broker for tests of collectors side by side, where the system has none and apt can fetch Debian's; it is
+# unpacked, not installed. What needs it is skipped without.
+MOSQUITTO = mosquitto libmosquitto1 libcjson1 libdlt2 libwebsockets17 libwrap0 libev4 libuv1
+$(VENV)/.mosquitto: $(VENV)/.uv
+	@if command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto; then :; \
+	  else rm -rf $(VENV)/mosquitto && mkdir $(VENV)/mosquitto && cd $(VENV)/mosquitto && \
+	    { apt-get download -qq $(MOSQUITTO) >/dev/null 2>&1 && for one in *.deb; do dpkg -x $$one . || exit 1; done && rm -f *.deb || \
+	      echo "no mosquitto on this machine: what needs one is skipped"; }; fi
 	@touch $@
 
 # Networks, by pip: it finds a CPU build where uv would fetch gigabytes of CUDA. What needs them is skipped without.
