@@ -47,8 +47,8 @@ def test_the_mark_moves_with_every_commit_and_with_nothing_else(tmp_path):
 
 def test_a_newer_ledger_is_refused(place):
     with SqlLedger(place) as ledger, ledger._store.writing():
-        ledger._store.run("UPDATE meta SET setting = '3' WHERE name = 'version'")
-    with pytest.raises(LedgerError, match="written by a newer Reticent: schema 3, here 2"):
+        ledger._store.run("UPDATE meta SET setting = '4' WHERE name = 'version'")
+    with pytest.raises(LedgerError, match="written by a newer Reticent: schema 4, here 3"):
         SqlLedger(place)
 
 
