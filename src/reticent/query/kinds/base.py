@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor, linear
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from reticent.query.language.questions import Question
     from reticent.query.language.tree import Predicate, Query
     from reticent.query.measure import Plan, Rows
+
+
+Covariance: TypeAlias = Sequence[Sequence[float]]
+"""Of the coordinates of a cell, in squared grid units."""
 
 
 class Sums(NamedTuple):
@@ -58,6 +62,8 @@ class Measure:
         move: (h = high - low, low, high, neighbours replace, cells) to how far one row can move them.
         comes_without_filter: whether a replaced row counts as one that comes or goes even where no filter is.
         estimate: one cell of a vector to what it says; None where each coordinate is one number by itself.
+        jointly: the same, where the coordinates' noises have a covariance, as what is combined from several
+            purchases has (`span`); None as for `estimate`, or where a question keeps to its own purchases.
         error: half the width of an interval (see `predicted_error`); None as for `estimate`.
     """
 
@@ -71,6 +77,7 @@ class Measure:
     move: Callable[[int, int, int, bool, bool], Move]
     comes_without_filter: bool
     estimate: Callable[[Plan, list[float], float, float], Estimate] | None
+    jointly: Callable[[Plan, Sequence[float], Covariance, float], Estimate] | None
     error: Callable[[Plan, float, float, float], float] | None
 
     @property

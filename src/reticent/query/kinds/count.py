@@ -26,6 +26,7 @@ COUNT = Measure(
     move=lambda h, low, high, replace, cells: Move(stay=0, come=1, weight=0),
     comes_without_filter=True,
     estimate=None,
+    jointly=None,
     error=None,
 )
 

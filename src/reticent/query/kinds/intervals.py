@@ -76,8 +76,8 @@ def moved(estimate: Estimate, factor: float, offset: float) -> Estimate:
     )
 
 
-def ratio(top: Normal, bottom: Normal, h: float, factor: float) -> Estimate:
-    """Return top / bottom, known to lie within [-h, h].
+def ratio(top: Normal, bottom: Normal, h: float, factor: float, covariance: float = 0.0) -> Estimate:
+    """Return top / bottom, known to lie within [-h, h]; `covariance` is that of their noises.
 
     The interval is every r that the two numbers do not contradict: |top - r bottom| at most `factor`
     standard errors. If the group may be empty as far as the noise tells, nothing is excluded.
@@ -88,8 +88,11 @@ def ratio(top: Normal, bottom: Normal, h: float, factor: float) -> Estimate:
         return Estimate(value, h, -h, h)
     value = min(h, max(-h, top.value / bottom.value))
     error = math.hypot(top.sigma, value * bottom.sigma) / bottom.value
+    if covariance:
+        square = top.sigma**2 - 2 * value * covariance + (value * bottom.sigma) ** 2
+        error = math.sqrt(max(0.0, square)) / bottom.value
     a = bottom.value**2 - (factor * bottom.sigma) ** 2
-    b = top.value * bottom.value
+    b = top.value * bottom.value - factor * factor * covariance
     c = top.value**2 - (factor * top.sigma) ** 2
     root = math.sqrt(max(0.0, b * b - a * c))
     return Estimate(value, error, min(h, max(-h, (b - root) / a)), min(h, max(-h, (b + root) / a)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reticent.query.kinds.base import (
     Asked,
+    Covariance,
     Form,
     Kind,
     Measure,
@@ -42,11 +44,17 @@ def ratio_move(h: int, low: int, high: int, replace: bool, cells: bool) -> Move:
 
 def ratio_estimate(plan: Plan, values: list[float], sigma: float, confidence: float) -> Estimate:
     """The sum of z over the rows, from -h to h."""
+    return ratio_jointly(plan, values, ((sigma * sigma, 0.0), (0.0, sigma * sigma)), confidence)
+
+
+def ratio_jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
+    """The same from coordinates whose noises have a covariance."""
     scale = math.ldexp(1.0, -plan.shift)
     low, high = bounds(plan.question)
-    top = Normal(values[0] * scale, sigma * scale)
-    bottom = Normal(values[1] / plan.weight, sigma / plan.weight)
-    return ratio(top, bottom, float(high - low), half_width_factor(confidence))
+    top = Normal(values[0] * scale, math.sqrt(covariance[0][0]) * scale)
+    bottom = Normal(values[1] / plan.weight, math.sqrt(covariance[1][1]) / plan.weight)
+    both = covariance[0][1] * scale / plan.weight
+    return ratio(top, bottom, float(high - low), half_width_factor(confidence), both)
 
 
 def ratio_error(plan: Plan, sigma: float, confidence: float, rows: float) -> float:
@@ -58,9 +66,17 @@ def ratio_error(plan: Plan, sigma: float, confidence: float, rows: float) -> flo
 
 
 def _estimate(plan: Plan, values: list[float], sigma: float, confidence: float) -> Estimate:
+    return _in_units(plan, ratio_estimate(plan, values, sigma, confidence))
+
+
+def _jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
+    return _in_units(plan, ratio_jointly(plan, values, covariance, confidence))
+
+
+def _in_units(plan: Plan, estimate: Estimate) -> Estimate:
     low, high = bounds(plan.question)
     unit = step_of(plan.question)
-    return moved(ratio_estimate(plan, values, sigma, confidence), unit / 2, unit * (low + high) / 2)
+    return moved(estimate, unit / 2, unit * (low + high) / 2)
 
 
 MEAN = Measure(
@@ -74,6 +90,7 @@ MEAN = Measure(
     move=ratio_move,
     comes_without_filter=True,
     estimate=_estimate,
+    jointly=_jointly,
     error=ratio_error,
 )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reticent.query.kinds.base import Form, Kind, Measure
+from reticent.query.kinds.base import Covariance, Form, Kind, Measure
 from reticent.query.kinds.count import COUNT
 from reticent.query.kinds.intervals import Estimate, moved
-from reticent.query.kinds.mean import ratio_coordinates, ratio_error, ratio_estimate, ratio_move
+from reticent.query.kinds.mean import (
+    ratio_coordinates,
+    ratio_error,
+    ratio_estimate,
+    ratio_jointly,
+    ratio_move,
+)
 
 if TYPE_CHECKING:
     from reticent.query.language.questions import Question
@@ -24,6 +31,10 @@ def _estimate(plan: Plan, values: list[float], sigma: float, confidence: float) 
     return moved(ratio_estimate(plan, values, sigma, confidence), 0.5, 0.5)
 
 
+def _jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
+    return moved(ratio_jointly(plan, values, covariance, confidence), 0.5, 0.5)
+
+
 SHARE = Measure(
     name="share",
     values=2,
@@ -35,6 +46,7 @@ SHARE = Measure(
     move=ratio_move,
     comes_without_filter=True,
     estimate=_estimate,
+    jointly=_jointly,
     error=ratio_error,
 )
 

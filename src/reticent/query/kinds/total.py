@@ -39,6 +39,7 @@ SUM = Measure(
     move=_move,
     comes_without_filter=False,
     estimate=None,
+    jointly=None,
     error=None,
 )
 

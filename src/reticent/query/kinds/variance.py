@@ -99,6 +99,7 @@ SQUARES = Measure(
     move=_move,
     comes_without_filter=False,
     estimate=_of_public_rows,
+    jointly=None,
     error=_error,
 )
 
@@ -113,6 +114,7 @@ VARIANCE = Measure(
     move=_counted_move,
     comes_without_filter=True,
     estimate=_of_counted_rows,
+    jointly=None,
     error=_error,
 )
 
