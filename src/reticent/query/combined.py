@@ -22,6 +22,9 @@ from reticent.query.kinds.intervals import half_width_factor
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
 from reticent.query.span import Estimate, combined_cells
+from reticent.query.span.certificate import certify
+
+_MOST_WEIGHTS = 1 << 14  # that are told with an answer
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Part:
         measurements: their numbers.
         values: how many it has.
         noise: its part of the variance of the answer, from 0 to 1; over all cells, where there are several.
-        weights: place in the answer's vector, place in the purchase's, and the exact weight, as a fraction.
+        least: the least weight that any of its values has, in units of what is counted or summed.
+        most: and the largest.
     """
 
     key: str
@@ -44,13 +48,8 @@ class Part:
     measurements: tuple[int, ...]
     values: int
     noise: float
-    weights: tuple[tuple[int, int, str], ...]
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """The least and the largest weight."""
-        found = [float(Fraction(one)) for _, _, one in self.weights]
-        return min(found), max(found)
+    least: float
+    most: float
 
 
 @dataclass(frozen=True)
@@ -60,20 +59,32 @@ class Combined:
     Attributes:
         parts: the purchases, those with most of the noise first.
         question: the text of the question that was asked.
-        rows: the public number of rows, if the declaration has one.
         values: recorded values of all these purchases.
         factor: standard errors to either end of `ends`.
         ends: for each cell, an interval that holds for any question chosen from these purchases.
         fresh_cost: units that an answer as exact would cost as a fresh draw.
+        certificate: exact weights and what they make, to be checked by anybody (`span.certificate`); None
+            where there are too many.
     """
 
     parts: tuple[Part, ...]
     question: str
-    rows: int | None
     values: int
     factor: float
     ends: tuple[tuple[float, float], ...]
     fresh_cost: int
+    certificate: Mapping[str, Any] | None
+
+    @property
+    def reuses_others(self) -> bool:
+        """Whether noise is in it that was drawn for another question."""
+        return any(part.question != self.question for part in self.parts)
+
+    @property
+    def title(self) -> str:
+        """What it is made of, in words."""
+        many = len(self.parts)
+        return f"combined from {many} purchase{'' if many == 1 else 's'}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything, with amounts as decimal strings of units and weights as fractions."""
@@ -86,16 +97,17 @@ class Combined:
                     "measurements": list(part.measurements),
                     "values": part.values,
                     "noise": part.noise,
-                    "weights": [list(one) for one in part.weights],
+                    "least": part.least,
+                    "most": part.most,
                 }
                 for part in self.parts
             ],
             "question": self.question,
-            "rows": self.rows,
             "values": self.values,
             "factor": self.factor,
             "ends": [list(one) for one in self.ends],
             "fresh_cost": str(self.fresh_cost),
+            "certificate": self.certificate,
         }
 
     @classmethod
@@ -110,16 +122,17 @@ class Combined:
                     tuple(int(number) for number in one["measurements"]),
                     int(one["values"]),
                     float(one["noise"]),
-                    tuple((int(to), int(of), str(weight)) for to, of, weight in one["weights"]),
+                    float(one["least"]),
+                    float(one["most"]),
                 )
                 for one in given["parts"]
             ),
             str(given["question"]),
-            None if given["rows"] is None else int(given["rows"]),
             int(given["values"]),
             float(given["factor"]),
             tuple((float(low), float(high)) for low, high in given["ends"]),
             int(given["fresh_cost"]),
+            given["certificate"],
         )
 
 
@@ -130,6 +143,7 @@ def combined(
     confidence: float,
     fresh_cost: int,
     look: Callable[[str], tuple[Plan, tuple[int, ...]]],
+    head: tuple[int, str] | None,
 ) -> Combined:
     """What is said of an answer.
 
@@ -140,37 +154,60 @@ def combined(
         confidence: of its intervals.
         fresh_cost: units that a fresh draw would cost.
         look: from a key to how that purchase was measured, and the numbers of its recorded measurements.
+        head: entries and root of the log, where the ledger has one.
     """
-    keys = list(dict.fromkeys(key for one in found for key in one.keys))
-    noise: dict[str, float] = dict.fromkeys(keys, 0.0)
-    weights: dict[str, list[tuple[int, int, str]]] = {key: [] for key in keys}
-    units: dict[str, int] = {}
-    for place, one in enumerate(found):
-        total = math.fsum(float(weight**2 * row.variance) for row, weight in one.weights) or 1.0
-        for row, weight in one.weights:
-            noise[row.key] += float(weight**2 * row.variance) / total / len(found)
-            weights[row.key].append((place, row.coordinate, str(weight)))
-            units[row.key] = row.information
-    looked = {key: look(key) for key in keys}
+    looked = {key: look(key) for key in dict.fromkeys(key for one in found for key in one.keys)}
     values = sum(purchase.values for purchase, _ in looked.values())
-    factor = any_choice_factor(values, confidence)
-    wider = (factor / half_width_factor(confidence)) ** 2
-    ends = combined_cells(query, plan, [_Wider(one, wider) for one in found], confidence)  # type: ignore[misc]
-    parts = [
-        Part(
-            key, purchase.question.text, units[key], numbers, purchase.values, noise[key], tuple(weights[key])
-        )
-        for key, (purchase, numbers) in looked.items()
-    ]
+    factor, ends = ends_of(query, plan, found, confidence, values)
+    parts = [_part(key, *looked[key], found) for key in looked]
+    certificate = None
+    if sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
+        size, root = head or (None, None)
+        numbers = {key: listed for key, (_, listed) in looked.items()}
+        certificate = certify(plan, found, measurements=numbers, log_size=size, log_root=root)
     return Combined(
         tuple(sorted(parts, key=lambda part: -part.noise)),
         plan.question.text,
-        plan.question.data.rows,
         values,
         factor,
-        tuple((cell.estimate.low, cell.estimate.high) for cell in ends),
+        ends,
         fresh_cost,
+        certificate,
     )
+
+
+def ends_of(
+    query: Query, plan: Plan, found: Sequence[Estimate], confidence: float, values: int
+) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """The factor, and for each cell the ends, that hold for any question chosen from so many values."""
+    factor = any_choice_factor(values, confidence)
+    wider = (factor / half_width_factor(confidence)) ** 2
+    cells = combined_cells(query, plan, [_Wider(one, wider) for one in found], confidence)  # type: ignore[misc]
+    return factor, tuple((cell.estimate.low, cell.estimate.high) for cell in cells)
+
+
+def _part(key: str, plan: Plan, numbers: tuple[int, ...], found: Sequence[Estimate]) -> Part:
+    """What a purchase gives to an answer."""
+    noise, units, weights = 0.0, 0, []
+    for one in found:
+        parts = [(row, float(weight)) for row, weight in zip(one.rows, one.weights, strict=True)]
+        total = math.fsum(weight**2 * float(row.variance) for row, weight in parts) or 1.0
+        for row, weight in parts:
+            if row.key == key:
+                noise += weight**2 * float(row.variance) / total / len(found)
+                units = row.information
+                weights.append(weight)
+    return Part(
+        *(key, plan.question.text, units, numbers, plan.values),
+        *(noise, min(weights), max(weights)),
+    )
+
+
+def weights(part: Part) -> str:
+    """The weights of a purchase's values, in words."""
+    if part.least == part.most:
+        return f"weight {part.least:.3g}"
+    return f"weights {part.least:.3g} to {part.most:.3g}"
 
 
 def worth(found: Sequence[Estimate]) -> int:

@@ -360,7 +360,7 @@ class Session(Shorthands):
             self.data.budget.delta,
             error,
             found.case,
-            self._free_error(asked, prepared, given.confidence),
+            self._free_error(asked, prepared, given),
             self._assumed(asked, prepared, given, units),
             error is not None and is_useless(asked, prepared, error),
             balance.terms.cap,
@@ -376,9 +376,9 @@ class Session(Shorthands):
         errors = [predicted_error(query, prepared, units, accuracy.confidence, one) for one in fewer]
         return Assumed(rows, accuracy.rows is not None, tuple(zip(fewer, errors, strict=True)))
 
-    def _free_error(self, query: Query, prepared: Plan, confidence: float) -> float | None:
+    def _free_error(self, query: Query, prepared: Plan, accuracy: Accuracy) -> float | None:
         """How exact the answer is that `known` gives; a guess of the rows may ask for more than is needed."""
-        best = self._teller.best(query, prepared, confidence)
+        best = self._teller.best(query, prepared, accuracy.confidence, accuracy.reuse)
         return None if best is None else widest(best[0])
 
     def reused(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:

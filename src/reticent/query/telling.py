@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reticent.errors import NotMeasured
 from reticent.ledger import Grant, Ledger, Reading
 from reticent.ledger.base import increment
 from reticent.query.accuracy import SPAN
@@ -94,10 +95,13 @@ class Teller:
         assert purchases is not None
         purchases.combines(query, prepared, own)
         found = purchases.estimates(prepared)
-        assert found is not None  # what is in the span stays in it
+        if found is None:  # a bound on the work was met meanwhile: only where nothing is its own
+            raise NotMeasured(f"{self.data.name}: others bought meanwhile what cannot be combined; ask again")
         cells = combined_cells(query, prepared, found, confidence)
         fresh_cost = self.cost(prepared, bought(own), bought(own) + wanted)
-        how = combined(query, prepared, found, confidence, fresh_cost, purchases.look)
+        receipt = self._receipt(prepared, grant, always=True)
+        head = None if receipt.log_size is None else (receipt.log_size, str(receipt.log_root))
+        how = combined(query, prepared, found, confidence, fresh_cost, purchases.look, head)
         units = worth(found)
         return self._made(query, prepared, cells, confidence, Case.SPAN, units, wanted, grant, how)
 

@@ -80,7 +80,12 @@ class Model:
 
 
 def accuracy(chance, data):
-    """An accuracy at random, by information or by epsilon, and the units that it means."""
+    """An accuracy at random, by information or by epsilon, and the units that it means; of the own key alone."""
+    asked, units = _accuracy(chance, data)
+    return {**asked, "reuse": "key"}, units
+
+
+def _accuracy(chance, data):
     if chance.random() < 0.2:  # around the least purchase
         units = chance.randrange(1, 3 * data.terms.minimum)
         return {"information": units / UNITS_PER_ONE}, math.floor(
@@ -106,7 +111,7 @@ def check_sequences(count, seed):
     for _ in range(count):
         ledger, model = MemoryLedger(), Model(data, keys)
         ledger.open(data.terms)
-        session._ledger = ledger
+        session._ledger = session._teller._ledger = ledger
         for query in chance.choices(QUESTIONS, k=chance.randrange(1, 9)):
             asked, units = accuracy(chance, data)
             price = session.price(query, **asked)

@@ -9,20 +9,19 @@ Only relations near the weights are looked at, and so many at most. Two more are
 bound was met: to the question's own purchase, and to the weights that were found last time. So what an
 estimate is worth never falls as more is bought.
 
-Reference: docs/mathematics.md 13.2.
+Reference: docs/mathematics.md 7.2.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.query.span.elimination import Elimination, Made, Number
+from reticent.query.span.elimination import Elimination, Made
 
 
 class Limits(NamedTuple):
@@ -39,7 +38,7 @@ _REFINEMENTS = 3
 
 
 def nearby(
-    among: Elimination, starts: Iterable[Made], limits: Limits
+    among: Elimination, starts: Iterable[Iterable[int]], limits: Limits
 ) -> tuple[list[Mapping[int, int]], bool]:
     """Relations that share a row with the weights, or with one that does; whether there are more."""
     rows = list(dict.fromkeys(row for start in starts for row in start))
@@ -59,9 +58,22 @@ def nearby(
     return [among.relations[one] for one in found], False
 
 
+class Weights(NamedTuple):
+    """Exact weights of rows: whole numbers over a common denominator."""
+
+    numerators: dict[int, int]
+    denominator: int
+
+
+def whole(made: Made) -> Weights:
+    """The same with a common denominator."""
+    denominator = math.lcm(*(value.denominator for value in made.values()))
+    return Weights({row: int(value * denominator) for row, value in made.items()}, denominator)
+
+
 def improved(
-    starts: Sequence[Made], relations: Sequence[Mapping[int, Number]], variances: Mapping[int, float]
-) -> list[Made]:
+    starts: Sequence[Weights], relations: Sequence[Mapping[int, int]], variances: Sequence[float]
+) -> list[Weights]:
     """For each start, exact weights of the same form with the least variance that the relations reach.
 
     Args:
@@ -70,18 +82,21 @@ def improved(
         variances: of the rows' noise.
     """
     if not relations:
-        return [dict(start) for start in starts]
-    rows = list(dict.fromkeys(row for one in (*starts, *relations) for row in one))
+        return list(starts)
+    rows = list(
+        dict.fromkeys(row for one in (*(start.numerators for start in starts), *relations) for row in one)
+    )
     places = {row: place for place, row in enumerate(rows)}
     roots = np.sqrt([variances[row] for row in rows])
     z = _matrix(relations, places) * roots[:, None]
     lengths = np.linalg.norm(z, axis=0)
     z /= lengths
-    found = _coefficients(z, _matrix(starts, places) * roots[:, None]) / lengths[:, None]
-    return [_moved(start, relations, found[:, place]) for place, start in enumerate(starts)]
+    targets = _matrix([one.numerators for one in starts], places) / [float(one.denominator) for one in starts]
+    found = _coefficients(z, targets * roots[:, None]) / lengths[:, None]
+    return [_moved(start, relations, found[:, place].tolist()) for place, start in enumerate(starts)]
 
 
-def _matrix(given: Sequence[Mapping[int, Number]], places: Mapping[int, int]) -> NDArray[np.float64]:
+def _matrix(given: Sequence[Mapping[int, int]], places: Mapping[int, int]) -> NDArray[np.float64]:
     matrix = np.zeros((len(places), len(given)))
     for column, one in enumerate(given):
         matrix[[places[row] for row in one], column] = [float(value) for value in one.values()]
@@ -102,15 +117,15 @@ def _coefficients(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArra
     return found
 
 
-def _moved(start: Made, relations: Sequence[Mapping[int, Number]], by: NDArray[np.float64]) -> Made:
+def _moved(start: Weights, relations: Sequence[Mapping[int, int]], by: Sequence[float]) -> Weights:
     """The start less so much of each relation, exactly."""
-    whole = math.lcm(*(Fraction(value).denominator for value in start.values())) << _BITS
-    total = {row: int(value * whole) for row, value in start.items()}
-    for relation, factor in zip(relations, by.tolist(), strict=True):
-        if not math.isfinite(factor):
-            continue
-        times = Fraction(round(math.ldexp(factor, _BITS)), 1 << _BITS)
+    total = {row: value << _BITS for row, value in start.numerators.items()}
+    for relation, factor in zip(relations, by, strict=True):
+        times = round(math.ldexp(factor, _BITS)) * start.denominator if math.isfinite(factor) else 0
         if times:
             for row, value in relation.items():
-                total[row] = total.get(row, 0) - times * value * whole  # type: ignore[assignment]
-    return {row: Fraction(value) / whole for row, value in total.items() if value}
+                total[row] = total.get(row, 0) - times * value
+    found = {row: value for row, value in total.items() if value}
+    common = math.gcd(*found.values(), start.denominator << _BITS)
+    numerators = {row: value // common for row, value in found.items()}
+    return Weights(numerators, (start.denominator << _BITS) // common)

@@ -1,14 +1,14 @@
 """Conditions as polynomials: which rows count, in a form that no way of writing can change.
 
 With u[c, t] = 1 where the code of column c is at least t, and 0 else, a range of codes is a difference of two
-such steps, `and` is a product and `or` is p + q - pq. Products of steps of one column are the highest of them,
+such steps, `and` is a product and `or` is p + q - pq. Of two steps of one column the product is the higher,
 so every condition is a sum of *corners*, products with at most one step of each column, with whole
 coefficients. Corners are linearly independent as functions of the codes, so the polynomial is unique: two
 conditions hold for the same combinations of codes if and only if their polynomials are equal. That is the
 complete normal form that `conditions` does not have; keys of the ledger stay as they are, and questions that
 are equal here and differ there meet in the span of what was bought (`joint`).
 
-Reference: docs/mathematics.md 13.1.
+Reference: docs/mathematics.md 7.1.
 """
 
 from __future__ import annotations

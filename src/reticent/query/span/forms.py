@@ -13,7 +13,7 @@ scale, its grid; so is what a question asks for. Two rules make forms unique:
 How a measure makes coordinates from sums is asked of the measure itself, so a new kind of question needs no
 word here: its coordinates must be linear, which a test holds for every measure.
 
-Reference: docs/mathematics.md 13.1.
+Reference: docs/mathematics.md 7.1.
 """
 
 from __future__ import annotations

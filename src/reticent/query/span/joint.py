@@ -9,38 +9,41 @@ Only what is recorded counts: what is paid and not recorded may come out as anyt
 of another version of the data, another declaration or another account are refused, not mixed.
 
 Privacy: nothing here touches data. Everything is arithmetic on released numbers and public ones.
-Reference: docs/mathematics.md 13.
+Reference: docs/mathematics.md 7.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 
 from reticent.errors import ParameterError
 from reticent.ledger import Reading
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.measure import Plan
-from reticent.query.span.best import SCALAR, VECTOR, improved, nearby
+from reticent.query.plans import Kept
+from reticent.query.span.best import SCALAR, VECTOR, Weights, improved, nearby, whole
 from reticent.query.span.elimination import Elimination, Made
 from reticent.query.span.forms import Form, forms
 from reticent.query.span.vectors import least_information
 from reticent.query.span.weights import Estimate, Row
 
 _MOST_VECTOR = 256  # coordinates of a question that is combined from others
+_MOST_FOUND = 200  # estimates kept ready until more is recorded
+_MOST_LAST = 2000  # weights kept of what was found before, where not all relations are looked at
 
 
 @dataclass
 class _Purchase:
-    """What is recorded under one key, and which rows it has in the elimination."""
+    """What is recorded under one key, and where its rows begin in the elimination."""
 
     plan: Plan
     forms: tuple[Form, ...] | None
     reading: Reading
     first: int
     is_joined: bool
+    rows: dict[int, Row] = field(default_factory=dict)
 
 
 class Joint:
@@ -56,7 +59,9 @@ class Joint:
         self._elimination = Elimination()
         self._purchases: dict[str, _Purchase] = {}
         self._rows: list[tuple[_Purchase, int]] = []
-        self._last: dict[str, list[Made]] = {}
+        self._variances: list[float] = []
+        self._found: Kept[str, tuple[Estimate, ...] | None] = Kept(_MOST_FOUND)
+        self._last: Kept[str, list[Weights]] = Kept(_MOST_LAST)
 
     def __len__(self) -> int:
         """How many recorded values there are."""
@@ -72,7 +77,7 @@ class Joint:
             if held is None:
                 self._join(plan, reading)
             elif reading.information > held.reading.information:
-                held.reading = reading
+                self._refine(held, reading)
 
     def recorded(self, key: str) -> int:
         """The units recorded under a key, as far as this was told."""
@@ -88,9 +93,7 @@ class Joint:
         """
         with self._guard:
             missing = max(0, wanted - self.recorded(plan.question.key))
-            if not missing:
-                return 0
-            found = self._forms(plan)
+            found = self._forms(plan) if missing else None
             if found is None:
                 return missing
             if plan.values > 1:
@@ -101,18 +104,23 @@ class Joint:
     def estimates(self, plan: Plan) -> tuple[Estimate, ...] | None:
         """The best estimate of each coordinate of a question; None if one is outside of the span."""
         with self._guard:
-            found = self._forms(plan)
-            starts = None if found is None else self._starts(plan, found)
-            if found is None or starts is None:
+            forms = self._forms(plan)
+            if forms is None:
                 return None
-            best = self._best(plan, starts)
-            return tuple(self._estimate(plan, form, one) for form, one in zip(found, best, strict=True))
+            found = self._found.get(plan.question.key)
+            if found is None:
+                starts = self._starts(plan, forms)
+                if starts is None:
+                    return None
+                best = zip(forms, self._best(plan, starts), strict=True)
+                found = tuple(self._estimate(plan, form, one) for form, one in best)
+                self._found.keep(plan.question.key, found)
+            return found
 
     # Within
 
     def _check(self, plan: Plan, reading: Reading) -> None:
-        if plan.question.data != self.data:
-            raise ParameterError("plan must be about the data set as it is declared here")
+        self._check_plan(plan)
         if reading.account != self.data.account:
             raise ParameterError(f"reading must be of account {self.data.account}, got {reading.account}")
         if reading.key != plan.question.key:
@@ -120,9 +128,12 @@ class Joint:
         if reading.information and len(reading.sums) != plan.values:
             raise ParameterError(f"reading must have {plan.values} values, got {len(reading.sums)}")
 
-    def _forms(self, plan: Plan) -> tuple[Form, ...] | None:
-        if plan.question.data != self.data:
+    def _check_plan(self, plan: Plan) -> None:
+        if plan.question.data is not self.data and plan.question.data != self.data:
             raise ParameterError("plan must be about the data set as it is declared here")
+
+    def _forms(self, plan: Plan) -> tuple[Form, ...] | None:
+        self._check_plan(plan)
         if plan.values > _MOST_VECTOR:
             return None
         held = self._purchases.get(plan.question.key)
@@ -135,13 +146,24 @@ class Joint:
         self._purchases[plan.question.key] = purchase
         for place, form in enumerate(made or ()):
             self._rows.append((purchase, place))
+            self._variances.append(0.0)
             purchase.is_joined &= self._elimination.add(first + place, form.terms)
+        self._refine(purchase, reading)
+
+    def _refine(self, purchase: _Purchase, reading: Reading) -> None:
+        """Replace what is recorded under a key: the same rows with less noise."""
+        purchase.reading = reading
+        purchase.rows.clear()
+        for place, form in enumerate(purchase.forms or ()):
+            spread = float(purchase.plan.sensitivity / form.scale)
+            self._variances[purchase.first + place] = spread * spread / reading.information
+        self._found = Kept(_MOST_FOUND)
 
     def _own(self, plan: Plan, place: int) -> Made | None:
         held = self._purchases.get(plan.question.key)
         return None if held is None or held.forms is None else {held.first + place: 1}
 
-    def _starts(self, plan: Plan, found: Sequence[Form]) -> list[Made] | None:
+    def _starts(self, plan: Plan, found: Sequence[Form]) -> list[Weights] | None:
         """Any exact weights of each coordinate; None if one is outside of the span."""
         starts = []
         for place, form in enumerate(found):
@@ -150,43 +172,47 @@ class Joint:
                 start = self._own(plan, place)
             if start is None:
                 return None
-            starts.append(start)
+            starts.append(whole(start))
         return starts
 
-    def _best(self, plan: Plan, starts: list[Made]) -> list[Made]:
+    def _best(self, plan: Plan, starts: list[Weights]) -> list[Weights]:
         """Better weights of the same forms, never worse than their own purchase or what was found last."""
         limits = SCALAR if len(starts) == 1 else VECTOR
-        relations, is_capped = nearby(self._elimination, starts, limits)
+        relations, is_capped = nearby(self._elimination, [one.numerators for one in starts], limits)
         held = self._purchases.get(plan.question.key)
         if not is_capped and (held is None or held.is_joined):
-            return improved(starts, relations, _Variances(self._rows))
+            return improved(starts, relations, self._variances)
         before = self._last.get(plan.question.key)
         best = []
         for place, start in enumerate(starts):
-            others = [self._own(plan, place), before[place] if before is not None else None]
-            beside = [_difference(one, start) for one in others if one is not None]
-            best += improved([start], [*relations, *(one for one in beside if one)], _Variances(self._rows))
-        self._last[plan.question.key] = best
+            own = self._own(plan, place)
+            others = [whole(own)] if own is not None else []
+            others += [before[place]] if before is not None else []
+            beside = [one for one in (_difference(other, start) for other in others) if one]
+            best += improved([start], [*relations, *beside], self._variances)
+        self._last.keep(plan.question.key, best)
         return best
 
-    def _estimate(self, plan: Plan, form: Form, weights: Made) -> Estimate:
-        listed = sorted(weights.items())
+    def _estimate(self, plan: Plan, form: Form, weights: Weights) -> Estimate:
+        numbers = sorted(weights.numerators)
         return Estimate(
-            form, plan.sensitivity, tuple((self._row(number), Fraction(value)) for number, value in listed)
+            form,
+            plan.sensitivity,
+            tuple(self._row(number) for number in numbers),
+            tuple(weights.numerators[number] for number in numbers),
+            weights.denominator,
         )
 
     def _row(self, number: int) -> Row:
         purchase, place = self._rows[number]
-        assert purchase.forms is not None
-        reading = purchase.reading
-        return Row(
-            reading.key,
-            place,
-            purchase.forms[place],
-            purchase.plan.sensitivity,
-            reading.information,
-            reading.sums[place],
-        )
+        row = purchase.rows.get(place)
+        if row is None:
+            assert purchase.forms is not None
+            reading, sensitivity = purchase.reading, purchase.plan.sensitivity
+            form, total = purchase.forms[place], reading.sums[place]
+            row = Row(reading.key, place, form, sensitivity, reading.information, total)
+            purchase.rows[place] = row
+        return row
 
     def _fresh_vector(self, plan: Plan, found: Sequence[Form], wanted: int) -> int:
         starts = self._starts(plan, found)
@@ -197,29 +223,18 @@ class Joint:
             pairs = self._elimination.combinations([form.terms for form in found])
             if not pairs:
                 return wanted
-            known, starts = [one for one, _ in pairs], [rows for _, rows in pairs]
-            relations, _ = nearby(self._elimination, starts, VECTOR)
-            best = improved(starts, relations, _Variances(self._rows))
+            known, starts = [one for one, _ in pairs], [whole(rows) for _, rows in pairs]
+            relations, _ = nearby(self._elimination, [one.numerators for one in starts], VECTOR)
+            best = improved(starts, relations, self._variances)
         spreads = [float(plan.sensitivity / form.scale) for form in found]
-        return least_information(known, best, _Variances(self._rows), spreads, plan.coordinates, wanted)
+        return least_information(known, best, self._variances, spreads, plan.coordinates, wanted)
 
 
-class _Variances(dict[int, float]):
-    """Of the rows' noise, in units of their forms, times the information of one unit."""
-
-    def __init__(self, rows: Sequence[tuple[_Purchase, int]]) -> None:
-        super().__init__()
-        self._of = rows
-
-    def __missing__(self, number: int) -> float:
-        purchase, place = self._of[number]
-        assert purchase.forms is not None
-        spread = float(purchase.plan.sensitivity / purchase.forms[place].scale)
-        self[number] = found = spread * spread / purchase.reading.information
-        return found
-
-
-def _difference(one: Made, other: Made) -> Made:
-    rows = dict.fromkeys((*one, *other))
-    found = {row: one.get(row, 0) - other.get(row, 0) for row in rows}
+def _difference(one: Weights, other: Weights) -> dict[int, int]:
+    """A relation: both make the same form."""
+    rows = dict.fromkeys((*one.numerators, *other.numerators))
+    found = {
+        row: one.numerators.get(row, 0) * other.denominator - other.numerators.get(row, 0) * one.denominator
+        for row in rows
+    }
     return {row: value for row, value in found.items() if value}

@@ -9,17 +9,18 @@ which falls with i in every direction.
 What is promised is the covariance of t units under the question itself, D^2 / t in every direction of a cell:
 its coordinates make ratios, and a ratio's error is that of a combination of both.
 
-Reference: docs/mathematics.md 13.3.
+Reference: docs/mathematics.md 7.3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.query.span.best import Weights
 from reticent.query.span.elimination import Made
 
 _SAME = 1e-9  # more than what is promised by this part of it is the same
@@ -27,8 +28,8 @@ _SAME = 1e-9  # more than what is promised by this part of it is the same
 
 def least_information(
     known: Sequence[Made],
-    weights: Sequence[Made],
-    variances: Mapping[int, float],
+    weights: Sequence[Weights],
+    variances: Sequence[float],
     spreads: Sequence[float],
     size: int,
     wanted: int,
@@ -58,18 +59,21 @@ def least_information(
 
 
 def _known(
-    known: Sequence[Made], weights: Sequence[Made], variances: Mapping[int, float], spreads: Sequence[float]
+    known: Sequence[Made], weights: Sequence[Weights], variances: Sequence[float], spreads: Sequence[float]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Orthonormal directions that are known, as columns, and lambda of each, at one unit of information."""
     z = np.zeros((len(spreads), len(known)))
     for column, one in enumerate(known):
         for place, value in one.items():
             z[place, column] = float(value) * spreads[place]  # of coordinates whose noise is one
-    rows = {row: place for place, row in enumerate(dict.fromkeys(row for one in weights for row in one))}
+    rows = {
+        row: place
+        for place, row in enumerate(dict.fromkeys(row for one in weights for row in one.numerators))
+    }
     w = np.zeros((len(rows), len(weights)))
     for column, one in enumerate(weights):
-        for row, value in one.items():
-            w[rows[row], column] = float(value) * math.sqrt(variances[row])
+        for row, value in one.numerators.items():
+            w[rows[row], column] = value / one.denominator * math.sqrt(variances[row])
     basis, upper = np.linalg.qr(z)
     turned = np.linalg.solve(upper.T, w.T)  # w in that basis
     values, vectors = np.linalg.eigh(turned @ turned.T)

@@ -7,13 +7,12 @@ as good as information b = D^2 / variance recorded under the question itself, D 
 fractions with as many denominators as purchases are cut to a fixed number of binary digits, in a direction
 that is said; whoever checks a certificate gets the same digits.
 
-Reference: docs/mathematics.md 13.2.
+Reference: docs/mathematics.md 7.2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -51,6 +50,11 @@ class Row:
         """Of its noise in units of the form, times the information of one unit."""
         return (self.sensitivity / self.form.scale) ** 2 / self.information
 
+    @cached_property
+    def value(self) -> Fraction:
+        """What is recorded of the form's unknowns."""
+        return self.total / (self.information * self.form.scale) - self.form.constant
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -59,21 +63,31 @@ class Estimate:
     Attributes:
         form: what is estimated.
         sensitivity: D of the question, in grid units.
-        weights: of the rows, none zero.
+        rows: what it is made of.
+        numerators: of the rows' weights; none is zero.
+        denominator: of all weights.
     """
 
     form: Form
     sensitivity: int
-    weights: tuple[tuple[Row, Fraction], ...]
+    rows: tuple[Row, ...]
+    numerators: tuple[int, ...]
+    denominator: int
+
+    @property
+    def weights(self) -> list[Fraction]:
+        """Of the rows."""
+        return [Fraction(one, self.denominator) for one in self.numerators]
 
     @cached_property
     def inverse(self) -> Fraction:
         """1 / b, rounded up."""
-        unit = (self.sensitivity / self.form.scale) ** 2
+        unit = (self.sensitivity / self.form.scale) ** 2 * self.denominator**2
         digits = 0
-        for row, weight in self.weights:
-            part = weight * weight * row.variance / unit
-            digits -= (-part.numerator << _BITS) // part.denominator
+        for row, weight in zip(self.rows, self.numerators, strict=True):
+            part = row.variance
+            top = -weight * weight * part.numerator * unit.denominator << _BITS
+            digits -= top // (part.denominator * unit.numerator)
         return Fraction(digits, 1 << _BITS)
 
     @cached_property
@@ -92,11 +106,11 @@ class Estimate:
     @cached_property
     def value(self) -> Fraction:
         """The estimate in the question's grid units, to the nearest 2^-40."""
-        scale = self.form.scale
-        digits = _digits(scale * self.form.constant)
-        for row, weight in self.weights:
-            recorded = Fraction(row.total, row.information) / row.form.scale - row.form.constant
-            digits += _digits(scale * weight * recorded)
+        scale = self.form.scale / self.denominator
+        digits = _digits(self.form.scale.numerator * self.form.constant, self.form.scale.denominator)
+        for row, weight in zip(self.rows, self.numerators, strict=True):
+            part = row.value
+            digits += _digits(weight * part.numerator * scale.numerator, part.denominator * scale.denominator)
         return Fraction(digits, 1 << _VALUE_BITS)
 
     @property
@@ -106,32 +120,32 @@ class Estimate:
 
     def covariance(self, other: Estimate) -> float:
         """With the estimate of another form, in the product of their grid units."""
-        theirs = {(row.key, row.coordinate): weight for row, weight in other.weights}
-        total = math.fsum(
-            float(weight * theirs[row.key, row.coordinate] * row.variance)
-            for row, weight in self.weights
+        listed = zip(other.rows, other.numerators, strict=True)
+        theirs = {(row.key, row.coordinate): weight for row, weight in listed}
+        found = [
+            (weight * theirs[row.key, row.coordinate], row.variance)
+            for row, weight in zip(self.rows, self.numerators, strict=True)
             if (row.key, row.coordinate) in theirs
-        )
+        ]
+        both = self.denominator * other.denominator
+        total = math.fsum(weight / both * (part.numerator / part.denominator) for weight, part in found)
         return total * float(self.form.scale * other.form.scale * UNITS_PER_ONE)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The purchases that it is made of."""
-        return tuple(dict.fromkeys(row.key for row, _ in self.weights))
+        return tuple(dict.fromkeys(row.key for row in self.rows))
 
     def holds(self) -> bool:
         """Whether the weighted sum of the rows' forms is the form, exactly."""
-        return combined((row.form.terms, weight) for row, weight in self.weights) == dict(self.form.terms)
+        total: dict[Unknown, int] = {}
+        for row, weight in zip(self.rows, self.numerators, strict=True):
+            for unknown, value in row.form.terms.items():
+                total[unknown] = total.get(unknown, 0) + weight * value
+        made = {unknown: value for unknown, value in total.items() if value}
+        return made == {unknown: value * self.denominator for unknown, value in self.form.terms.items()}
 
 
-def combined(given: Iterable[tuple[Mapping[Unknown, int], Fraction]]) -> dict[Unknown, Fraction]:
-    """A sum of weighted forms, without what cancels."""
-    total: dict[Unknown, Fraction] = {}
-    for terms, weight in given:
-        for unknown, value in terms.items():
-            total[unknown] = total.get(unknown, Fraction(0)) + weight * value
-    return {unknown: value for unknown, value in total.items() if value}
-
-
-def _digits(exact: Fraction) -> int:
-    return round(exact * (1 << _VALUE_BITS))
+def _digits(top: int, bottom: int) -> int:
+    """A quotient in units of 2^-40, to the nearest, halves up."""
+    return ((top << _VALUE_BITS + 1) + bottom) // (2 * bottom)
