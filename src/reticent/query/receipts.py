@@ -59,6 +59,7 @@ def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
         if resolve(answer.query, data).key != receipt.key or said.get("key") != receipt.key:
             raise LedgerDamaged("the key of the answer is not that of its question")
         plan, estimates = check_certificate(said, data, texts, recorded)
+        questions = [parse(part.question, data) for part in how.parts]
     except ParameterError as error:
         raise LedgerDamaged(str(error)) from error
     purchases = {key for one in estimates for key in one.keys}
@@ -69,7 +70,9 @@ def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
     if answer.information != worth(estimates):
         raise LedgerDamaged(f"the answer is worth {worth(estimates)} units, not {answer.information}")
     _check_cells(answer.cells, combined_cells(answer.query, plan, estimates, answer.confidence))
-    values = sum(planned(parse(part.question, data)).values for part in how.parts)
+    if [one.key for one in questions] != [part.key for part in how.parts]:
+        raise LedgerDamaged("the text of a purchase is not the one that its key is named after")
+    values = sum(planned(one).values for one in questions)
     factor, ends = ends_of(answer.query, plan, estimates, answer.confidence, values)
     told_ends = [(how.factor, factor), *zip(chain(*how.ends), chain(*ends), strict=False)]
     if (how.values, len(how.ends)) != (values, len(ends)) or not all(_is_close(*pair) for pair in told_ends):

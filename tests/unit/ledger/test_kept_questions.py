@@ -98,7 +98,10 @@ def test_texts_survive_and_verify(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE question SET wording = wording || ' '", "its question is not the one that it is named after"),
+        (
+            "UPDATE question SET wording = wording || ' '",
+            "its question is not the one that it is named after",
+        ),
         ("UPDATE question SET numbers = ''", "lists other measurements"),
         ("UPDATE question SET numbers = '0,1'", "lists other measurements"),
         ("INSERT INTO question VALUES (7, 'x', '')", "a question belongs to no key"),
