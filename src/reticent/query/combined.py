@@ -83,8 +83,9 @@ class Combined:
     @property
     def title(self) -> str:
         """What it is made of, in words."""
-        many = len(self.parts)
-        return f"combined from {many} purchase{'' if many == 1 else 's'}"
+        if not self.reuses_others:
+            return "combined from its own purchase and the public number of rows"
+        return f"combined from {len(self.parts)} purchase{'' if len(self.parts) == 1 else 's'}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything, with amounts as decimal strings of units and weights as fractions."""

@@ -80,7 +80,7 @@ class Model:
 
 
 def accuracy(chance, data):
-    """An accuracy at random, by information or by epsilon, and the units that it means; of the own key alone."""
+    """An accuracy at random, by information or by epsilon, and its units; of the own key alone."""
     asked, units = _accuracy(chance, data)
     return {**asked, "reuse": "key"}, units
 

@@ -28,7 +28,7 @@ CASES = {
     Case.EQUAL: "bought before as exactly as this: free",
     Case.REFINED: "less was bought before: only the missing part is paid",
     Case.COARSER: "more was bought before: free",
-    Case.SPAN: "other questions were bought that say part of it, or all: only the rest is paid",
+    Case.SPAN: "other purchases, or the public number of rows, say part of it or all: only the rest is paid",
     Case.PUBLIC: "the declaration says it: free",
 }
 

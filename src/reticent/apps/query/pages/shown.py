@@ -28,7 +28,7 @@ CASES = {
     Case.EQUAL: "reused: exactly this was bought before",
     Case.REFINED: "refined: only the missing part was bought, and combined with the earlier answers",
     Case.COARSER: "reused: a more exact answer was bought before",
-    Case.SPAN: "combined: other questions were bought that say part of it, or all; only the rest was paid",
+    Case.SPAN: "combined: other purchases, or the public number of rows, say part of it; the rest is paid",
     Case.PUBLIC: "public: the declaration answers it",
 }
 
