@@ -64,7 +64,7 @@ class Combined:
         ends: for each cell, an interval that holds for any question chosen from these purchases.
         fresh_cost: units that an answer as exact would cost as a fresh draw.
         certificate: exact weights and what they make, to be checked by anybody (`span.certificate`); None
-            where there are too many.
+            where there are too many, or the ledger does not tell which measurements they are of.
     """
 
     parts: tuple[Part, ...]
@@ -162,7 +162,8 @@ def combined(
     factor, ends = ends_of(query, plan, found, confidence, values)
     parts = [_part(key, *looked[key], found) for key in looked]
     certificate = None
-    if sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
+    numbered = all(numbers for _, numbers in looked.values())
+    if numbered and sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
         size, root = head or (None, None)
         numbers = {key: listed for key, (_, listed) in looked.items()}
         certificate = certify(plan, found, measurements=numbers, log_size=size, log_root=root)

@@ -282,16 +282,18 @@ def test_a_text_that_was_tampered_with_is_not_used(tmp_path):
         assert (price.case, price.cost) == (Case.FRESH, UNITS_PER_ONE // 5)
 
 
-def test_old_keys_without_texts_take_no_part_and_go_on(tmp_path):
+def test_old_keys_without_texts_take_part_in_their_own_question_alone(tmp_path):
     with SqlLedger(tmp_path / "l.sqlite") as ledger:
         made(ledger=ledger).among([0], information=0.1)
         with ledger._store.writing():
             ledger._store.run("DELETE FROM question")
         town = made(ledger=ledger)
-        town.by_region(information=0.4)
+        assert town.session.price(tree.count(by="region"), information=0.4).case is Case.FRESH
+        town.by_region(information=0.15)
         refined = town.among([0], information=0.3)
-        assert refined.case is Case.REFINED
-        assert refined.cost == pytest.approx(UNITS_PER_ONE // 5, abs=1)
+        assert refined.case is Case.SPAN
+        assert refined.cost == pytest.approx(UNITS_PER_ONE // 20, abs=2)
+        assert refined.combined.certificate is None, "nobody can tell which measurements it is made of"
 
 
 # Fresh draws
