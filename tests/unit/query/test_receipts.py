@@ -138,7 +138,7 @@ def test_what_was_altered_does_not_pass(asked, alter):
 
 def test_a_closed_export_says_what_is_missing(asked):
     answer, data, _, closed = asked
-    with pytest.raises(LedgerDamaged, match="exported with --openings"):
+    with pytest.raises(LedgerDamaged, match="exported with --with-openings"):
         check(answer, data, closed)
 
 
