@@ -81,7 +81,7 @@ class Purchases:
             keys = [key for key in found.texts if key in self._plans]
             keys += [key for key in self._waiting if key not in found.texts]
             if keys:
-                for reading, numbers in self._ledger.recorded(account, keys):
+                for reading, numbers in self._ledger.purchases(account, keys):
                     self._joint.record(self._plans[reading.key], reading)
                     self._numbers[reading.key] = numbers
                     (self._waiting.add if reading.pending else self._waiting.discard)(reading.key)

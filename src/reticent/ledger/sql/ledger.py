@@ -459,7 +459,7 @@ class SqlLedger(Ledger):
             rows = self._store.all(sql, (*given, self._account(account).id))
         return Worded(dict(rows), number)
 
-    def recorded(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys."""
         with self._store.reading():
             return recorded(self._store, account, self._account(account).id, keys)
