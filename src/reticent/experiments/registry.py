@@ -238,6 +238,12 @@ EXPERIMENTS = {
             "ours.collect_mse",
         ),
         Experiment(
+            "learning-means",
+            "a tenth of the people shape the mechanisms of the rest: the means of Figs 3.6 and 3.7",
+            "ours.learning_means",
+            needs_data=True,
+        ),
+        Experiment(
             "collect-pipeline",
             "reports through bytes and a collector, against the library",
             "ours.collect_pipeline",

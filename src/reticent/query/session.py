@@ -80,6 +80,7 @@ from reticent.query.prices import (
 )
 from reticent.query.purchases import Purchases
 from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.query.standing import SAME, Standing, bought, is_public, standing
 from reticent.query.telling import Teller
 from reticent.randomness import Stream
@@ -111,7 +112,7 @@ class Session(Shorthands):
         data: DataSet,
         rows: Rows | Callable[[], Rows] | None,
         ledger: Ledger,
-        notebook: Notebook | None = None,
+        notebook: Notebook | SharedNotebook | None = None,
         *,
         rng: Stream | None = None,
         wait_s: float = 600.0,

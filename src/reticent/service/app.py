@@ -13,6 +13,7 @@ import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import reticent
@@ -74,6 +75,7 @@ def create_app(
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         held = app.state.desk = desk()
         parts = ExitStack()
+        parts.enter_context(health.draining(app, settings.drain_s))
         for one in capabilities:
             if one.running is not None:
                 parts.enter_context(one.running(app))
@@ -96,6 +98,7 @@ def create_app(
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
+    app.state.is_draining = False
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -132,7 +135,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReticentError)
     if not _is_page(request):
         return refusal(error)
-    reply = visits.problem(request, error)
+    reply = await run_in_threadpool(visits.problem, request, error)
     reply.headers.update(headers(error))
     return reply
 
@@ -149,13 +152,15 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first.get("loc", ()))
     message = f"{where[:200]}: {str(first.get('msg', 'is not valid'))[:200]}"
-    return visits.told(request, 422, message) if _is_page(request) else Reply(shape("invalid", message), 422)
+    if _is_page(request):
+        return await run_in_threadpool(visits.told, request, 422, message)
+    return Reply(shape("invalid", message), 422)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_page(request):
-        reply = visits.told(request, error.status_code, str(error.detail)[:200])
+        reply = await run_in_threadpool(visits.told, request, error.status_code, str(error.detail)[:200])
         reply.headers.update(error.headers or {})
         return reply
     names = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reticent.errors import ReticentError
+from reticent.service.health import PATHS
 from reticent.service.limits import DEEPEST_BODY, is_deeper
 from reticent.service.metrics import Metrics
 from reticent.service.refusals import Refused, busy
@@ -71,12 +73,12 @@ class Guard:
         try:
             replayed = await self._taken(scope, receive)
             is_cut = False
-            if self._metrics.at_once >= self._settings.most_at_once and scope["path"] != "/health":
+            if self._metrics.at_once >= self._settings.most_at_once and scope["path"] not in PATHS:
                 raise busy()
             self._metrics.at_once += 1
             is_counted = True
             await self._app(scope, replayed, marked)
-        except Refused as refused:
+        except ReticentError as refused:
             await refusal(refused)(scope, receive, marked)
         except _Gone:
             pass

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import time
 from collections import namedtuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from reticent.collect.device import Device
 from reticent.collect.signing import signer_of
 from reticent.fleet.counted import Counted
-from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.enrolment import Enrolment, enrolled
 from reticent.fleet.record import Record
 from reticent.ledger import SqlLedger
 
@@ -200,3 +201,62 @@ def test_words_of_the_template_are_not_signed(run, tmp_path):
     assert refused.code == 2
     assert "purpose must be your own words" in refused.err
     assert not (tmp_path / "out.json").exists()
+
+
+LEARNING = """
+name: speeds
+version: 1
+purpose: To plan roads.
+epsilon: 2
+start: 2020-01-01
+period: 52 weeks
+periods: 30
+wave: 0.5
+attributes:
+  speed: {low: 0, high: 130, tailor: first wave}
+"""
+
+
+def test_a_survey_learns(run, tmp_path):
+    """Publish, half of the devices report, follow, the others report by that; each once."""
+    from reticent.apps.collect.collecting import Collecting
+    from reticent.service.settings import Settings
+
+    folder, plain = tmp_path / "desk", tmp_path / "s.yaml"
+    folder.mkdir()
+    plain.write_text(LEARNING)
+    assert "50 % of the devices, drawn by lot" in run("survey", "check", plain).out.replace("\n", " ")
+    assert run("key", "make", folder, "olga", "--role", "owner").code == 0
+    assert run("survey", "publish", folder, plain).code == 0
+    early = run("survey", "follow", folder, "speeds")
+    assert (early.code, "nobody reported yet" in early.err) == (2, True)
+    collecting = Collecting(Settings(folder))
+    survey = collecting.survey("speeds")
+    file, outcomes, waiting = collecting.collector.file(survey), [], []
+    for number in range(40):
+        enrolment = enrolled(collecting.master)
+        with Device(tmp_path / f"{number}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+            device.take(file)
+            period = survey.period_at(time.time())
+            if device.awaits(survey, period=period):
+                waiting.append((number, enrolment))
+            else:
+                outcomes += collecting.collector.receive([device.report(survey, {"speed": 50.0})])
+    done = run("survey", "follow", folder, "speeds")
+    assert done.code == 0, done.err
+    assert "without learning" in done.out.replace("\n", " ")
+    assert run("survey", "follow", folder, "speeds").out == done.out, "a period has one"
+    (follow,) = collecting.collector.follow_ups(survey).values()
+    assert f"shaped by {len(outcomes)} reports" in done.out.replace("\n", " ")
+    for number, enrolment in waiting:
+        with Device(tmp_path / f"{number}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+            device.take(file)
+            device.take(collecting.collector.file(follow))
+            outcomes += collecting.collector.receive([device.report(survey, {"speed": 50.0})])
+            assert device.spent == 2.0
+    collecting.close()
+    assert [one.value for one in outcomes] == ["counted"] * 40
+    out = tmp_path / "e.json"
+    assert run("survey", "estimates", folder, "speeds", "--out", out).code == 0
+    (found,) = json.loads(out.read_text())["estimates"]
+    assert found["reports"] == 40

@@ -29,7 +29,7 @@ _SAME = 1e-9  # more than what is promised by this part of it is the same
 def least_information(
     known: Sequence[Made],
     weights: Sequence[Weights],
-    variances: Sequence[float],
+    variances: NDArray[np.float64],
     spreads: Sequence[float],
     size: int,
     wanted: int,
@@ -59,7 +59,10 @@ def least_information(
 
 
 def _known(
-    known: Sequence[Made], weights: Sequence[Weights], variances: Sequence[float], spreads: Sequence[float]
+    known: Sequence[Made],
+    weights: Sequence[Weights],
+    variances: NDArray[np.float64],
+    spreads: Sequence[float],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Orthonormal directions that are known, as columns, and lambda of each, at one unit of information."""
     z = np.zeros((len(spreads), len(known)))
