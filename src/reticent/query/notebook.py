@@ -103,7 +103,7 @@ class Notebook:
 
 
 def kept_reading(before: Reading, key: str, information: str, pending: str, sums: str) -> Reading:
-    """What a notebook kept of an earlier look; `before`, if that was at another key: the ledger refuses it."""
+    """What a notebook kept of an earlier look; `before`, if that was at another key: it will be refused."""
     if key != before.key:
         return before
     values = tuple(int(one) for one in sums.split(",")) if sums else ()
