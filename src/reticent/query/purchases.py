@@ -92,7 +92,7 @@ class Purchases:
         if key in self._plans or key in self._others:
             return
         self._others.add(key)
-        if not is_named_after(key, text) or len(self._joint) > _MOST_RECORDED:
+        if not isinstance(text, str) or not is_named_after(key, text) or len(self._joint) > _MOST_RECORDED:
             return
         try:
             plan = self._make.planned(parse(text, self._data))
