@@ -239,6 +239,12 @@ EXPERIMENTS = {
             "ours.collect_mse",
         ),
         Experiment(
+            "sharper-training",
+            "Figs. 3.8 to 3.10 again, with tailored coordinates and codebooks",
+            "ours.sharper_training",
+            needs_data=True,
+        ),
+        Experiment(
             "learning-means",
             "a tenth of the people shape the mechanisms of the rest: the means of Figs 3.6 and 3.7",
             "ours.learning_means",
