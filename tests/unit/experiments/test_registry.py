@@ -20,7 +20,7 @@ NAMES = [
     *("service-latency", "service-cpu"),
     *(f"crowd-5.{figure}" for figure in range(3, 9)),
     *("crowd-device", "crowd-5.10", "crowd-5.11", "crowd-decoder"),
-    *("crowd-robust", "collect-mse", "learning-means", "collect-pipeline", "leakage-bounds"),
+    *("crowd-robust", "collect-mse", "learning-means", "collect-pipeline", "deployment", "leakage-bounds"),
     *(
         "fig-5.3",
         "fig-5.4",
