@@ -6,10 +6,10 @@ it is used beyond (`capacity`). The rest is the utilisation law. Nothing is draw
 the same numbers come out each time.
 
 Assumptions: costs per piece stay what they were measured at (larger tables, networks, TLS and replicas make
-    them dearer; faster processors cheaper); devices report evenly over a day but for a factor at the peak;
-    a fresh question reads rows that its server holds (`rows` of them, in memory); broker and collectors are
-    divided by topic and group, servers by a balancer. Not divided today: the database of the collection and
-    the ledger, whose entries are one chain.
+    them dearer, faster processors cheaper); devices report evenly over a day but for a factor at the peak; a
+    fresh question costs what it does on the rows of `service-cpu`; broker and collectors are divided by topic
+    and group, servers by a balancer. Connections and handshakes of devices are not in it. Not divided today:
+    the database of the collection, and the ledger, whose entries are one chain.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from reticent.experiments.ours.capacity import Part, Report, throughput
 DAY_S = 86_400
 TARGET = 0.6  # the share of its time that a part is busy for at the peak
 MACHINE = 16  # cores
+_FEWEST = 3  # machines: brokers and collectors, databases, servers
 DEVICES, ANALYSTS = (10**5, 10**6, 10**7, 10**8), 10_000
 
 
@@ -44,7 +45,7 @@ class Costs:
     Attributes:
         report: of a report that is a message of its own.
         batched: of a report in a message of 50.
-        charge_s: for which a charge holds the ledger.
+        charge_s: for which a fresh answer holds the ledger: it is charged, and recorded.
         question_s: CPU of a server for a fresh answer.
         row_bytes: of who reported, in the database.
         log_bytes: of the database's log, for each report.
@@ -78,9 +79,9 @@ class Load:
 
 
 COSTS = Costs(
-    report=Report(150e-6, 40e-6, 7e-6),
-    batched=Report(20e-6, 12e-6, 0.3e-6),
-    charge_s=2.1e-3,
+    report=Report(122e-6, 38e-6, 7.1e-6),
+    batched=Report(10.9e-6, 10.1e-6, 0.37e-6),
+    charge_s=2 * 3.4e-3,
     question_s=21.7e-3,
     row_bytes=137,
     log_bytes=369,
@@ -90,6 +91,7 @@ SCENARIOS = {
     "a report a day, single": (1.0, False),
     "a report an hour, single": (24.0, False),
     "a report an hour, by gateways": (24.0, True),
+    "a report a minute, by gateways": (1440.0, True),
 }
 
 
@@ -132,7 +134,7 @@ def run(options: Options) -> Outcome:
             }
             row |= {f"cores, {one.name}": one.needed(TARGET) for one in found}
             row |= {
-                "machines": max(3, -(-cores // MACHINE)),
+                "machines": max(_FEWEST, -(-cores // MACHINE)),
                 "GB of who reported, a day": devices * reports * COSTS.row_bytes / 1e9,
                 "MB/s of log": found[0].rate * COSTS.log_bytes / 1e6,
                 "saturates first": worst.name,
@@ -183,7 +185,7 @@ def _caption(rows: list[Row]) -> str:
 
 def _draw(rows: list[Row]) -> Any:
     """How busy each part is that cannot be divided, by devices."""
-    figure, axes = plots.panels(1, len(SCENARIOS), size=(13, 4))
+    figure, axes = plots.panels(1, len(SCENARIOS), size=(16, 4))
     names = [one.name for one in parts(Load(1, 1.0))]
     for axis, (name, (reports, is_batched)) in zip(axes.flat, SCENARIOS.items(), strict=True):
         for part in names:
