@@ -13,7 +13,7 @@ Not here: collecting and signing. Solving needs scipy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,7 @@ from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
 from reticent.collect.waves import FIRST_WAVE, LEAST_EPSILON, Follows, Waves
 from reticent.errors import ParameterError
-from reticent.estimation.shapes import Round, Shape, learnt, shape_of
+from reticent.estimation.shapes import Round, Shape, learnt, shape_of, variance_of
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import NumericChannel
@@ -101,8 +101,9 @@ def shaped(survey: Survey, period: int, tallies: Sequence[Tally]) -> Survey:
     if not reports:
         raise ParameterError(f"nobody reported yet what period {period} of {survey.name} learns from")
     common = learnt([one for place in places for one in _rounds(place, tallies)])
-    shapes = {place: shape_of(learnt(_rounds(place, tallies), start=common)) for place in places}
-    size = _sample_size(survey, places, common, waves)
+    shares = {place: learnt(_rounds(place, tallies), start=common) for place in places}
+    shapes = {place: shape_of(one) for place, one in shares.items()}
+    size = _sample_size(survey, shares, shape_of(common))
     made = list(_plain(survey, size))
     for place, shape in shapes.items():
         made[place] = tailored(survey, size, shape, survey.attributes[place].bounds)  # type: ignore[union-attr]
@@ -175,22 +176,30 @@ def _rounds(place: int, tallies: Sequence[Tally]) -> list[Round]:
     return rounds
 
 
-def _sample_size(survey: Survey, places: Sequence[int], common: Floats, waves: Waves) -> int:
-    """How many attributes a report holds: as many as in the survey, one more or one less."""
-    d, own = len(survey.attributes), survey.sample_size
-    shape = shape_of(common)
+def _sample_size(survey: Survey, shares: Mapping[int, Floats], common: Shape) -> int:
+    """How many attributes a report of the second wave holds: as many as in the survey, one more or one less.
 
-    def objective(size: int) -> float:
-        rate, made = size / d, _plain(survey, size)
-        noise = _expected(tailored(survey, size, shape), shape)
-        of_learning = math.log((noise + (1.0 - rate) * _spread(shape)) / rate)
-        others = (
-            math.log(worst_variance(made[place], rate) / rate) for place in range(d) if place not in places
-        )
-        return len(places) * of_learning + sum(others)
-
+    With a share a of reports by the first wave and b by the second, the error of a mean is (a V_1 + b V_2) /
+    (a + b)^2, and that of who is asked, S (1/(a + b) - 1), for every size; the least product counts.
+    """
+    d, own, first = len(survey.attributes), survey.sample_size, _waves(survey).share
     if d == 1:
         return 1
+    before = _expected(Optimal(epsilon=epsilon_each(survey.epsilon, own)), common)
+
+    def objective(size: int) -> float:
+        made, a, b = _plain(survey, size), first * own / d, (1.0 - first) * size / d
+        after = _expected(tailored(survey, size, common), common)
+        total = 0.0
+        for place in range(d):
+            if place in shares:
+                noise, spread = (a * before + b * after) / (a + b) ** 2, variance_of(shares[place])
+                total += math.log(noise + spread * (1.0 / (a + b) - 1.0))
+            else:
+                worst = [worst_variance(one, a + b) for one in (survey.instruments[place], made[place])]
+                total += math.log((a * worst[0] + b * worst[1]) / (a + b) ** 2)
+        return total
+
     return min((size for size in (own, own - 1, own + 1) if 1 <= size <= d), key=objective)
 
 

@@ -43,7 +43,7 @@ _LENGTH = re.compile(r"([0-9]{1,9}) *(second|minute|hour|day|week)s?", re.ASCII)
 PLACEHOLDER = "Why you ask, in words for the person behind a device."
 TEMPLATE = """\
 # A survey: what devices are asked, and under which privacy. `reticent survey check` explains it.
-name: my-survey
+name: {name}
 version: 1
 purpose: {purpose}
 epsilon: 1               # of one report; a device that always answers spends it in every period
@@ -59,15 +59,17 @@ attributes:              # bounds and values come from public knowledge, never f
 """
 
 
-def template(today: str, purpose: str | None = None) -> str:
+def template(today: str, purpose: str | None = None, name: str = "my-survey") -> str:
     """A survey to be filled in.
 
     Args:
         today: the first day, as 2026-11-16.
         purpose: why it is asked, in words for the person behind a device; devices show it.
+        name: of the survey; what no name may hold becomes a dash.
     """
+    named = re.sub("[^A-Za-z0-9._-]+", "-", name).strip("._-")[:80] or "my-survey"
     shown = PLACEHOLDER if purpose is None else json.dumps(purpose, ensure_ascii=False)
-    return TEMPLATE.format(today=today, purpose=shown)
+    return TEMPLATE.format(today=today, purpose=shown, name=named)
 
 
 def check_purpose(survey: Survey) -> None:

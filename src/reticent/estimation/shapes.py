@@ -73,10 +73,18 @@ def learnt(rounds: Sequence[Round], *, start: Floats | None = None) -> Floats:
     return found.distribution
 
 
+def variance_of(shares: Floats) -> float:
+    """The variance of a distribution over equal bins, in squares of half the bounds."""
+    points = _points(shares)
+    return max(0.0, float(shares @ points**2) - float(shares @ points) ** 2)
+
+
+def _points(shares: Floats) -> Floats:
+    return np.asarray((2.0 * np.arange(shares.size) + 1.0) / shares.size - 1.0)
+
+
 def shape_of(shares: Floats) -> Shape:
     """The shape nearest to a distribution: its mean and deviation, rounded."""
-    points = (2.0 * np.arange(shares.size) + 1.0) / shares.size - 1.0
-    mean = float(shares @ points)
-    deviation = math.sqrt(max(0.0, float(shares @ points**2) - mean**2))
+    mean, deviation = float(shares @ _points(shares)), math.sqrt(variance_of(shares))
     nearest = min(DEVIATIONS, key=lambda one: abs(math.log(max(deviation, 1e-3) / one)))
     return Shape(round(mean * MEANS_PER_HALF) / MEANS_PER_HALF, nearest)

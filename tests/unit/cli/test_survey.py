@@ -164,22 +164,22 @@ def test_a_service_collects_and_tells(run, tmp_path):
     master = folder / ".service" / "enrolment.key"
     assert run("survey", "enrol", "--out", tmp_path / "d", "--master", master, "--count", 30).code == 0
     collecting = Collecting(Settings(folder))
-    content = collecting.collector.file(collecting.survey("my-survey"))
+    content = collecting.collector.file(collecting.survey("s"))
     for path in (tmp_path / "d").iterdir():
         enrolment = Enrolment.from_json(path.read_text())
         with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
             (outcome,) = collecting.collector.receive([device.report(device.take(content), {"speed": 50.0})])
         assert outcome.is_acknowledged
     collecting.close()
-    said = run("enrolment", "counted", folder, "my-survey", enrolment.id.hex())
+    said = run("enrolment", "counted", folder, "s", enrolment.id.hex())
     assert (said.code, Counted.from_json(said.out).enrolment) == (0, enrolment.id)
     with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
         assert device.heed(device.take(content), Counted.from_json(said.out)) == []  # it remembers
     assert len(Counted.from_json(said.out).periods) == 1
-    for place, who in (("nothing", enrolment.id.hex()), ("my-survey", "zz")):
+    for place, who in (("nothing", enrolment.id.hex()), ("s", "zz")):
         assert run("enrolment", "counted", folder, place, who).code == 2
     out = tmp_path / "e.json"
-    told = run("survey", "estimates", folder, "my-survey", "--out", out)
+    told = run("survey", "estimates", folder, "s", "--out", out)
     assert told.code == 0, told.err
     assert sum(one["reports"] for one in json.loads(out.read_text())["estimates"][:2]) == 30
     again = run("survey", "estimates", folder, "nothing")

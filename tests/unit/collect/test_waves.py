@@ -8,6 +8,7 @@ import pytest
 
 from reticent.collect import shaping, survey_file
 from reticent.collect.collector import Collector
+from reticent.collect.design import designed
 from reticent.collect.device import Device
 from reticent.collect.estimates import estimates
 from reticent.collect.explanation import explain, gains
@@ -368,6 +369,36 @@ def test_nobody_shapes_nothing():
         shaping.shaped(fleet.single("PM"), 0, [])
     with pytest.raises(ParameterError, match="> 0"):
         shaping.sources(learning(LAST_PERIOD), 0)
+
+
+def test_a_mixed_record_learns_with_the_best_k():
+    """Two numbers and a category: the follow-up keeps epsilon whatever a report holds, and is estimated."""
+    epsilon, attributes = 2.0, [SPEED, Number("load"), fleet.KIND]
+    waves = Waves(("speed", "load"), FIRST_WAVE, 0.1)
+    survey = designed(
+        "mixed", attributes, epsilon=epsilon, purpose="p", start=0, period_s=9, periods=9, waves=waves
+    )
+    stream, tallies = SimulationStream(2), [Tally.empty(survey)]
+    values = (speeds(900), np.full(900, 0.25), np.array(["bus"] * 900, dtype=object))
+
+    def count(tally):
+        for place, (given, instrument) in enumerate(zip(values, tally.survey.instruments, strict=True)):
+            draw = getattr(instrument, "sample", None) or instrument.perturb
+            tally.add(place, np.zeros(900, dtype=np.int64), draw(given, stream))
+
+    count(tallies[0])
+    follow = shaping.shaped(survey, 0, tallies)
+    follow.check_follows(survey)
+    assert [one[0] for one in follow.follows.shapes] == ["speed", "load"]
+    assert abs(follow.follows.shapes[1][1] - 0.25) <= 0.125
+    assert follow.sample_size * max(one.epsilon for one in follow.instruments) <= epsilon
+    tallies.append(Tally.empty(follow))
+    count(tallies[1])
+    speed, load, kind = estimates(*tallies)
+    assert (speed.reports, load.reports, kind.reports) == (1800, 1800, 1800)
+    assert load.mean.lower <= 0.25 <= load.mean.upper
+    assert kind.frequencies.lower[1] <= 1.0 <= kind.frequencies.upper[1] + 1e-12
+    assert speed.mean.lower <= speeds(900).mean() <= speed.mean.upper
 
 
 def test_a_liar_wastes_accuracy_within_the_regret():

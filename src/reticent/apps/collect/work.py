@@ -34,7 +34,6 @@ from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.texts import hexadecimal
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness.opening import opened
-from reticent.privacy import UNITS_PER_ONE
 from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21
@@ -46,7 +45,7 @@ def new(file: Path, *, purpose: str | None) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(survey_file.template(today, purpose))
+            target.write(survey_file.template(today, purpose, file.stem))
     except FileExistsError as error:
         raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
@@ -185,15 +184,17 @@ def under(folder: Path, name: str, people: Path) -> None:
         study = of_survey(survey)
         charged = collecting.operator.record.put_under(study, whose)
         price = peoples.price(study.unit, study.units, whose.devices)
+        cap = whose.held(data_sets.book).cap
     screen = Console(highlight=False)
+    enough = "" if price <= cap else ": more than there is, so none will be shown"
     screen.print(
-        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs them mu2 "
-        f"{price / UNITS_PER_ONE:.6g}.",
+        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs "
+        f"{100 * price / cap:.4g} % of their budget{enough}.",
         soft_wrap=True,
     )
     if charged:
         screen.print(
-            f"For what was shown before, mu2 {charged / UNITS_PER_ONE:.6g} is charged.", soft_wrap=True
+            f"For what was shown before, {100 * charged / cap:.4g} % of it is charged.", soft_wrap=True
         )
 
 

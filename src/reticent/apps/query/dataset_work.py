@@ -15,6 +15,7 @@ from rich.console import Console
 from reticent.errors import ParameterError
 from reticent.fleet.people import not_added, under
 from reticent.privacy import Budget, Neighbours
+from reticent.query import census
 from reticent.query.declarations import (
     account_joining,
     account_moving,
@@ -78,6 +79,12 @@ def _typed(question: str) -> str:
 def is_terminal() -> bool:
     """Whether somebody sits there who can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def example(folder: Path) -> None:
+    """Write the census that nobody is in."""
+    path = census.write(folder)
+    print(f"{path.with_suffix('.csv')} and {path} are written: 5,000 invented persons.")
 
 
 def check(path: Path) -> None:

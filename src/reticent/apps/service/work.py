@@ -27,10 +27,11 @@ def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) 
     def say(address: str) -> None:
         screen = Console(highlight=False, markup=False)
         screen.print(f"Reticent serves {folder} at {address} (Ctrl-C ends it)", soft_wrap=True)
-        for line in what_is_served(folder):
+        for line in what_is_served(folder, with_rows=not given.is_on_chain):
             screen.print(line, soft_wrap=True)
 
-    run(Settings(folder, **settings), host=host, port=port, workers=workers, say=say)
+    given = Settings(folder, **settings)
+    run(given, host=host, port=port, workers=workers, say=say)
 
 
 def publish(folder: Path, shared: str, *, witness: str | None = None, witness_key: str | None = None) -> None:
@@ -48,14 +49,19 @@ def publish(folder: Path, shared: str, *, witness: str | None = None, witness_ke
     screen.print(f"every server needs a copy of {folder / '.service' / 'ledger.key'}", soft_wrap=True)
 
 
-def what_is_served(folder: Path) -> list[str]:
-    """Which declarations there are, and why some are not served. Nothing is opened for this."""
+def what_is_served(folder: Path, *, with_rows: bool = True) -> list[str]:
+    """Which declarations there are, and why some are not served. Nothing is opened for this.
+
+    Args:
+        folder: of the service.
+        with_rows: whether rows must be there; where the ledger is on a chain, an oracle has them elsewhere.
+    """
     served, lines = [], []
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = dataset_file.read(path)
             for form in ("csv", "parquet", "duckdb"):
-                if form in data.source:
+                if with_rows and form in data.source:
                     located(f"source.{form}", str(data.source[form]), folder)
             served.append(data.name)
         except (ParameterError, ParameterTypeError) as error:

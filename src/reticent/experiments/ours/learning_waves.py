@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.collect.waves import LEAST_EPSILON, REGRET, SHARE
-from reticent.estimation.shapes import DEVIATIONS, Shape, learnt, shape_of
+from reticent.estimation.shapes import DEVIATIONS, Shape, learnt, shape_of, variance_of
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric import NumericChannel, Optimal, Tailored
 from reticent.mechanisms.numeric.choose import least_worst_variance
@@ -63,6 +63,11 @@ def _variances(epsilon: float, mean: float, deviation: float) -> Floats:
     return found
 
 
+def _expected(shape: Shape, variances: Floats) -> float:
+    prior = shape.prior
+    return float(prior.masses @ np.interp(prior.points, _GRID, variances))
+
+
 class LearningWaves:
     """Both waves of k of d numbers.
 
@@ -87,19 +92,19 @@ class LearningWaves:
         counts = np.bincount(cells, minlength=self.d * size).reshape(self.d, size)
         common = learnt([(self.first, counts.sum(axis=0))])
         shares = [learnt([(self.first, one)], start=common) for one in counts]
-        return Shaped(self._best_k(shape_of(common)), [shape_of(one) for one in shares])
+        apart = float(np.mean([variance_of(one) for one in shares]))
+        return Shaped(self._best_k(shape_of(common), apart), [shape_of(one) for one in shares])
 
-    def _best_k(self, shape: Shape) -> int:
-        """The k of the second wave: that of the first, one more or one less, by what is expected of it."""
-        prior = shape.prior
-        apart = prior.second_moment - prior.mean**2
+    def _best_k(self, shape: Shape, apart: float) -> int:
+        """The k of the second wave: that of the first, one more or one less, by what both together give."""
+        there = Shape(abs(shape.mean), shape.deviation)
+        a = SHARE * self.k / self.d
+        first = _expected(there, self.first.variance(_GRID))
 
         def objective(k: int) -> float:
-            noise = _variances(epsilon_each(self.epsilon, k), abs(shape.mean), shape.deviation)
-            expected = float(
-                Shape(abs(shape.mean), shape.deviation).prior.masses @ np.interp(prior.points, _GRID, noise)
-            )
-            return self.d / k * expected + (self.d / k - 1.0) * apart
+            second = _expected(there, _variances(epsilon_each(self.epsilon, k), there.mean, there.deviation))
+            b = (1.0 - SHARE) * k / self.d
+            return (a * first + b * second) / (a + b) ** 2 + apart * (1.0 / (a + b) - 1.0)
 
         return min((k for k in (self.k, self.k - 1, self.k + 1) if 1 <= k <= self.d), key=objective)
 
