@@ -18,6 +18,7 @@ from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State
 
+from .running import until
 from .several import Analyst, Database, Server, machine, published
 
 EACH = 8  # questions of one analyst
@@ -163,7 +164,7 @@ def spend_the_rest(url, folder, people):
 def test_servers_die_and_the_database_is_restarted(
     servers, folder, url, database, count, crowd, killed, back
 ):
-    running = servers(count)
+    running = servers(count, "--drain", "3600")
     people = analysts(url, running, crowd)
     with contextlib.closing(Desk(Settings(folder, ledger=url, shared=True))) as desk:
         cap = desk.ledger.balance("census").terms.cap
@@ -188,3 +189,30 @@ def test_servers_die_and_the_database_is_restarted(
     assert any(one.refused for one in people)
     assert any(one.cut for one in people)
     spend_the_rest(url, folder, people)
+    leave(running[-1], people[0])
+    for one in running:
+        assert not_json(one.log) == []
+
+
+def leave(server, person):
+    """SIGTERM: not ready, and still answering; the second one ends it in order."""
+    person.servers = [server]
+    server.process.send_signal(signal.SIGTERM)
+    until(lambda: server.status("/health/ready") == 503)
+    assert server.status("/health/live") == 200
+    person.visit()
+    key, (body, answer) = next(iter(person.told.items()))
+    assert person.ask(key, body) == answer
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(120) in (0, -signal.SIGTERM)
+
+
+def not_json(log):
+    """Lines of a log that are no object of JSON, but for what is said at the start; and secrets."""
+    found = []
+    for line in log.read_text().partition("nanobind: ")[0].splitlines():  # which says at an end what it leaks
+        if line.startswith(("Reticent serves", "  data sets:")):
+            continue
+        if not line.startswith('{"event": ') or not line.endswith("}") or "rk_" in line or "census" in line:
+            found.append(line)
+    return found

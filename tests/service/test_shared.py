@@ -13,13 +13,24 @@ import pytest
 from reticent import postgres
 from reticent.apps.query import publishing
 from reticent.apps.query.data_sets import DataSets
+from reticent.apps.query.dataset_work import move
 from reticent.apps.query.desk import Desk
-from reticent.errors import CommitUnknown, LedgerError, ParameterError, StorageUnavailable
+from reticent.errors import (
+    CommitUnknown,
+    LedgerError,
+    ParameterError,
+    StorageUnavailable,
+    WitnessUnavailable,
+)
+from reticent.ledger.checkpoint import parse
 from reticent.ledger.verify import verify
+from reticent.ledger.witness.server import WitnessServer
+from reticent.ledger.witness.state import WitnessState
 from reticent.query import open as open_data_set
 from reticent.query.shared_notebook import SharedNotebook
 from reticent.service import metrics as counting
 from reticent.service.keys import Role
+from reticent.service.refusals import Refused
 from reticent.service.settings import Settings
 from reticent.service.state import State
 
@@ -206,6 +217,56 @@ def test_a_copy_publishes_no_second_account(pair, tmp_path):
         served, missed = publishing.publish(sets, pair.url)
     assert served == []
     assert "belongs to other people" in missed["census"]
+
+
+def test_keys_and_quotas_come_along(folder, keys, tmp_path, database):
+    """From a service on one machine: whoever had a key has it, and what was used of a quota stays used."""
+    url = database.fresh()
+    with contextlib.closing(Desk(Settings(folder, grid_s=0.0))) as desk:
+        alice = desk.state.named("alice")
+        desk.state.set_quota("census", alice, 2 * UNITS)
+        desk.ask(alice, "census", question()["query"], information=UNITS / 1e12)
+    move(folder / "census.yaml", url)  # as a refusal of `publish` says
+    for _ in range(2):  # publishing again takes nothing twice
+        with contextlib.closing(DataSets(Settings(folder, ledger=url))) as sets:
+            assert publishing.publish(sets, url) == (["census"], {})
+    with shared_desk(machine(folder, tmp_path / "other"), url) as desk:
+        assert desk.state.person(keys["alice"]) == alice
+        assert desk.state.person(keys["rita"]) is None
+        assert desk.state.quota("census", alice) == (2 * UNITS, UNITS)
+        assert desk.balance("census").spent == UNITS
+        assert [one.cost for one in desk.state.history("census")] == [UNITS]
+        assert desk.state.make_key("zoe", Role.ANALYST)[0].number == len(keys) + 1
+        desk.ask(alice, "census", question()["query"], information=UNITS / 1e12)
+        with pytest.raises(Refused, match="quota"):
+            desk.ask(alice, "census", question()["query"], information=UNITS / 1e12)
+
+
+def test_every_server_asks_the_witness_that_was_published(folder, tmp_path, database):
+    """Without an option: nobody can forget it. While it is away no server starts."""
+    url, body = database.fresh(), question()
+    with contextlib.closing(WitnessState(tmp_path / "elsewhere")) as state:
+        server = WitnessServer(state, port=0)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            settings = Settings(folder, ledger=url, witness=server.url, witness_key=str(state.key))
+            with contextlib.closing(DataSets(settings)) as sets:
+                assert publishing.publish(sets, url) == (["census"], {})
+            place = machine(folder, tmp_path / "other")
+            with shared_desk(place, url) as desk:
+                olga = desk.state.make_key("olga", Role.OWNER)[0]
+                desk.ask(olga, "census", body["query"], information=body["information"])
+                seen = state.last(desk.ledger.origin)["checkpoint"]
+                assert parse(seen)[0].size == desk.ledger.head().size
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+        with pytest.raises(WitnessUnavailable), shared_desk(place, url):
+            pass
+    with pytest.raises(ParameterError, match="witness must be"), shared_desk(place, url, witness="http://x"):
+        pass
 
 
 def test_a_command_at_home_has_the_notebook_of_the_servers(pair, people):

@@ -27,7 +27,7 @@ from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
 from reticent.privacy import Budget, Neighbours, spent_epsilon
-from reticent.query.accuracy import CONFIDENCE, Accuracy, Words
+from reticent.query.accuracy import CONFIDENCE, KEY, SPAN, Accuracy, Words, checked_reuse
 from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
@@ -159,9 +159,11 @@ class RemoteSession(Shorthands):
         with self._understood():
             return Price.from_json(reply)
 
-    def known(self, query: Asked, *, confidence: float = CONFIDENCE) -> Answer | None:
+    def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
         """As `Session.known`."""
         body = {"query": _query(query), "confidence": confidence}
+        if checked_reuse(reuse, SPAN, KEY) != SPAN:
+            body["reuse"] = reuse
         reply = self._call("POST", self._at("/known"), body)
         with self._understood():
             return None if reply["answer"] is None else Answer.from_json(reply["answer"])

@@ -27,6 +27,7 @@ from reticent.service.replies import Reply, refusal
 from reticent.service.served import Served
 from reticent.service.settings import Settings
 from reticent.service.state import State
+from reticent.service.traces import Traces
 
 log = logging.getLogger("reticent.service")
 _OWN = (key_api.router, health.router, sign_in.router, numbers.router, key_pages.router)
@@ -86,6 +87,8 @@ def create_app(
         finally:
             parts.close()
             held.close()
+            if app.state.traces is not None:
+                app.state.traces.close()
             warming.join(_WARM_S)
 
     app = FastAPI(
@@ -113,8 +116,9 @@ def create_app(
     app.state.templates = layout.templates(folders, tabs)
     app.mount("/static", layout.Static(folders))
 
+    app.state.traces = Traces(settings.traces) if settings.traces is not None else None
     app.state.metrics = Metrics()
-    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)
+    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics, traces=app.state.traces)
     return app
 
 

@@ -17,6 +17,7 @@ from reticent.service.metrics import Metrics
 from reticent.service.refusals import Refused, busy
 from reticent.service.replies import refusal
 from reticent.service.settings import Settings
+from reticent.service.traces import Traces
 
 log = logging.getLogger("reticent.service")
 
@@ -46,8 +47,10 @@ class Guard:
     Whoever sends slowly takes no place from others: when too many bodies are under way, the slowest is cut.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, traces: Traces | None = None
+    ) -> None:
+        self._app, self._settings, self._metrics, self._traces = app, settings, metrics, traces
         self._arriving: dict[asyncio.Timeout, None] = {}  # the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,6 +141,8 @@ class Guard:
     def _noted(self, scope: Scope, status: int, passed_s: float) -> None:
         route = getattr(scope.get("route"), "path", None)
         self._metrics.count(scope["method"], route, status)
+        if self._traces is not None:
+            self._traces.note(scope, route, status, passed_s)
         log.info('%s, "ms": %d}', _line(scope["method"][:20], route, status), round(passed_s * 1000))
 
 

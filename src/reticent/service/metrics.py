@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 
 class Metrics:
@@ -20,7 +20,7 @@ class Metrics:
 
     def count(self, method: str, route: str | None, status: int) -> None:
         """One reply. What is under no route is counted together."""
-        known = method if method in _METHODS else "other"
+        known = method if method in METHODS else "other"
         with self._guard:
             self._counts[known, route or "none", status] += 1
 

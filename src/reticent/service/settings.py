@@ -28,6 +28,7 @@ class Settings:
             and the folder holds only what `reticent publish` said.
         signing_key: the file of the key that signs heads of the ledger; by default in the folder.
         drain_s: for how long a server that shall end still takes requests, while it is not ready.
+        traces: the address of a collector of OpenTelemetry (OTLP over HTTP), or a file for spans.
         log_name: of a ledger that is made: witnesses know logs by name.
         grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
             and measurements only.
@@ -63,6 +64,7 @@ class Settings:
     shared: bool = False
     signing_key: str | None = None
     drain_s: float = 0.0
+    traces: str | None = None
     log_name: str | None = None
     grid_s: float = 0.1
     rows_per_step: int = 1_000_000

@@ -141,7 +141,7 @@ async def known(person: Asker, jobs: TheJobs, name: Name, body: Known) -> Reply:
 
 
 def _known(name: str, body: Known, desk: Desk) -> bytes:
-    answer = desk.known(name, body.query, confidence=body.confidence)
+    answer = desk.known(name, body.query, confidence=body.confidence, reuse=body.reuse)
     return written({"answer": None if answer is None else answer.to_json()})
 
 

@@ -53,7 +53,7 @@ def ask(
         if rehearse:
             answer = session.rehearse(question, **accuracy)
         elif not buys:
-            answer = _free(session, data, question, accuracy["confidence"])
+            answer = _free(session, data, question, accuracy["confidence"], accuracy["reuse"])
         else:
             with place.waiting() if place is not None else nullcontext():
                 answer = _bought(session, data, question, accuracy)
@@ -219,9 +219,9 @@ def _says_nothing(accuracy: Words) -> bool:
 
 
 def _free(
-    session: Session | RemoteSession, data: views.Described, question: Any, confidence: float
+    session: Session | RemoteSession, data: views.Described, question: Any, confidence: float, reuse: str
 ) -> Answer:
-    found = session.known(question, confidence=confidence)
+    found = session.known(question, confidence=confidence, reuse=reuse)
     if found is not None:
         return found
     if data.policy is Policy.DEGRADE:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import DataSet
-from reticent.query.accuracy import Accuracy
+from reticent.query.accuracy import SPAN, Accuracy
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import FORMS
 from reticent.query.language import tree
@@ -47,10 +47,11 @@ def accuracy(data: DataSet, fields: Fields) -> Accuracy:
     """How exact: by an error if one is given, else by where the slider stands."""
     error = number("error", text) if (text := one(fields, "error")) else None
     rows = whole("rows", text) if (text := one(fields, "rows")) else None
+    reuse = one(fields, "reuse") or SPAN
     if error is not None:
-        return Accuracy(error=error, rows=rows)
+        return Accuracy(error=error, rows=rows, reuse=reuse)
     part = share(one(fields, "exactness") or "50")
-    return Accuracy(information=part * data.terms.cap / UNITS_PER_ONE, rows=rows)
+    return Accuracy(information=part * data.terms.cap / UNITS_PER_ONE, rows=rows, reuse=reuse)
 
 
 def share(step: str) -> float:

@@ -25,6 +25,14 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Reuse(StrEnum):
+    """What was bought before and may be part of an answer."""
+
+    SPAN = "span"
+    KEY = "key"
+    NONE = "none"
+
+
 Ledger = Annotated[
     str | None,
     typer.Option(help="A path, a postgresql:// address, or ethereum; by default beside the data set."),
@@ -82,6 +90,9 @@ class Asked:
         None
     )
     confidence: Annotated[float, typer.Option(help="Of the interval.")] = 0.95
+    reuse: Annotated[Reuse, typer.Option(help="What bought before may be in it; none: a fresh draw.")] = (
+        Reuse.SPAN
+    )
     mu2: Annotated[bool, typer.Option("--mu2", help="Show costs in mu2 too, as the ledger counts.")] = False
 
     def accuracy(self) -> Words:
@@ -93,6 +104,7 @@ class Asked:
             "information": self.information,
             "rows": self.rows,
             "confidence": self.confidence,
+            "reuse": self.reuse.value,
         }
 
 

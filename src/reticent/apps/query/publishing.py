@@ -58,6 +58,7 @@ def publish(sets: DataSets, url: str) -> tuple[list[str], dict[str, str]]:
         assert database is not None
         database.make(TABLES)
         _agree(state, sets.settings, ledger)
+        state.take(sets.state)
         for data in sets.datasets():
             try:
                 path, home = sets.at_home(data.name)

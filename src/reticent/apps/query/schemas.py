@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,11 @@ class Priced(Body):
         None, description="A guess of the rows in a group, for the price only."
     )
 
+    reuse: Literal["span", "key", "none"] = Field(
+        "span",
+        description="What was bought before and may be part of the answer: all, the question's own, or none.",
+    )
+
     def accuracy(self) -> Accuracy:
         """How exact. Raises ParameterError if the fields do not go together."""
         return Accuracy(**{one.name: getattr(self, one.name) for one in fields(Accuracy)})
@@ -38,6 +43,7 @@ class Known(Body):
         description="SQL, or the JSON tree of a question."
     )
     confidence: Finite = Field(CONFIDENCE, description="Of the interval.")
+    reuse: Literal["span", "key"] = Field("span", description="All purchases, or the question's own.")
 
 
 class Rehearsed(Priced):

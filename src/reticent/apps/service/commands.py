@@ -99,6 +99,10 @@ def serve(
         float,
         typer.Option(help="Seconds after SIGTERM in which it is not ready, and still takes requests."),
     ] = 0.0,
+    traces: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Of a collector for OpenTelemetry, or a file: spans without data."),
+    ] = None,
     grid: Annotated[
         float, typer.Option(help="Seconds: replies to questions leave at multiples of it.")
     ] = 0.1,
@@ -144,6 +148,7 @@ def serve(
         shared=shared is not None,
         signing_key=signing_key,
         drain_s=drain,
+        traces=traces,
         key=signer,
         owner=owner,
         max_fee=max_fee,

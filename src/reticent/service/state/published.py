@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from reticent.service.state.file import StateFile
 
+_TAKEN = ("person", "visit", "quota", "used", "asked", "attempt", "job")
+_NUMBERED = ("person", "asked", "job")
+
 
 @dataclass(frozen=True)
 class Published:
@@ -41,6 +44,26 @@ class Agreed(StateFile):
                 "identity = excluded.identity",
                 (one.dataset, one.declaration, one.account, one.identity),
             )
+
+    def take(self, other: StateFile) -> bool:
+        """Take over keys, quotas and what was asked from the state of one machine, unless keys are here.
+
+        Which files are whose stays behind: it is true on that machine alone.
+        """
+        with self._writing() as connection:
+            if connection.execute("SELECT 1 FROM person").fetchone() is not None:
+                return False
+            for table in _TAKEN:
+                rows = other._all(f"SELECT * FROM {table}")  # noqa: S608
+                if rows:
+                    marks = ", ".join("?" * len(rows[0]))
+                    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
+            for table in _NUMBERED:
+                connection.execute(
+                    f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608
+                    f"(SELECT coalesce(max(number), 1) FROM {table}))"
+                )
+        return True
 
     def published(self) -> dict[str, Published]:
         """All that was published, by name."""

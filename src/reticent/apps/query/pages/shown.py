@@ -12,9 +12,11 @@ from reticent.errors import ReticentError
 from reticent.privacy import spent_epsilon
 from reticent.query import Answer, DataSet
 from reticent.query.answers import Case
+from reticent.query.combined import weights
 from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
+from reticent.query.language.text_words import question_line
 from reticent.service import showing
 from reticent.service.state import Asked
 
@@ -22,10 +24,11 @@ MOST_HISTORY = 1000
 PER_PAGE = 50
 MOST_DRAWN = 200  # points of a chart, lines of a table
 CASES = {
-    Case.FRESH: "fresh: nothing was bought under this question before",
+    Case.FRESH: "fresh: nothing that was bought before is part of it",
     Case.EQUAL: "reused: exactly this was bought before",
     Case.REFINED: "refined: only the missing part was bought, and combined with the earlier answers",
     Case.COARSER: "reused: a more exact answer was bought before",
+    Case.SPAN: "combined: other purchases, or the public number of rows, say part of it; the rest is paid",
     Case.PUBLIC: "public: the declaration answers it",
 }
 
@@ -86,11 +89,39 @@ def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, 
         "spent_share": given.spent / cap,
         "worth_share": given.information / cap,
         "purchases": _purchases(desk, data, given),
+        "combined": _combined(given, cap),
         "transactions": _transactions(desk, data, given),
         "data": data,
         "asked": line,
         "query": json.dumps(tree.to_json(given.query)),
         "copies": copies.of(given, data.name, address),
+    }
+
+
+def _combined(given: Answer, cap: int) -> dict[str, Any] | None:
+    """How an answer was combined from several purchases, if it was."""
+    how = given.combined
+    if how is None:
+        return None
+    ends = None
+    if len(how.ends) == 1:
+        low, high = how.ends[0]
+        ends = [showing.rounded(one, (high - low) / 2) for one in (low, high)]
+    return {
+        "title": how.title,
+        "parts": [
+            {
+                "text": question_line(part.question),
+                "weight": weights(part),
+                "noise": part.noise,
+                "numbers": part.measurements,
+            }
+            for part in how.parts[:MOST_DRAWN]
+        ],
+        "ends": ends,
+        "factor": f"{how.factor:.3g}",
+        "fresh_share": how.fresh_cost / cap,
+        "reuses_others": how.reuses_others,
     }
 
 
