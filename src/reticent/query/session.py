@@ -32,9 +32,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Unpack
 
 from reticent.arguments import real
@@ -78,8 +79,11 @@ from reticent.query.prices import (
     rests_on_rows,
     sizes_at_least,
 )
+from reticent.query.proposals import MOST_WISHES, Account, Proposal, proposed
+from reticent.query.proposals import Asked as Wanted
 from reticent.query.purchases import Purchases
 from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
+from reticent.query.span import Joint
 from reticent.query.standing import SAME, Standing, bought, is_public, standing
 from reticent.query.telling import Teller
 from reticent.randomness import Stream
@@ -366,6 +370,44 @@ class Session(Shorthands):
             balance.terms.cap,
             self._teller.cost(prepared, found.bought, found.bought + wanted),
         )
+
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """What to buy first for many questions, and what all of them cost then. Nothing is bought.
+
+        Args:
+            workload: queries, their JSON, or SQL texts, in the order in which they will be asked; or pairs of
+                one of these and its accuracy.
+            accuracy: of those without one of their own, as for `ask`.
+            **words: the same, word by word.
+        """
+        given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
+        asked = []
+        for one in islice(workload, MOST_WISHES + 1):
+            query, own = one if isinstance(one, tuple) else (one, given)
+            read = self._plans.read(query)
+            if own is None:
+                raise ParameterError("accuracy must be given for every question of a workload, or for all")
+            if checked_reuse(own.reuse, SPAN, KEY) == SPAN:
+                own = replace(own, reuse=KEY)
+            found = self._standing(read, own)
+            asked.append(Wanted(read, found.plan, found.wanted))
+        purchases, balance = self._purchases, self.balance()
+        account = Account(
+            self._plans.of,
+            partial(Joint, self.data) if purchases is None else purchases.supposable,
+            lambda plan: bought(self._reading(plan)),
+            self._teller.cost,
+            balance.remaining,
+            balance.terms.cap,
+            self.data.budget.delta,
+            purchases is not None and (given is None or given.reuse == SPAN),
+        )
+        return proposed(asked, account)
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
         """What the predicted error rests on, where that is private, and what fewer rows would make of it."""
