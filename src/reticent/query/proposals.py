@@ -25,6 +25,7 @@ from reticent.query.language.words import in_words
 from reticent.query.measure import Plan
 from reticent.query.span import Joint, is_combined
 from reticent.query.span.tables import candidates, chosen, rates, supposed
+from reticent.query.standing import SAME
 
 MOST_WISHES = 200
 _FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
@@ -180,11 +181,13 @@ class Asked:
         query: what is asked.
         plan: how it is measured.
         wanted: units that its answer must be worth; 0 where the declaration answers it.
+        is_exact: whether it is asked for by these units, and not by an error (`standing.SAME`).
     """
 
     query: Query
     plan: Plan
     wanted: int
+    is_exact: bool
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
     units = chosen(np.array([float(one.wanted) for one in served]), worth)
     bought = [(place, float(units[place])) for place in np.flatnonzero(units).tolist()]
     return [
-        [Asked(listed[place], plans[place], max(1, round(factor * many))) for place, many in bought]
+        [Asked(listed[place], plans[place], max(1, round(factor * many)), True) for place, many in bought]
         for factor in (_FACTORS if bought else ())
     ]
 
@@ -271,6 +274,8 @@ def _step(one: Asked, joint: Joint, account: Account) -> int:
     recorded = joint.recorded(plan.question.key)
     missing = max(0, one.wanted - recorded)
     fresh = min(missing, joint.fresh(plan, one.wanted)) if is_combined(one.query, plan) else missing
+    if not one.is_exact and fresh <= one.wanted // SAME:
+        fresh = 0
     cost = account.cost(plan, recorded, recorded + fresh)
     if cost:
         joint.record(plan, supposed(plan, recorded + cost))

@@ -17,7 +17,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 from urllib.parse import quote, unquote, urlsplit
@@ -32,6 +32,7 @@ from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
+from reticent.query.proposals import Proposal
 
 Asked = Query | Mapping[str, Any] | str
 _TRIES = 4
@@ -158,6 +159,24 @@ class RemoteSession(Shorthands):
         reply = self._call("POST", self._at("/price"), body)
         with self._understood():
             return Price.from_json(reply)
+
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """As `Session.plan`."""
+        given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
+        bodies = []
+        for one in workload:
+            query, own = one if isinstance(one, tuple) else (one, given)
+            if own is None:
+                raise ParameterError("accuracy must be given for every question of a workload, or for all")
+            bodies.append(_body(query, own))
+        reply = self._call("POST", self._at("/plan"), {"questions": bodies})
+        with self._understood():
+            return Proposal.from_json(reply)
 
     def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
         """As `Session.known`."""

@@ -395,7 +395,7 @@ class Session(Shorthands):
             if checked_reuse(own.reuse, SPAN, KEY) == SPAN:
                 own = replace(own, reuse=KEY)
             found = self._standing(read, own)
-            asked.append(Wanted(read, found.plan, found.wanted))
+            asked.append(Wanted(read, found.plan, found.wanted, own.information is not None))
         purchases, balance = self._purchases, self.balance()
         account = Account(
             self._plans.of,

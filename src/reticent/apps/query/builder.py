@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 
 from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import DataSet
+from reticent.query import DataSet, workload_text
 from reticent.query.accuracy import SPAN, Accuracy
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import FORMS
-from reticent.query.language import tree
+from reticent.query.language import strict_json, tree
+from reticent.query.proposals import MOST_WISHES
 from reticent.query.rows.columns import Column, Kind
 
 OPERATORS = (*tree.OPERATORS, "one of")
@@ -40,7 +41,19 @@ def asked(data: DataSet, fields: Fields) -> str | tree.Query:
         if not sql:
             raise ParameterError("sql must be given: write a question, or use the builder")
         return sql
+    if one(fields, "mode") == "json":  # of a table that was proposed
+        return tree.from_json(strict_json.read("query", one(fields, "query"), longest=20_000, deepest=40))
     return _built(data, fields)
+
+
+def workload(data: DataSet, fields: Fields) -> list[tuple[str, Accuracy]]:
+    """Many questions in SQL, each with how exact its answer shall be."""
+    error = one(fields, "error")
+    wanted = accuracy(data, fields) if error else None
+    found = workload_text.questions(one(fields, "sql"), wanted)
+    if len(found) > MOST_WISHES:
+        raise ParameterError(f"workload must be 1 to {MOST_WISHES} questions, got {len(found)}")
+    return found
 
 
 def accuracy(data: DataSet, fields: Fields) -> Accuracy:
@@ -50,6 +63,8 @@ def accuracy(data: DataSet, fields: Fields) -> Accuracy:
     reuse = one(fields, "reuse") or SPAN
     if error is not None:
         return Accuracy(error=error, rows=rows, reuse=reuse)
+    if text := one(fields, "information"):
+        return Accuracy(information=number("information", text), rows=rows, reuse=reuse)
     part = share(one(fields, "exactness") or "50")
     return Accuracy(information=part * data.terms.cap / UNITS_PER_ONE, rows=rows, reuse=reuse)
 
