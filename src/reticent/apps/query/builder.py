@@ -6,6 +6,7 @@ declaration is text that `dataset_file` reads as if the owner had typed it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -16,9 +17,10 @@ from reticent.query import DataSet, workload_text
 from reticent.query.accuracy import SPAN, Accuracy
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import FORMS
-from reticent.query.language import strict_json, tree
+from reticent.query.language import tree
 from reticent.query.proposals import MOST_WISHES
 from reticent.query.rows.columns import Column, Kind
+from reticent.service.limits import DEEPEST_BODY, is_deeper
 
 OPERATORS = (*tree.OPERATORS, "one of")
 STEPS = 100  # of the slider: from a ten-thousandth of the cap to all of it
@@ -42,8 +44,19 @@ def asked(data: DataSet, fields: Fields) -> str | tree.Query:
             raise ParameterError("sql must be given: write a question, or use the builder")
         return sql
     if one(fields, "mode") == "json":  # of a table that was proposed
-        return tree.from_json(strict_json.read("query", one(fields, "query"), longest=20_000, deepest=40))
+        return read(one(fields, "query"))
     return _built(data, fields)
+
+
+def read(text: str) -> tree.Query:
+    """A question that a page holds as JSON; the text may be anybody's."""
+    if is_deeper(text.encode()):
+        raise ParameterError(f"query must be nested at most {DEEPEST_BODY} deep")
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ParameterError("query must be JSON") from error
+    return tree.from_json(given)
 
 
 def workload(data: DataSet, fields: Fields) -> list[tuple[str, Accuracy]]:
