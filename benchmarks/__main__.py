@@ -21,6 +21,7 @@ MODULES = [
     "benchmarks.ledger_verify",
     "benchmarks.device",
     "benchmarks.query",
+    "benchmarks.span",
     "benchmarks.chain",
     "benchmarks.service",
     "benchmarks.stalls",

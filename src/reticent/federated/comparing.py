@@ -106,12 +106,12 @@ def compared(
     x, y = np.asarray(features, dtype=np.float64), np.asarray(targets, dtype=np.float64)
     if x.ndim != 2 or len(x) < 2 or y.shape != (len(x),):
         raise ParameterError(f"features and targets must have shapes (n, inputs) and (n,), got {x.shape}")
-    rows = [_Rows(model.gradients(theta, x, y), group) for theta in _on_the_way(model, x, y, later=later)]
+    rows = [_Rows(model.gradients(theta, x, y), group) for theta in on_the_way(model, x, y, later=later)]
     ways = _coordinate_ways(rows, _channels(epsilon, rows[0].mean.size, tuple(kinds)))
     return Comparison(_loosest(ways), _loosest(_codebook_ways(rows, epsilon)))
 
 
-def _on_the_way(model: Model, x: Floats, y: Floats, *, later: bool) -> list[Floats]:
+def on_the_way(model: Model, x: Floats, y: Floats, *, later: bool) -> list[Floats]:
     """Where training begins, and where full steps along the gradient lead."""
     theta = model.start()
     found = [theta]

@@ -32,6 +32,7 @@ from reticent.mechanisms.numeric.one_bit import OneBit
 VERSION = 2
 _HEAD = np.dtype([("version", "u1"), ("task", "S8"), ("round", ">u4"), ("client", ">u8")])
 HEAD_BYTES = _HEAD.itemsize
+ROUND = slice(9, 13)  # the bytes of its number
 
 
 class Outcome(Enum):

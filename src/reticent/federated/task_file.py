@@ -18,6 +18,7 @@ rate: 4                  # of the first step
 schedule: inverse-root   # how the rate falls: constant, inverse, inverse-root
 momentum: 0
 typical: 0.1             # how large coordinates usually are against the clip
+prior: small gradients   # instead of typical: a guess of where coordinates lie, or weights of bins
 sample: 1                # coordinates in one report
 mechanism: OneBit
 l2: 1e-4
@@ -47,7 +48,16 @@ from reticent.randomness import SECURE
 
 _FIELDS = ("name", "version", "purpose", "model", "features", "target", "epsilon", "rounds", "group", "rate")
 _NUMBERS = ("clip", "length", "momentum", "typical", "l2")
-_OPTIONAL = (*_NUMBERS, "participations", "schedule", "sample", "mechanism", "intercept", "simulation")
+_OPTIONAL = (
+    *_NUMBERS,
+    "prior",
+    "participations",
+    "schedule",
+    "sample",
+    "mechanism",
+    "intercept",
+    "simulation",
+)
 _SIMULATION = ("table", "owner", "holdout")
 
 TEMPLATE = """\
@@ -70,6 +80,7 @@ rate: 4                  # of the first step
 # clip: 1                # each coordinate of a gradient is clipped to [-1, 1]
 # length: 1.5            # how long a gradient may be: lets a Codebook be used where it has less noise
 typical: 0.1             # how large coordinates usually are against the clip; a guess from public knowledge
+# prior: small gradients # instead of typical: a mechanism made for a guess of where coordinates lie
 # sample: 1              # coordinates in one report; the best number if left out
 # mechanism: OneBit      # the best if left out
 # l2: 0.0001
@@ -150,6 +161,7 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
         sample_size=None if "sample" not in given else whole("sample", given["sample"], low=1),
         mechanism=None if "mechanism" not in given else yaml_file.text("mechanism", given["mechanism"]),
         typical=numbers.get("typical"),
+        prior=_prior(given.get("prior")),
         length=numbers.get("length"),
         version=yaml_file.text("version", given["version"]),
     )
@@ -167,6 +179,15 @@ def _model(given: dict[str, Any], encoding: Encoding, numbers: dict[str, float])
         rule = "low and high" if kind == "linear" else "two values"
         raise ParameterError(f"target of a {kind} model must have {rule}")
     return models.MODELS[kind](encoding.inputs, l2=numbers.get("l2", 1e-4), intercept=intercept)
+
+
+def _prior(given: Any) -> str | list[float] | None:
+    """A name, or the weights of equal bins."""
+    if given is None or isinstance(given, str):
+        return given
+    if not isinstance(given, list) or not given:
+        raise ParameterTypeError("prior must be a name, or a list of weights")
+    return [yaml_file.number(f"prior[{place}]", one) for place, one in enumerate(given)]
 
 
 def _features(given: Any) -> list[Attribute]:

@@ -37,6 +37,7 @@ from reticent.fleet.signing import signed as signed
 from reticent.mechanisms.base import Floats, checked_epsilon
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.one_bit import OneBit
+from reticent.mechanisms.numeric.priors import Guess
 from reticent.mechanisms.record import Number
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
 from reticent.mechanisms.vector.codebook import Codebook, lifted
@@ -262,6 +263,7 @@ def designed(
     sample_size: int | None = None,
     mechanism: str | None = None,
     typical: float | None = None,
+    prior: Guess | None = None,
     length: float | None = None,
     version: str = "1",
 ) -> Task:
@@ -284,6 +286,8 @@ def designed(
         typical: how large a coordinate usually is, as a share of its bound, from public knowledge: 0.1. The
             variance is then least on average over such coordinates, without it in the worst case.
             Privacy does not depend on it: whatever is chosen keeps epsilon for all gradients.
+        prior: instead of `typical`, a guess of where clipped coordinates lie in units of their bounds: "small
+            gradients", or the weights of equal bins, see `choice.pilot`. A `Tailored` is solved for it.
         length: how long a gradient may be, from public knowledge: longer ones are clipped. With it a
             `Codebook` is used where it has less noise; it must be given for one that is asked for.
         version: of the task's text.
@@ -296,10 +300,12 @@ def designed(
             raise ParameterError("length must be given for a Codebook, and no sample_size")
         channel, k, given = choice.codebook(epsilon, d), 1, length
     else:
-        channel, k = choice.chosen(epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical)
+        channel, k = choice.chosen(
+            epsilon, d, kind=mechanism, sample_size=sample_size, typical=typical, prior=prior
+        )
         if length is not None and mechanism is None and sample_size is None:
             other = choice.codebook(epsilon, d)
-            if choice.is_better(other, length, channel, k, given, typical):
+            if choice.is_better(other, length, channel, k, given, typical, prior):
                 channel, k, given = other, 1, length
     return Task(
         name=name,

@@ -33,7 +33,7 @@ def measured(lines: Iterable[str], wanted: Collection[int], size: int) -> tuple[
     """
     rest = iter(lines)
     if not json.loads(next(rest))["openings"]:
-        raise LedgerDamaged("the file must be exported with --openings: values are closed in it")
+        raise LedgerDamaged("the file must be exported with --with-openings: values are closed in it")
     log, accounts, found = Frontier(), dict[str, str](), dict[int, Measured]()
     asked: dict[int, tuple[str, str, int]] = {}
     while log.size < size:

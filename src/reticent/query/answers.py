@@ -41,7 +41,7 @@ class Case(Enum):
     EQUAL = "2A"  # exactly this was bought: nothing to pay
     REFINED = "2B"  # the missing part was bought and combined with the old
     COARSER = "2C"  # more was bought already: nothing to pay
-    SPAN = "3"  # what was bought under other questions says it too: less to pay, or nothing
+    SPAN = "3"  # other purchases, or the public number of rows, say part of it or all: less to pay
     PUBLIC = "public"  # the declaration answers it
 
 

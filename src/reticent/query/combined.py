@@ -64,7 +64,7 @@ class Combined:
         ends: for each cell, an interval that holds for any question chosen from these purchases.
         fresh_cost: units that an answer as exact would cost as a fresh draw.
         certificate: exact weights and what they make, to be checked by anybody (`span.certificate`); None
-            where there are too many.
+            where there are too many, or the ledger does not tell which measurements they are of.
     """
 
     parts: tuple[Part, ...]
@@ -83,8 +83,9 @@ class Combined:
     @property
     def title(self) -> str:
         """What it is made of, in words."""
-        many = len(self.parts)
-        return f"combined from {many} purchase{'' if many == 1 else 's'}"
+        if not self.reuses_others:
+            return "combined from its own purchase and the public number of rows"
+        return f"combined from {len(self.parts)} purchase{'' if len(self.parts) == 1 else 's'}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything, with amounts as decimal strings of units and weights as fractions."""
@@ -161,7 +162,8 @@ def combined(
     factor, ends = ends_of(query, plan, found, confidence, values)
     parts = [_part(key, *looked[key], found) for key in looked]
     certificate = None
-    if sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
+    numbered = all(numbers for _, numbers in looked.values())
+    if numbered and sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
         size, root = head or (None, None)
         numbers = {key: listed for key, (_, listed) in looked.items()}
         certificate = certify(plan, found, measurements=numbers, log_size=size, log_root=root)

@@ -44,14 +44,19 @@ class Purchases:
         self._seen = 0
 
     def combines(self, query: Query, plan: Plan, own: Reading) -> bool:
-        """Whether a question may be answered from others.
+        """Whether a question may be answered from others; if so, what is recorded is looked at.
 
-        One whose own purchases are older than the ledger's texts keeps to its own key.
+        What is recorded under the question itself takes part in any case, whether its text is kept or not.
         """
         if not is_combined(query, plan):
             return False
         self._look()
-        return not own.information or plan.question.key in self._plans
+        if own.information:
+            with self._guard:
+                self._plans.setdefault(own.key, plan)
+                self._others.discard(own.key)
+                self._joint.record(plan, own)
+        return True
 
     def fresh(self, plan: Plan, wanted: int) -> tuple[int, int]:
         """The units that are recorded under a question, and those that must be beyond: see `Joint.fresh`."""

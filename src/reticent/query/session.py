@@ -205,7 +205,13 @@ class Session(Shorthands):
             hand: who says what is due, and draws and records what is paid for; this session by default.
         """
         other, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
-        due = other.due(asked, accuracy)
+        if isinstance(asked, Query) and hand is None:  # most is free: nothing is made that only payments need
+            found = self._standing(asked, accuracy)
+            if not found.fresh or is_public(asked, found.plan):
+                return Paid(found.bought, found.wanted, None, found.combined)
+            due = self._due(asked, found)
+        else:
+            due = other.due(asked, accuracy)
         for last in (False, True):
             if due.is_free:
                 return Paid(due.bought, due.wanted, None, due.combined)
@@ -252,7 +258,9 @@ class Session(Shorthands):
     def due(self, query: Asked, accuracy: Accuracy) -> Due:
         """What must be bought for a question. Its rows are opened, not read: paying is not in vain."""
         asked = self._plans.read(query)
-        found = self._standing(asked, accuracy)
+        return self._due(asked, self._standing(asked, accuracy))
+
+    def _due(self, asked: Query, found: Standing) -> Due:
         is_free = is_public(asked, found.plan) or not found.fresh
         if not is_free:
             self.warm()

@@ -12,6 +12,7 @@ from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
 from reticent.query.purchases import Purchases
 
+LITTLE = 10**8  # this part of what is wanted is no saving that anybody would combine answers for
 SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
 
 
@@ -91,9 +92,13 @@ def standing(
     ):
         return Standing(plan, before, wanted, before.information, missing, False, accuracy.reuse)
     recorded, fresh = purchases.fresh(plan, wanted)
+    missing, little = max(0, wanted - recorded), wanted // LITTLE
+    if fresh and plan.values > 1:  # found in floats: on the safe side of them
+        fresh += little + 1
     if accuracy.information is None and fresh <= wanted // SAME:
         fresh = 0
-    return Standing(plan, before, wanted, recorded, fresh, fresh < wanted - recorded, SPAN)
+    combined = fresh < missing - little
+    return Standing(plan, before, wanted, recorded, fresh if combined else missing, combined, SPAN)
 
 
 def bought(reading: Reading) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from reticent.audit.paths import messages
 from reticent.audit.paths.messages import audit_messages, scratch
-from reticent.audit.paths.senders import SENDERS, Clients, Devices, Personal, Places
+from reticent.audit.paths.senders import SENDERS, Clients, Devices, Directions, Personal, Places
 from reticent.collect.device import Device
 from reticent.federated.client import Client
 
@@ -46,6 +46,15 @@ def test_the_claim_of_a_story_grows_with_what_differs():
         assert sender.apart((a, b), (a, b)) == 0.0
         assert sender.apart((a, a), (a, b)) == pytest.approx(one, rel=1e-3)
         assert sender.apart((a, a), (b, b)) == pytest.approx(both, rel=1e-3)
+
+
+def test_a_direction_is_read_with_the_directions_of_its_round():
+    """Of two opposite gradients under a large epsilon: along one, and along the other."""
+    sender = Directions(epsilon=12.0)
+    with scratch() as folder, sender.opened(folder / "one", 41) as device:
+        said = [sender.body(sender.said(device, n, sender.values[n % 2]))[0] for n in range(40)]
+    assert np.mean(said[1::2]) > 6.0 > 2.0 > np.mean(said[::2])  # 8 and 0 but for a few; at 4 by chance
+    assert sender.body(b"short") == [-1]
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):

@@ -128,7 +128,7 @@ def test_a_training_that_went_astray_counts_as_infinite():
 
 def test_folds_part_the_records():
     order = np.arange(23)
-    parts = [fed_training._without(order, fold, 10) for fold in range(10)]
+    parts = [fed_training.without(order, fold, 10) for fold in range(10)]
     assert sorted(np.concatenate([out for out, _ in parts]).tolist()) == order.tolist()
     assert all(set(out) | set(rest) == set(order) and not set(out) & set(rest) for out, rest in parts)
 

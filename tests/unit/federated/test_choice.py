@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from reticent.audit import check_channel
+from reticent.errors import ParameterError
 from reticent.federated import choice
-from reticent.federated.choice import chosen, typical_variance
+from reticent.federated.choice import chosen, guessed_variance, typical_variance
 from reticent.mechanisms.numeric import HM, HMTP, PM, Duchi, OneBit, Optimal, PMOpt, PMSub, ThreeOutputs
+from reticent.mechanisms.numeric.priors import as_prior
 from reticent.mechanisms.sampling import best_sample_size, documents_sample_size, epsilon_each
 
 DOCUMENTS = (Duchi, PM, HM, ThreeOutputs, PMOpt, PMSub, HMTP)
@@ -77,3 +79,45 @@ def test_what_is_settled_stays():
 def test_privacy_does_not_depend_on_it(typical):
     assert check_channel(chosen(2.0, 20, typical=typical)[0]).passed
     assert set(choice.KINDS) >= {kind.__name__ for kind in DOCUMENTS}
+
+
+# For a guess of where coordinates lie
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(1.0, 1.0), (4.0, 0.65)])
+def test_no_mechanism_has_less_variance_under_a_guess(epsilon, share):
+    """Against all kinds and k; at epsilon 4 it is 0.61 of what `typical` has."""
+    d, guess = 100, as_prior("small gradients")
+    channel, k = chosen(epsilon, d, prior="small gradients")
+    mine = guessed_variance(channel, k / d, guess)
+    assert type(channel).__name__ == "Tailored"
+    for kind in DOCUMENTS:
+        for size in {1, documents_sample_size(epsilon, d)}:
+            assert mine < guessed_variance(kind(epsilon=epsilon_each(epsilon, size)), size / d, guess)
+    typical, size = chosen(epsilon, d, typical=0.1)
+    assert mine < share * guessed_variance(typical, size / d, guess)
+    assert check_channel(channel).passed
+    assert Fraction(channel.epsilon) * k <= Fraction(epsilon)
+
+
+def test_planted_a_wrong_guess_costs_accuracy_alone():
+    guess = choice.pilot(np.full((10, 3), 5.0), 5.0)  # all at their bounds
+    channel, _ = chosen(2.0, 3, sample_size=1, prior=guess)
+    assert check_channel(channel).passed
+    small = as_prior("small gradients")
+    right, _ = chosen(2.0, 3, sample_size=1, prior=small)
+    assert guessed_variance(channel, 1 / 3, small) > 1.2 * guessed_variance(right, 1 / 3, small)
+    assert guessed_variance(channel, 1 / 3, guess) < guessed_variance(right, 1 / 3, guess)
+
+
+def test_a_pilot_is_where_clipped_coordinates_lie():
+    found = choice.pilot([[0.0, np.nan], [np.inf, -3.0]], np.array([1.0, 2.0]))
+    half = 1.0 / found.masses.size
+    assert found.masses[np.abs(found.points) < 2e-3].sum() == pytest.approx(0.5)
+    assert (found.masses[found.points > 0.99].sum(), found.masses[found.points < -0.99].sum()) == (0.25, 0.25)
+    assert found.mean == pytest.approx(half, abs=2e-3)
+
+
+def test_a_guess_and_a_size_are_not_given_together():
+    with pytest.raises(ParameterError, match="typical and prior must not be given together"):
+        chosen(1.0, 3, typical=0.1, prior="uniform")

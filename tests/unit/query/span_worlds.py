@@ -114,7 +114,7 @@ class Dense:
             rows = np.vstack([rows, self._matrix(one)])
             units = np.array(self.world.scales(one))
             variances += list((one.sensitivity / units) ** 2 / reading.information)
-            values += [total / reading.information / unit for total, unit in zip(reading.sums, units)]
+            values += list(np.array(reading.sums, dtype=float) / reading.information / units)
         constants, rest = np.zeros(len(rows)), np.zeros(len(targets))
         if public is not None:  # the sum of all numbers is known: project it out
             constants, rest = rows.mean(axis=1), targets.mean(axis=1)
@@ -130,9 +130,8 @@ class Dense:
                 answers.append(None)
                 continue
             weights = found[:, place] / deviations
-            value = float(weights @ (np.array(values) - constants * (public or 0))) + rest[place] * (
-                public or 0
-            )
+            known = (rest[place] - float(weights @ constants)) * (public or 0)
+            value = float(weights @ np.array(values)) + known
             variance, unit = float(found[:, place] @ found[:, place]), (prepared.sensitivity / scale) ** 2
             answers.append((value * scale, unit / variance if variance else np.inf))
         return answers

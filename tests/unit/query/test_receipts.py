@@ -79,7 +79,8 @@ def _key(said):
 
 
 def _text(said):
-    said["combined"]["parts"][0]["question"] = said["combined"]["question"]
+    parts = said["combined"]["parts"]
+    parts[0]["question"], parts[1]["question"] = parts[1]["question"], parts[0]["question"]
 
 
 def _twice(said):
@@ -122,8 +123,8 @@ def _fewer(said):
     said["combined"]["values"] = said["combined"]["parts"][0]["values"] = 1
 
 
-ALTERED = [_weight, _value, _variance, _shown, _narrower, _worth, _key, _text, _twice, _numbers, _unrecorded, _root,
-           _earlier, _query, _factor, _ends, _fewer]  # fmt: skip
+ALTERED = [_weight, _value, _variance, _shown, _narrower, _worth, _key, _text, _twice, _numbers, _unrecorded,
+           _root, _earlier, _query, _factor, _ends, _fewer]  # fmt: skip
 
 
 @pytest.mark.parametrize("alter", ALTERED, ids=lambda one: one.__name__)
@@ -137,7 +138,7 @@ def test_what_was_altered_does_not_pass(asked, alter):
 
 def test_a_closed_export_says_what_is_missing(asked):
     answer, data, _, closed = asked
-    with pytest.raises(LedgerDamaged, match="exported with --openings"):
+    with pytest.raises(LedgerDamaged, match="exported with --with-openings"):
         check(answer, data, closed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -107,18 +108,21 @@ def check_never_dearer(ledger, sessions, seed):
         for _ in range(chance.randrange(2, 7)):
             # with the least purchase among them: what is charged at least counts too
             units = chance.choice((1e-9, 0.05, 0.2, 0.3, 1.0)) * chance.choice((1.0, chance.random() + 0.1))
-            kind = chance.randrange(4)
             regions = chance.sample(range(4), chance.randrange(1, 4))
-            query = (asked_among(regions), tree.count(by="region"), tree.count(by=("half", "region")),
-                     tree.count())[kind]  # fmt: skip
+            query, ask = chance.choice(
+                (
+                    (asked_among(regions), partial(town.among, regions)),
+                    (tree.count(by="region"), town.by_region),
+                    (tree.count(by=("half", "region")), town.by_both),
+                    (tree.count(), town.whole),
+                )
+            )
             key, accuracy = resolve(query, town.data).key, {"information": units}
             held = requested(session, query)
             price = session.price(query, **accuracy)
-            today = increment(
-                town.data.terms, held, session.price(query, reuse="key", **accuracy).information
-            )
-            answer = (lambda: town.among(regions, **accuracy), lambda: town.by_region(**accuracy),
-                      lambda: town.by_both(**accuracy), lambda: town.whole(**accuracy))[kind]()  # fmt: skip
+            alone = session.price(query, reuse="key", **accuracy).information
+            today = increment(town.data.terms, held, alone)
+            answer = ask(**accuracy)
             assert answer.cost == price.cost <= today, (number, key)
             assert answer.information >= price.information * (1 - 1e-8)
             assert requested(session, query) == held + answer.cost
@@ -278,16 +282,18 @@ def test_a_text_that_was_tampered_with_is_not_used(tmp_path):
         assert (price.case, price.cost) == (Case.FRESH, UNITS_PER_ONE // 5)
 
 
-def test_old_keys_without_texts_take_no_part_and_go_on(tmp_path):
+def test_old_keys_without_texts_take_part_in_their_own_question_alone(tmp_path):
     with SqlLedger(tmp_path / "l.sqlite") as ledger:
         made(ledger=ledger).among([0], information=0.1)
         with ledger._store.writing():
             ledger._store.run("DELETE FROM question")
         town = made(ledger=ledger)
-        town.by_region(information=0.4)
+        assert town.session.price(tree.count(by="region"), information=0.4).case is Case.FRESH
+        town.by_region(information=0.15)
         refined = town.among([0], information=0.3)
-        assert refined.case is Case.REFINED
-        assert refined.cost == pytest.approx(UNITS_PER_ONE // 5, abs=1)
+        assert refined.case is Case.SPAN
+        assert refined.cost == pytest.approx(UNITS_PER_ONE // 20, abs=2)
+        assert refined.combined.certificate is None, "nobody can tell which measurements it is made of"
 
 
 # Fresh draws

@@ -1,4 +1,4 @@
-"""Intervals of combined answers, through the real session: for questions fixed before, and chosen by looking."""
+"""Intervals of combined answers, through the real session: of fixed questions, and of chosen ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNEQUAL = np.array([[round(4000 / (1 + i)), round(3600 / (1 + i))] for i in rang
 
 
 def coverage_of_fixed(regions, sessions, seed):
-    """How often the interval of one region's count holds it; half of them with a part that is drawn for it."""
+    """How often the interval of one region's count holds it; half of them with a part that is drawn anew."""
     held = cases = 0
     for number in range(sessions):
         town = Town(np.full((regions, 2), 700), seed=seed + number)

@@ -17,7 +17,7 @@ MOST_VALUES = 30  # of a vector, for the dense side's sake
 
 
 def session(seed, steps=10):
-    """Questions about one random declaration, with all that was bought before each and what it shall be worth."""
+    """Questions about a random declaration, with all that was bought before, and what each shall be worth."""
     rng = random.Random(seed)
     declared = random_schema(rng)
     if rng.random() < 0.4:
@@ -51,7 +51,7 @@ def test_equals_dense_least_squares(sessions):
             assert (found is None) == any(one is None for one in best)
             for one, right in zip(found or (), best, strict=False):
                 assert one.holds()
-                if one.weights:
+                if one.rows:
                     value, information = right
                     assert one.information == pytest.approx(information, rel=1e-9, abs=1)
                     near = 1e-9 * prepared.sensitivity

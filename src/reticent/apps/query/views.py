@@ -24,11 +24,11 @@ _MOST_PARTS = 8  # purchases that an answer is combined from
 _MOST_NAMED = 40  # groups with a name in a plot
 
 CASES = {
-    Case.FRESH: "nothing was bought for this question before",
+    Case.FRESH: "nothing that was bought before is part of it",
     Case.EQUAL: "bought before as exactly as this: free",
     Case.REFINED: "less was bought before: only the missing part is paid",
     Case.COARSER: "more was bought before: free",
-    Case.SPAN: "other questions were bought that say part of it, or all: only the rest is paid",
+    Case.SPAN: "other purchases, or the public number of rows, say part of it or all: only the rest is paid",
     Case.PUBLIC: "the declaration says it: free",
 }
 
@@ -118,7 +118,7 @@ def _combined(answer: Answer, how: Combined, data: Described) -> list[tuple[str,
     ]
     if len(how.parts) > _MOST_PARTS:
         parts.append(f"and {len(how.parts) - _MOST_PARTS} more")
-    rows = [(how.title, "\n".join(parts))]
+    rows = [("made of", how.title if not how.reuses_others else "\n".join([how.title, *parts]))]
     if how.reuses_others:
         low, high = how.ends[0]
         width = (high - low) / 2

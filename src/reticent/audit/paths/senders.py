@@ -1,4 +1,4 @@
-"""The four kinds of devices as an audit of their messages sees them: two private values far apart, odd ones.
+"""The kinds of devices as an audit of their messages sees them: two private values far apart, odd ones.
 
 Everything is as in production: a text that is signed, an enrolment, a ledger in a file, marks, secure noise.
 The class of the device may be another one, which is how planted bugs come in.
@@ -27,6 +27,7 @@ from reticent.federated.personalised import wire as personal_wire
 from reticent.federated.personalised.client import PersonalClient
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
+from reticent.federated.server import summed
 from reticent.federated.tasks import MOST_PARTICIPATIONS, designed
 from reticent.fleet.enrolment import KEY_BYTES, TAG_BYTES, Use, enrolled, tag
 from reticent.fleet.lots import KEY_BYTES as LOT_BYTES
@@ -150,6 +151,43 @@ class Clients(Sender):
         return list(message[payload.HEAD_BYTES : -TAG_BYTES])
 
 
+class Directions(Sender):
+    """Clients whose gradients are reported by a `Codebook`: those of both values are opposite, and too long.
+
+    Every round has directions of its own, so that a number says nothing by itself: it is read with them.
+    """
+
+    name, use, values = "Client of a codebook (messages)", Use.TRAINING, (50.0, -50.0)
+
+    def __init__(self, kind: type[Any] = Client, *, epsilon: float = 1.0) -> None:
+        model = Linear(3, l2=0.0, intercept=False)
+        self._task = designed(
+            **_WORDS, model=model, epsilon=epsilon, rounds=MOST_REPORTS, group=1, rate=0.1, length=1.0,
+            participations=MOST_REPORTS, mechanism="Codebook",
+        )  # fmt: skip
+        codebook = self._task.codebook
+        assert codebook is not None
+        self._scale = codebook.scale
+        super().__init__(kind, level=self._task.epsilon, units=self._task.units, width=1)
+
+    def said(self, device: Any, number: int, value: Any) -> bytes:
+        """The report on one record."""
+        if number == 0:
+            self._taken(device, self._task)
+        return bytes(device.train(self._task, number, np.zeros(3), [[1.0, 1.0, 1.0]], [value]))
+
+    def body(self, message: bytes) -> list[int]:
+        """How far along a gradient the reported direction is, in eighths of the longest; -1 of none."""
+        if len(message) != payload.size(self._task):
+            return [-1]
+        number = int.from_bytes(message[payload.ROUND], "big")
+        legal, read = payload.parsed(self._task, number, [message])
+        if not legal.all():
+            return [-1]
+        far = summed(self._task, read.asked, read.symbols).sum() / self._task.dimensions**0.5
+        return [round(4.0 * float(far) / self._scale) + 4]
+
+
 class Personal(Sender):
     """Clients of personalised training, with Gaussian noise; both values are far beyond the clip."""
 
@@ -253,5 +291,5 @@ class Places(Sender):
         return list(message[-TAG_BYTES - self.width : -TAG_BYTES])
 
 
-SENDERS: tuple[type[Sender], ...] = (Clients, Personal, Devices, Places)
+SENDERS: tuple[type[Sender], ...] = (Clients, Directions, Personal, Devices, Places)
 """Every kind of devices."""

@@ -13,12 +13,14 @@ from reticent.audit.findings import Finding
 from reticent.audit.paths.messages import audit_messages
 from reticent.audit.paths.senders import Sender
 from reticent.collect.device import NONCE_BYTES, Device
+from reticent.federated import payload
 from reticent.federated.client import Client
 from reticent.federated.personalised.client import PersonalClient
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.tasks import Task
 from reticent.location.device import LocationDevice
+from reticent.mechanisms.vector.codebook import lifted
 from reticent.randomness import SimulationStream, Stream
 
 Draw = Callable[[], Sequence[int]]
@@ -80,6 +82,20 @@ class ClipSkipped(PersonalClient):
             return [int(one) for one in sanitiser.sample(self._updated[None, :], self._stream)[0]]
 
         return super()._once(held, number, unclipped, **price)
+
+
+class NearOnly(Client):
+    """Reports none but directions near its gradient "since the far ones are noise"."""
+
+    def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
+        codebook = task.codebook
+        assert codebook is not None
+        seeds = task.asked(payload.client_number(self._enrolment), number)[:, 0]
+        ball = task.clipped(np.broadcast_to(np.asarray(gradient, dtype=np.float64), task.dimensions))
+        report = codebook.sample(ball[None], stream, seeds=seeds)
+        near = codebook._ranked(lifted(ball[None]), seeds)[:, : codebook.top]
+        report["value"] = near[:, int(report["value"][0]) % codebook.top]
+        return codebook.pack(report)
 
 
 class LedgerSkipped(Device):

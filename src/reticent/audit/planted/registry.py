@@ -13,7 +13,7 @@ from reticent.audit.exact import check_channel, check_matrix
 from reticent.audit.findings import Finding
 from reticent.audit.fit import fit
 from reticent.audit.outputs import as_rows
-from reticent.audit.paths.senders import Clients, Devices, Personal, Places, Sender
+from reticent.audit.paths.senders import Clients, Devices, Directions, Personal, Places, Sender
 from reticent.audit.places import check_places, check_points, rows_of
 from reticent.audit.planted import codebooks, messages, places, queries, samplers, tables, trainings
 from reticent.audit.structure import check_structure
@@ -324,6 +324,9 @@ PLANTS: dict[str, Plant] = {
     ),
     "clip skipped": Plant(
         "black box", lambda: Personal(messages.ClipSkipped), Personal, messages.audited("black box", 120)
+    ),
+    "far directions left out": Plant(
+        "black box", lambda: Directions(messages.NearOnly), Directions, messages.audited("black box", 120)
     ),
     "ledger skipped": Plant(
         "ledger", lambda: Devices(messages.LedgerSkipped), Devices, messages.audited("ledger")

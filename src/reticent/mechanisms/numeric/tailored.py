@@ -40,6 +40,7 @@ SLACK = 2  # places: what the roundings of the sampler can move the chance of an
 _SLOT = PLACES // SLOTS
 _PARTS = 1024  # of [-1, 1], in each of which there is at most one knot
 _CLOSEST = 1.0 / 500.0
+_ROUNDING = 2.0**-50  # more than what adding 1 to an input can round it by
 _PLAIN_INPUTS = 65  # more are not worth their time to the solver
 
 Column = tuple[int, int, str]  # output, weight, pattern in hexadecimal with the first knot in the lowest bit
@@ -148,7 +149,7 @@ class Tailored(NumericChannel):
         for number, (output, weight, pattern) in enumerate(self.columns):
             bits = int(pattern, 16)
             likely[number] = [bits >> place & 1 for place in range(n)]
-            places = np.where(likely[number], _most(weight, c), weight)
+            places = np.where(likely[number], np.array(_most(weight, c), dtype=object), weight)
             table[:, output] += places
             rest -= places
         weights = np.array([weight for _, weight, _ in self.columns])
@@ -160,6 +161,8 @@ class Tailored(NumericChannel):
             if not room[target] and rest[knot]:
                 raise GuaranteeError("columns must have one at each knot that is not likely there")
             table[knot, self.columns[target][0]] += rest[knot]
+        if (table <= SLACK).any() or (table > PLACES).any():
+            raise GuaranteeError(f"columns must give each output {SLACK + 1} places at each knot at least")
         return table.astype(np.int64)
 
     def _knots_told(self, digits: int) -> int:
@@ -175,6 +178,8 @@ class Tailored(NumericChannel):
         The sampler divides 2^52 draws of each slot at doubles. For one slot this moves what is its own by
         less than 6 draws and what is its alias's by less than 3 in each row; an output is one slot and the
         alias of at most 63, so its chance moves by less than 6 + 63 * 6 draws out of 2^58: under 2 places.
+        That supposes an input between the two knots that it is rounded to. So the knots are looked at as the
+        sampler has them: outputs that differ in their last digits only leave none that increase.
 
         Raises:
             GuaranteeError: the table does not keep its claim, or rows do not stand for increasing inputs.
@@ -184,8 +189,7 @@ class Tailored(NumericChannel):
             raise GuaranteeError("a row of the table must have 2^50 places, and each output 3 at least")
         for largest, smallest in zip(counts.max(axis=0).tolist(), counts.min(axis=0).tolist(), strict=True):
             require_ratio(largest + SLACK, smallest - SLACK, self.epsilon, self.name)
-        means = counts / PLACES @ self._y
-        if not (np.diff(means) >= _CLOSEST * (means[-1] - means[0]) / 2.0).all():
+        if not np.isfinite(self._unit_alphabet).all() or not (np.diff(self.knots) >= _CLOSEST).all():
             raise GuaranteeError(f"the means of the rows must increase, by {_CLOSEST:g} at least")
 
     @property
@@ -197,12 +201,14 @@ class Tailored(NumericChannel):
     def _unit_alphabet(self) -> Floats:
         """The outputs, shifted and scaled so that the first row's mean is -1 and the last one's 1."""
         means = self._counts[[0, -1]] / PLACES @ self._y
-        return np.asarray((self._y - means[0]) * (2.0 / (means[1] - means[0])) - 1.0)
+        with np.errstate(all="ignore"):  # `check` refuses what is not finite
+            return np.asarray((self._y - means[0]) * (2.0 / (means[1] - means[0])) - 1.0)
 
     @cached_property
     def knots(self) -> Floats:
         """The row means, from -1 to 1."""
-        knots = self._counts / PLACES @ self._unit_alphabet
+        with np.errstate(all="ignore"):
+            knots = self._counts / PLACES @ self._unit_alphabet
         knots[0], knots[-1] = -1.0, 1.0  # equal to that but for the last bits
         return np.asarray(knots)
 
@@ -215,8 +221,12 @@ class Tailored(NumericChannel):
 
     @cached_property
     def _guide(self) -> NDArray[np.int64]:
-        """The cell that each of 1024 equal parts of [-1, 1], and their end, begins in."""
-        parts = np.arange(_PARTS + 1) / (_PARTS // 2) - 1.0
+        """The cell that each of 1024 equal parts of [-1, 1], and their end, begins in.
+
+        An input within 2^-53 below a part counts as in it, since 1 is added before it is cut off; a knot that
+        is as near must be above the cell, so that no input lies below its own.
+        """
+        parts = np.arange(_PARTS + 1) / (_PARTS // 2) - 1.0 - _ROUNDING
         return np.clip(np.searchsorted(self.knots, parts, side="right") - 1, 0, self.knots.size - 2)
 
     @cached_property

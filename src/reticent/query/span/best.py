@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,10 @@ class Limits(NamedTuple):
     rows: int
 
 
-SCALAR = Limits(96, 768)
+SCALAR = Limits(64, 512)
 VECTOR = Limits(384, 1536)
-_BITS = 48  # after the point, of c
+_BITS = 40  # after the point, of c
+_SMALL = 1 << 20  # whole numbers, and sums of them times c, that leave room for these bits
 _REFINEMENTS = 3
 
 
@@ -83,23 +84,30 @@ def improved(
     """
     if not relations:
         return list(starts)
-    rows = list(
-        dict.fromkeys(row for one in (*(start.numerators for start in starts), *relations) for row in one)
-    )
+    every: dict[int, None] = {}
+    for one in (*(start.numerators for start in starts), *relations):
+        every.update(dict.fromkeys(one))
+    rows = list(every)
     places = {row: place for place, row in enumerate(rows)}
     roots = np.sqrt([variances[row] for row in rows])
-    z = _matrix(relations, places) * roots[:, None]
+    exact = _matrix(relations, places)
+    z = exact.astype(float) * roots[:, None]
     lengths = np.linalg.norm(z, axis=0)
     z /= lengths
-    targets = _matrix([one.numerators for one in starts], places) / [float(one.denominator) for one in starts]
+    targets = np.zeros((len(rows), len(starts)))
+    for column, start in enumerate(starts):
+        for row, value in start.numerators.items():
+            targets[places[row], column] = value / start.denominator
     found = _coefficients(z, targets * roots[:, None]) / lengths[:, None]
-    return [_moved(start, relations, found[:, place].tolist()) for place, start in enumerate(starts)]
+    return [_moved(start, exact, rows, found[:, place]) for place, start in enumerate(starts)]
 
 
-def _matrix(given: Sequence[Mapping[int, int]], places: Mapping[int, int]) -> NDArray[np.float64]:
-    matrix = np.zeros((len(places), len(given)))
-    for column, one in enumerate(given):
-        matrix[[places[row] for row in one], column] = [float(value) for value in one.values()]
+def _matrix(relations: Sequence[Mapping[int, int]], places: Mapping[int, int]) -> NDArray[Any]:
+    """Relations as columns: of 64 bits where they fit, of Python's whole numbers else."""
+    largest = max(max(map(abs, one.values())) for one in relations)
+    matrix = np.zeros((len(places), len(relations)), dtype=np.int64 if largest < _SMALL else object)
+    for column, one in enumerate(relations):
+        matrix[[places[row] for row in one], column] = list(one.values())
     return matrix
 
 
@@ -117,15 +125,20 @@ def _coefficients(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArra
     return found
 
 
-def _moved(start: Weights, relations: Sequence[Mapping[int, int]], by: Sequence[float]) -> Weights:
+def _moved(start: Weights, relations: NDArray[Any], rows: list[int], by: NDArray[np.float64]) -> Weights:
     """The start less so much of each relation, exactly."""
-    total = {row: value << _BITS for row, value in start.numerators.items()}
-    for relation, factor in zip(relations, by, strict=True):
-        times = round(math.ldexp(factor, _BITS)) * start.denominator if math.isfinite(factor) else 0
-        if times:
-            for row, value in relation.items():
-                total[row] = total.get(row, 0) - times * value
-    found = {row: value for row, value in total.items() if value}
-    common = math.gcd(*found.values(), start.denominator << _BITS)
-    numerators = {row: value // common for row, value in found.items()}
-    return Weights(numerators, (start.denominator << _BITS) // common)
+    by = np.where(np.isfinite(by), by, 0.0)
+    reach = float((np.abs(relations).astype(float) @ np.abs(by)).max())
+    if relations.dtype == np.int64 and reach < _SMALL:  # every sum below is far from 2^63
+        taken = (relations @ np.rint(np.ldexp(by, _BITS)).astype(np.int64)).tolist()
+    else:
+        times = [round(math.ldexp(one, _BITS)) for one in by.tolist()]
+        taken = (relations.astype(object) @ np.array(times, dtype=object)).tolist()
+    numerators, denominator = start.numerators, start.denominator
+    total = [
+        (row, (numerators.get(row, 0) << _BITS) - denominator * less)
+        for row, less in zip(rows, taken, strict=True)
+    ]
+    found = {row: value for row, value in total if value}
+    common = math.gcd(denominator << _BITS, *found.values())
+    return Weights({row: one // common for row, one in found.items()}, (denominator << _BITS) // common)

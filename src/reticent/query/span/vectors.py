@@ -71,9 +71,9 @@ def _known(
         for place, row in enumerate(dict.fromkeys(row for one in weights for row in one.numerators))
     }
     w = np.zeros((len(rows), len(weights)))
-    for column, one in enumerate(weights):
-        for row, value in one.numerators.items():
-            w[rows[row], column] = value / one.denominator * math.sqrt(variances[row])
+    for column, made in enumerate(weights):
+        for row, weight in made.numerators.items():
+            w[rows[row], column] = weight / made.denominator * math.sqrt(variances[row])
     basis, upper = np.linalg.qr(z)
     turned = np.linalg.solve(upper.T, w.T)  # w in that basis
     values, vectors = np.linalg.eigh(turned @ turned.T)

@@ -20,7 +20,7 @@ from functools import cached_property
 from reticent.privacy.budget import MAX_UNITS, UNITS_PER_ONE
 from reticent.query.span.forms import Form, Unknown
 
-_BITS = 200  # after the point, of 1 / b: b is below 2^64
+_BITS = 128  # after the point, of 1 / b: b is below 2^62
 _VALUE_BITS = 40  # after the point, of an estimate in grid units
 _SAME = 1 << 50  # b below a whole unit by this part of it, or less, is that unit
 

@@ -25,11 +25,11 @@ MOST_HISTORY = 1000
 PER_PAGE = 50
 MOST_DRAWN = 200  # points of a chart, lines of a table
 CASES = {
-    Case.FRESH: "fresh: nothing was bought under this question before",
+    Case.FRESH: "fresh: nothing that was bought before is part of it",
     Case.EQUAL: "reused: exactly this was bought before",
     Case.REFINED: "refined: only the missing part was bought, and combined with the earlier answers",
     Case.COARSER: "reused: a more exact answer was bought before",
-    Case.SPAN: "combined: other questions were bought that say part of it, or all; only the rest was paid",
+    Case.SPAN: "combined: other purchases, or the public number of rows, say part of it; the rest is paid",
     Case.PUBLIC: "public: the declaration answers it",
 }
 

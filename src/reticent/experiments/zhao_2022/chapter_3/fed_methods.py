@@ -65,7 +65,7 @@ class Group:
     def __init__(
         self, x: Floats, slopes: Floats, penalty: Floats, bounds: Floats, asked: Places | None
     ) -> None:
-        self.x, self.asked, self.arms = x, asked, len(bounds)
+        self.x, self.asked, self.arms, self.bounds = x, asked, len(bounds), bounds
         self.clients, self.dimensions = x.shape
         self.slopes, self.penalty = slopes / bounds[:, None], penalty / bounds[:, None]
 

@@ -192,7 +192,7 @@ class Trainer:
 def tuned(job: Job) -> tuple[Arm, ...]:
     """The setting of each method at each epsilon."""
     trainer, settings = job.trainer(), grid(job.kind, quick=job.quick)
-    rows = _without(job.order(trainer.rows), 0, job.folds)[1]
+    rows = without(job.order(trainer.rows), 0, job.folds)[1]
     cut = len(rows) // 5
     times = 1 if job.quick else max(1, TUNING_RECORDS // trainer.rows)
     keys = [(method, epsilon) for method in methods(job.how) for epsilon in job.epsilons]
@@ -207,13 +207,13 @@ def tuned(job: Job) -> tuple[Arm, ...]:
     first = errors_of([Arm(*key, setting) for key in keys for setting in settings], range(times))
     families = [(trainer.family(key), key[1]) for key in keys]
     together = {one: first[[place == one for place in families]].mean(axis=0) for one in set(families)}
-    few = [_best_of_bounds(settings, together[one]) for one in families]
+    few = [best_of_bounds(settings, together[one]) for one in families]
     arms = [Arm(*key, setting) for key, some in zip(keys, few, strict=True) for setting in some]
     second = errors_of(arms, range(times, times * (1 + BOUND_DRAWS)))
     return tuple(Arm(*key, some[int(row.argmin())]) for key, some, row in zip(keys, few, second, strict=True))
 
 
-def _best_of_bounds(settings: Sequence[Setting], errors: Floats) -> list[Setting]:
+def best_of_bounds(settings: Sequence[Setting], errors: Floats) -> list[Setting]:
     """For each bound, the setting of least error."""
     best: dict[float, tuple[float, Setting]] = {}
     for setting, error in zip(settings, errors.tolist(), strict=True):
@@ -228,13 +228,13 @@ def validated(job: Job) -> Floats:
     order = job.order(trainer.rows)
     errors = np.empty((len(job.arms), job.folds))
     for fold in range(job.folds):
-        out, rows = _without(order, fold, job.folds)
+        out, rows = without(order, fold, job.folds)
         stream = SimulationStream(job.seed, path=(39, job.time, fold))
         errors[:, fold] = trainer.errors_of(job.arms, rows, out, stream)
     return errors
 
 
-def _without(order: Places, fold: int, folds: int) -> tuple[Places, Places]:
+def without(order: Places, fold: int, folds: int) -> tuple[Places, Places]:
     """The rows of a fold, and the others."""
     edges = np.linspace(0, order.size, folds + 1).astype(int)
     inside = slice(edges[fold], edges[fold + 1])
@@ -250,7 +250,7 @@ Settled = dict[str, tuple[Arm, ...]]  # by data set
 def settled(kind: str, epsilons: tuple[float, ...], how: How, options: Options) -> Settled:
     """Tune every method on each data set of a kind of model."""
     jobs = [_job(data, kind, how, options, epsilons=epsilons) for data in names(kind)]
-    with _mapping(options) as run:
+    with mapping(options) as run:
         return dict(zip(names(kind), run(tuned, jobs), strict=True))
 
 
@@ -263,7 +263,7 @@ def cross_validated(kind: str, arms: Settled, how: How, options: Options) -> dic
         for time in range(times)
     ]
     parts: dict[str, list[Floats]] = defaultdict(list)
-    with _mapping(options) as run:
+    with mapping(options) as run:
         for done, (job, errors) in enumerate(zip(jobs, run(validated, jobs), strict=True)):
             parts[job.data].append(errors)
             options.progress(done + 1, len(jobs))
@@ -277,7 +277,7 @@ def _job(data: str, kind: str, how: How, options: Options, **more: Any) -> Job:
 
 
 @contextmanager
-def _mapping(options: Options) -> Iterator[Callable[..., Any]]:
+def mapping(options: Options) -> Iterator[Callable[..., Any]]:
     """`map`, in this process or over several."""
     if options.quick or options.workers == 1:
         yield map
