@@ -226,7 +226,8 @@ def plan_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> H
     """Many questions before any of them is bought."""
     data = desk.data(name)
     numbers = [column.name for column in data.columns if column.is_number]
-    return page(request, "plan.html", visit, data=data, numbers=numbers)
+    held = {"card": _card(desk, name), "own_quota": _own_quota(desk, visit.person, name)}
+    return page(request, "plan.html", visit, data=data, numbers=numbers, **held)
 
 
 @router.post("/datasets/{name}/plan")
