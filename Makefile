@@ -18,7 +18,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help screenshots demo test test-more test-all soak mutation bench lint docs picture requirements clean
+.PHONY: help screenshots demo test test-more test-all test-spark bench-spark soak mutation bench lint docs picture requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -42,14 +42,20 @@ test-more: $(VENV)/.dev ## the quick tests that take longest, which `make test` 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
 
+test-spark: $(VENV)/.dev $(VENV)/.spark ## what `make test` skips: tests on a real Spark (450 MB, and Java 17); ARGS="-m slow" for the full counts
+	$(VENV)/spark/bin/python -m pytest --timeout 3600 -n 0 $(if $(ARGS),$(ARGS),-m "not slow") tests/spark
+
 soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times, beside HOGS=3 busy processes
 	$(BIN)/python tests/soak.py --runs $(RUNS) --hogs $(HOGS) --suite $(SUITE) $(ARGS)
 
 mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that its quick tests notice
 	$(BIN)/python tests/mutation.py $(ROOM) $(ARGS)
 
-bench: $(VENV)/.dev $(VENV)/.breaching $(VENV)/.shapiq ## speed and accuracy against other libraries
+bench: $(VENV)/.dev $(VENV)/.breaching $(VENV)/.shapiq $(VENV)/.spark ## speed and accuracy against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-spark: $(VENV)/.dev $(VENV)/.spark ## a fresh mean on Spark beside the same by hand and DuckDB; ARGS="--rows 1000000000 --folder F"
+	$(VENV)/spark/bin/python -m benchmarks.beside_spark $(ARGS)
 
 screenshots: $(VENV)/.dev ## the pictures of pages in the docs, made anew
 	$(BIN)/python -m tests.screenshots $(ARGS)
@@ -82,7 +88,7 @@ $(VENV)/.uv: requirements/installer.txt
 	@touch $@
 
 # One set of packages each; the lists agree on versions, so an environment can hold several.
-$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.docs $(VENV)/.torch
+$(VENV)/.dev: $(VENV)/.npm $(VENV)/.browser $(VENV)/.broker $(VENV)/.mosquitto $(VENV)/.docs $(VENV)/.torch
 $(VENV)/.dev: COMPILE = --compile-bytecode # the demo is there sooner without
 $(VENV)/.demo $(VENV)/.demos $(VENV)/.dev: $(VENV)/.%: requirements/%.txt pyproject.toml $(VENV)/.uv
 	$(INSTALL) --require-hashes -r $<
@@ -114,14 +120,25 @@ $(VENV)/.broker $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
 	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --require-hashes -r $<
 	@touch $@
 
+# An MQTT 5 broker for tests of collectors side by side, where the system has none and apt can fetch Debian's; it is
+# unpacked, not installed. What needs it is skipped without.
+MOSQUITTO = mosquitto libmosquitto1 libcjson1 libdlt2 libwebsockets17 libwrap0 libev4 libuv1
+$(VENV)/.mosquitto: $(VENV)/.uv
+	@if command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto; then :; \
+	  else rm -rf $(VENV)/mosquitto && mkdir $(VENV)/mosquitto && cd $(VENV)/mosquitto && \
+	    { apt-get download -qq $(MOSQUITTO) >/dev/null 2>&1 && for one in *.deb; do dpkg -x $$one . || exit 1; done && rm -f *.deb || \
+	      echo "no mosquitto on this machine: what needs one is skipped"; }; fi
+	@touch $@
+
 # Networks, by pip: it finds a CPU build where uv would fetch gigabytes of CUDA. What needs them is skipped without.
 $(VENV)/.torch: pyproject.toml $(VENV)/.uv
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check torch==2.13.0 || \
 	  echo "torch 2.13.0 cannot be installed here: what needs it is skipped"
 	@touch $@
 
-# Libraries that we are measured against (reconstructions, Shapley values), each in an environment that sees ours.
-$(VENV)/.breaching $(VENV)/.shapiq: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
+# Libraries that we are measured against (reconstructions, Shapley values), and Spark, which `make test` does without:
+# each in an environment that sees ours.
+$(VENV)/.breaching $(VENV)/.shapiq $(VENV)/.spark: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$*
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  >$$($(VENV)/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth

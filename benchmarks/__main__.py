@@ -25,6 +25,7 @@ MODULES = [
     "benchmarks.chain",
     "benchmarks.service",
     "benchmarks.stalls",
+    "benchmarks.servers",
     "benchmarks.collect",
     "benchmarks.location",
     "benchmarks.roads",

@@ -12,6 +12,8 @@ import itertools
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -190,6 +192,14 @@ def memory() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / early
 
 
+def on_spark() -> float:
+    """CPU of a fresh mean of 20 million rows on Spark / of the clamped sum by hand on the same Spark."""
+    python = Path(sys.prefix) / "spark/bin/python"
+    command = [str(python), "-m", "benchmarks.beside_spark"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(run.stdout.split()[-1])
+
+
 warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)  # ibis 12 on DuckDB 2
 FIGURES = [
     Figure("query: mean, snapshot", "DuckDB avg of the column", 1.5, snapshot_mean, at_most=True),
@@ -214,3 +224,5 @@ FIGURES = [
     Figure("query: reused answer", "1 ms of CPU", 1.0, reused_ms, at_most=True),
     Figure("query: memory, 100,000 asks", "after 5,000 asks", 1.05, memory, at_most=True),
 ]
+if shutil.which("java"):
+    FIGURES.append(Figure("query: mean, Spark", "the clamped sum by hand", 1.3, on_spark, at_most=True))

@@ -1,6 +1,7 @@
 """A service with something of everything in it, for the pictures of the docs and the look at every page."""
 
 import contextlib
+import json
 import time
 
 import httpx
@@ -11,7 +12,9 @@ from reticent.apps.collect.collecting import Collecting
 from reticent.apps.stations import town
 from reticent.apps.stations.provider_work import provider
 from reticent.collect.design import designed
+from reticent.federated import saved
 from reticent.federated import server as training_server
+from reticent.federated.curves import Origin
 from reticent.federated.models import Logistic
 from reticent.federated.tasks import designed as designed_task
 from reticent.fleet.enrolment import enrolled
@@ -69,7 +72,7 @@ def gallery(folder, *, rows=20_000, devices=3000, people=1500):
     _stations(folder)
     with served(folder, keys) as found:
         _asked(found.desk)
-        _training(found)
+        found.training = _training(found, folder)
         found.bill = _market(found, folder)
         found.app.state.places.named("paris").end_round()
         _reported(found.app.state.places.named("paris"), folder, people)
@@ -172,9 +175,23 @@ def _market(found, folder):
     return bazaar.bill
 
 
-def _training(found):
-    """A training whose operator used this ledger, after two of its rounds."""
+def _training(found, folder):
+    """A training whose operator used this ledger, after two of its rounds, and published how good it is."""
     task = designed_task(
         "braking", Logistic(2), epsilon=2.0, purpose="To warn drivers.", rounds=5, group=100, rate=1.0
     )
     found.app.state.collecting.operator.record.learn(training_server.study(task), {0: 100, 1: 100})
+    publish(folder / "trainings" / "braking", task, [(1, 0.66, 0.31), (2, 0.52, 0.24)])
+    return f"/trainings/{task.id.hex()}"
+
+
+def publish(place, task, points, origin=Origin.HOLD_OUT):
+    """Put a model and (round, loss, error) of it where a service finds them."""
+    place.mkdir(parents=True)
+    statement = saved.Statement(task, len(points), saved.How.CLIENTS)
+    saved.save(place / "model.safetensors", np.zeros(task.dimensions), statement)
+    lines = [
+        json.dumps({"number": at, "loss": loss, "error": error, "origin": origin.value})
+        for at, loss, error in points
+    ]
+    (place / "rounds.jsonl").write_text("\n".join(lines))

@@ -230,11 +230,11 @@ def test_planted_a_guard_that_takes_reports_for_json_is_caught(operator, monkeyp
 def test_a_collector_that_cannot_write_asks_to_come_again(operator):
     collector = operator.service.app.state.collecting.collector
     reports = operator.fleet.reports()
-    collector._connection.execute("PRAGMA query_only=ON")
+    collector._counts.connection.execute("PRAGMA query_only=ON")
     reply = operator.send(batch(reports), BATCH)
     refused(reply, 503, "not_counted")
     assert reply.headers["Retry-After"] == "1"
-    collector._connection.execute("PRAGMA query_only=OFF")
+    collector._counts.connection.execute("PRAGMA query_only=OFF")
     assert operator.send(batch(reports), BATCH).json()["counts"] == {"counted": 40}
     assert operator.faults() == []
 

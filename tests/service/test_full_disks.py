@@ -42,7 +42,7 @@ def trouble(connection, how):
 def asked_in_trouble(service, how):
     """Ask while the state cannot be written, then again: both replies, and what was spent after each."""
     said = []
-    with trouble(service.desk.state._connection, how):
+    with trouble(service.desk.state._keeper._connection, how):
         said.append((service.ask("alice", LONG, key="one"), service.spent()))
     said.append((service.ask("alice", LONG, key="one"), service.spent()))
     return said

@@ -40,7 +40,7 @@ def ready(page, path):
 
 def paths(service):
     return (
-        ("alice", (*HOUSE, "/datasets/census/answers?key=" + key(service))),
+        ("alice", (*HOUSE, service.training, "/datasets/census/answers?key=" + key(service))),
         ("olga", (*OWNERS, f"/market/{service.bill}")),
         ("vera", ("/", "/ledger", "/datasets/census")),
         ("bert", ("/ledger", "/market", f"/market/{service.bill}")),

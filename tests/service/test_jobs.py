@@ -146,7 +146,7 @@ def orphan(desk, alice):
         attempt.id, alice, "census", "one", body.model_dump_json(),
         made=time.time(), is_running=True, most=9,
     )  # fmt: skip
-    desk.state._connection.execute("UPDATE job SET beat = beat - 100")
+    desk.state._keeper._connection.execute("UPDATE job SET beat = beat - 100")
     return job
 
 

@@ -39,6 +39,8 @@ ANY_KEY = by_role(200, 200, 200, 200)
 BERTS = by_role(200, 403, 403, 404) | {"bert": 200}
 EXPECTED = {
     ("GET", "/health"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/health/live"): dict.fromkeys(CALLERS, 200),
+    ("GET", "/health/ready"): dict.fromkeys(CALLERS, 200),
     ("GET", "/metrics"): by_role(200, 403, 200),
     ("GET", "/api/v1/me"): ANY_KEY,
     ("GET", "/api/v1/datasets"): ALL,

@@ -7,11 +7,17 @@ import time
 import pytest
 
 from reticent.collect.estimates import estimates
+from reticent.collect.shaping import expected_errors
+from reticent.collect.signing import signed
 from reticent.collect.study import of_survey
 from reticent.collect.wire import batch
+from reticent.fleet.enrolment import enrolled
+from reticent.randomness import SimulationStream
 from reticent.service import showing
 
+from ..unit.collect import fleet
 from ..unit.collect.many_devices import PERIOD_S
+from ..unit.collect.test_waves import follow_of, learning
 from .test_collecting import BATCH, Operator
 
 
@@ -97,6 +103,30 @@ def test_each_period_is_shown_with_its_intervals(service, signed_in):
     accounts = service.get("vera", "/api/v1/ledger").json()["accounts"]
     (spent,) = [one["spent"] for one in accounts if one["name"].startswith("survey:")]
     assert int(spent) == 2 * operator.survey.units, "both were entered before they were shown"
+
+
+def test_what_learning_gained_is_shown(service, signed_in):
+    """Both waves in one estimate, the follow-up for devices, the expected error with and without."""
+    operator = Operator(service)
+    survey = learning(start=int(time.time()) - 100)
+    follow = follow_of(survey, 0)
+    for text in (survey, follow):
+        assert operator.collect(file=signed(text, operator.key)).status_code == 201
+    stream, sent = SimulationStream(1), []
+    for _ in range(150):
+        who = enrolled(operator.master)
+        is_first = survey.is_first(fleet.reporter(who), 0)[0]
+        sent.append(fleet.report(survey if is_first else follow, who, values={"speed": 50.0}, stream=stream))
+    reply = operator.send(batch(sent), BATCH).json()
+    assert reply["counts"] == {"counted": 150}
+    (told,) = service.get(None, "/api/v1/surveys").json()["surveys"]
+    assert json.loads(told["follow_ups"]["0"])["survey"] == follow.text.decode()
+    with_it, without = expected_errors(survey, follow, 0, 10_000)
+    page = signed_in("alice")(f"/surveys/{survey.name}").text
+    assert "150 reports by Window and Tailored, which learnt" in page
+    assert f"standard error of {with_it:.3g}, and {without:.3g} without" in page
+    found = service.get("alice", f"/api/v1/surveys/{survey.name}/estimates").json()
+    assert (found["reports"], found["estimates"][0]["reports"]) == ({"0": 150}, 150)
 
 
 def test_unknown_surveys_and_strangers(operator, service, signed_in):

@@ -80,6 +80,8 @@ def perturb(
         ParameterError: a column is missing, or `out` exists; nothing was written.
         SourceError: the file cannot be read.
     """
+    if survey.waves is not None:
+        raise ParameterError(f"survey must not learn: rows report at once, got {survey.name}")
     if out.exists():
         raise ParameterError(f"out must not exist, got {out}")
     for one in survey.attributes:

@@ -1,31 +1,31 @@
 """The collector: reads reports, counts each once, and keeps counts instead of reports.
 
-What it keeps, in one SQLite file: the surveys, how often each symbol came (`tally`), and which reporter was
-counted in which period, so that none is counted twice. A cell of the table that one reporter fills names its
-reporter to whoever knows the ids, as dither level and group follow from an id: epsilon is the protection of a
-report, not the counting. A report is acknowledged only when its count is on the disk; several callers share a
-commit. Rejected reports change nothing but a number for each reason (which a crash may set back a little).
+What it keeps, in one SQLite file or a PostgreSQL database (`counts`): the surveys, how often each symbol
+came, and which reporter was counted in which period, so that none is counted twice. A cell of the table that
+one reporter fills names its reporter to whoever knows the ids, as dither level and group follow from an id:
+epsilon is the protection of a report, not the counting. A report is acknowledged only when its count is on
+the disk; several callers share a commit. Rejected reports change nothing but a number for each reason (which
+a crash may set back a little).
 
-Several processes may use one file. Open it after forking.
+Several processes may use one file, and collectors on several machines one database. Open it after forking.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real
+from reticent.collect.counts.base import AGAIN, REPORTS, Cell, opened
 from reticent.collect.instruments import columns
 from reticent.collect.judging import judged
 from reticent.collect.signing import verified
@@ -38,64 +38,31 @@ from reticent.errors import (
     LedgerError,
     ParameterError,
     ParameterTypeError,
-    StorageUnavailable,
 )
-from reticent.files import private
 from reticent.fleet.counted import MOST, Counted
+from reticent.fleet.database import again
 from reticent.fleet.enrolment import KEY_BYTES, Use
 from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Channel
-from reticent.sqlite import PATIENCE_S, write_ahead, writing
 
-_VERSION = 1
-_TABLES = """
-CREATE TABLE survey (
-    number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text BLOB NOT NULL, file BLOB NOT NULL,
-    closed INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE seen (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, reporter BLOB NOT NULL, nonce BLOB NOT NULL,
-    PRIMARY KEY (survey, period, reporter)
-) WITHOUT ROWID;
-CREATE TABLE tally (
-    survey INTEGER NOT NULL, period INTEGER NOT NULL, attribute INTEGER NOT NULL, symbol INTEGER NOT NULL,
-    cohort INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (survey, period, attribute, symbol, cohort)
-) WITHOUT ROWID;
-CREATE TABLE rejected (reason TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE);
-"""  # revoked: of earlier releases; see `revocation`
-_COLLECT = (
-    "INSERT INTO survey (id, text, file) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
-    "SET file = excluded.file WHERE text = excluded.text"
-)
-_SEE = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
-_SEE_MANY = (  # reporters and nonces, 16 bytes each, one after the other
-    "INSERT OR IGNORE INTO seen "
-    "WITH RECURSIVE row(at) AS (VALUES (1) UNION ALL SELECT at + 16 FROM row WHERE at + 16 < ?4) "
-    "SELECT ?1, ?2, substr(?3, at, 8), substr(?3, at + 8, 8) FROM row"
-)
-_SEEN = "SELECT nonce FROM seen WHERE survey = ? AND period = ? AND reporter = ?"
-_COUNTED = (  # by the table's key: it has a row for every reporter
-    "WITH RECURSIVE open(period) AS (VALUES (?1) UNION ALL SELECT period + 1 FROM open WHERE period < ?2) "
-    "SELECT period FROM open WHERE period <= ?2 AND EXISTS "
-    "(SELECT 1 FROM seen WHERE survey = ?3 AND seen.period = open.period AND reporter = ?4)"
-)
-_COUNT = "INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
-_REJECT = "INSERT INTO rejected VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
-_REPORTS = -1  # stands for "any symbol": how many reports hold the attribute
 _ON_THE_WAY_S = 120.0  # that a commit may take
 _FORGET_S = 3600.0  # how often closed periods are looked for
 _FIRST = bytes([VERSION])
-_AGAIN = "the collection cannot be used now: send again what was not acknowledged"
 
 
 @dataclass
 class _Held:
-    """A survey that is collected."""
+    """A survey, or a follow-up, that is collected.
+
+    Attributes:
+        number: of its counts.
+        reporters: of who reported: a follow-up's are those of the survey that it follows.
+    """
 
     number: int
     layout: Layout
+    reporters: int
 
     @property
     def survey(self) -> Survey:
@@ -150,12 +117,13 @@ class Collector:
     """Counts the reports of surveys.
 
     Args:
-        path: of the file; made if there is none, readable by its owner alone.
+        where: a file, made if there is none, readable by its owner alone; or a postgresql:// address of a
+            database that several collectors share.
         master: the operator's 32 bytes from which devices' keys come.
         late_s: how long after its end a period still takes reports.
         early_s: how long before its beginning, for devices whose clocks are ahead.
         clock: seconds since 1970.
-        revocations: enrolments that were taken back; by default a list beside the file.
+        revocations: enrolments that were taken back; by default a list beside the file, or in the database.
 
     Raises:
         LedgerError: the file cannot be opened, or a newer Reticent wrote it.
@@ -164,7 +132,7 @@ class Collector:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        where: str | os.PathLike[str],
         master: bytes,
         *,
         late_s: float = 86_400.0,
@@ -183,29 +151,28 @@ class Collector:
         self._held: dict[bytes, _Held] = {}
         self._forms = _Forms(self._held)
         self._newest = 0  # survey that is known
-        with ExitStack() as opened:
-            self._connection = _opened(Path(path), opened)
-            self._reader = _connected(Path(path), opened)
+        with ExitStack() as held:
+            self._counts = opened(where, master)
+            held.callback(self._counts.close)
             self._is_list_ours = revocations is None
-            self.revocations = Revocations.beside(Path(path)) if revocations is None else revocations
+            self.revocations = Revocations.beside(where) if revocations is None else revocations
             if self._is_list_ours:
-                opened.callback(self.revocations.close)
+                held.callback(self.revocations.close)
             self._adopt_revoked()
             self._intake = Intake(master, self.revocations)
             self._intake.look()
             self._refresh()
-            opened.pop_all()
+            held.pop_all()
 
     def close(self) -> None:
         """Close the file; what was acknowledged is on the disk."""
-        with self._guard, self._looking:
+        with self._guard:
             try:
                 if self._rejected:
-                    with self._writing():
+                    with self._counts.writing():
                         self._write_rejects()
             finally:
-                self._connection.close()
-                self._reader.close()
+                self._counts.close()
                 if self._is_list_ours:
                     self.revocations.close()
 
@@ -215,57 +182,72 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A transaction, for whoever holds the guard. If it fails, nothing was written."""
-        with _told(), writing(self._connection):
-            yield
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Looking waits for nobody who writes."""
-        with self._looking, _told():
-            yield self._reader
-
     def _refresh(self) -> None:
         """Learn of surveys that came since the last look, from whichever process."""
-        with self._reading() as reader:
-            for number, identity, text in reader.execute(
-                "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number", (self._newest,)
-            ):
-                self._held[identity] = _Held(number, Layout(_unchanged(identity, text)))
+        with self._looking:
+            for number, identity, text in self._counts.surveys(self._newest):
+                survey, reporters = _unchanged(identity, text), number
+                if survey.follows is not None:
+                    reporters = self._held[survey.follows.survey].number
+                self._held[identity] = _Held(number, Layout(survey), reporters)
                 self._newest = number
 
     def _adopt_revoked(self) -> None:
         """Earlier releases kept in this file which enrolments were taken back: they stay so."""
-        with self._reading() as reader:
-            kept = [bytes(one) for (one,) in reader.execute("SELECT reporter FROM revoked ORDER BY number")]
-        for one in kept:
+        for one in self._counts.revoked():
             if one not in self.revocations.look():
                 self.revocations.revoke(one)
 
     # Surveys and reporters
 
     def collect(self, file: bytes, signer: bytes) -> Survey:
-        """Collect the reports of a signed survey from now on."""
+        """Collect the reports of a signed survey, or of a follow-up of one, from now on.
+
+        Raises:
+            ParameterError: it follows what is not collected here, or a period that has another follow-up.
+            GuaranteeError: it is not signed so, or is not the survey that it follows but for its mechanisms.
+        """
         survey = verified(file, signer)
-        with self._guard, self._writing():
-            self._connection.execute(_COLLECT, (survey.id, survey.text, file))
+        with self._guard, self._counts.writing():
+            self._counts.hold_surveys()
+            self._refresh()
+            self._check_follow_up(survey)
+            self._counts.collect(survey.id, survey.text, file)
         self._refresh()
         return survey
 
+    def _check_follow_up(self, survey: Survey) -> None:
+        if survey.follows is None:
+            return
+        held = self._held.get(survey.follows.survey)
+        if held is None:
+            raise ParameterError(f"the survey that this text of {survey.name} follows is not collected here")
+        survey.check_follows(held.survey)
+        other = self._follow_ups(held.survey).get(survey.follows.period)
+        if other is not None and other.id != survey.id:
+            raise ParameterError(f"period {survey.follows.period} of {survey.name} has a follow-up already")
+
     def surveys(self) -> list[Survey]:
-        """All surveys that are collected, in the order in which they came."""
+        """All surveys that are collected, in the order in which they came; without follow-ups."""
         self._refresh()
         with self._looking:
-            return [held.survey for held in self._held.values()]
+            return [held.survey for held in self._held.values() if held.survey.follows is None]
+
+    def follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        """The follow-ups of a survey that learns, by their period."""
+        self._refresh()
+        with self._looking:
+            return self._follow_ups(survey)
+
+    def _follow_ups(self, survey: Survey) -> dict[int, Survey]:
+        if survey.waves is None:
+            return {}
+        texts = [held.survey for held in self._held.values()]
+        return {one.follows.period: one for one in texts if one.follows and one.follows.survey == survey.id}
 
     def file(self, survey: Survey) -> bytes:
         """The signed file of a survey, for devices."""
-        number = self._number(survey)
-        with self._reading() as reader:
-            found: bytes = reader.execute("SELECT file FROM survey WHERE number = ?", (number,)).fetchone()[0]
-        return found
+        return self._counts.file(self._number(survey))
 
     def _number(self, survey: Survey) -> int:
         held = self._held.get(survey.id)
@@ -289,13 +271,11 @@ class Collector:
         """
         self._refresh()
         now, gone = self._clock(), 0
-        with self._guard, self._writing():
-            for held in list(self._held.values()):
-                first = (held.survey.period_at(now - self._late_s), held.number)
-                self._connection.execute("UPDATE survey SET closed = max(closed, ?) WHERE number = ?", first)
-                gone += self._connection.execute(
-                    "DELETE FROM seen WHERE period < ? AND survey = ?", first
-                ).rowcount
+        with self._guard, self._counts.writing():
+            for held in sorted(self._held.values(), key=lambda held: held.number):
+                if held.survey.follows is not None:
+                    continue
+                gone += self._counts.forget(held.number, held.survey.period_at(now - self._late_s))
         return gone
 
     # Receiving
@@ -365,20 +345,10 @@ class Collector:
 
     def _commit(self, batches: list[_Batch]) -> None:
         """Count what is new in all of these, in one transaction, or in none."""
-        told: list[tuple[_Batch, _Checked, list[Outcome]]] = []
         try:
-            with self._writing():
-                for batch in batches:
-                    for checked in batch.checked:
-                        outcomes = self._seen(checked)
-                        if outcomes is None:
-                            self._count(checked, np.ones(len(checked.places), dtype=np.bool_))
-                        else:
-                            self._count(checked, np.array([one is Outcome.COUNTED for one in outcomes]))
-                            told.append((batch, checked, outcomes))
-                written = self._write_rejects()
+            told, written = again(lambda: self._counted(batches))
         except BaseException as error:
-            known = error if isinstance(error, LedgerError) else LedgerError(_AGAIN)
+            known = error if isinstance(error, LedgerError) else LedgerError(AGAIN)
             for batch in batches:
                 batch.is_done, batch.error = True, known
             if known is not error:
@@ -392,159 +362,102 @@ class Collector:
         for batch in batches:
             batch.is_done = True
 
+    def _counted(
+        self, batches: list[_Batch]
+    ) -> tuple[list[tuple[_Batch, _Checked, list[Outcome]]], Counter[str]]:
+        """The transaction: who is new is noted, and counted, or neither is. Returns what is to be told."""
+        told: list[tuple[_Batch, _Checked, list[Outcome]]] = []
+        cells: Counter[Cell] = Counter()
+        together = [(batch, checked) for batch in batches for checked in batch.checked]
+        with self._counts.writing():
+            for batch, checked in sorted(together, key=lambda one: one[1].held.reporters):
+                outcomes = self._seen(checked)
+                if outcomes is None:
+                    self._count(checked, np.ones(len(checked.places), dtype=np.bool_), cells)
+                else:
+                    self._count(checked, np.array([one is Outcome.COUNTED for one in outcomes]), cells)
+                    told.append((batch, checked, outcomes))
+            self._counts.add(cells)
+            return told, self._write_rejects()
+
     def _seen(self, checked: _Checked) -> list[Outcome] | None:
         """Note who reports; what became of each, or None if all of them are new."""
-        number, who, periods = checked.held.number, checked.who, checked.periods
-        (closed,) = self._connection.execute(
-            "SELECT closed FROM survey WHERE number = ?", (number,)
-        ).fetchone()
-        if periods.min() >= closed:
-            self._connection.execute("SAVEPOINT many")
-            before = self._connection.total_changes
-            for period in np.unique(periods).tolist():
-                rows = np.sort(who[periods == period].view("S16"), axis=0).tobytes()  # as the table is
-                self._connection.execute(_SEE_MANY, (number, period, rows, len(rows)))
-            if self._connection.total_changes - before == len(who):
-                self._connection.execute("RELEASE many")
-                return None
-            self._connection.execute("ROLLBACK TO many")
-            self._connection.execute("RELEASE many")
-        return [
-            Outcome.PERIOD if period < closed else self._seen_one(number, period, row.tobytes())
-            for period, row in zip(periods.tolist(), who, strict=True)
-        ]
+        return self._counts.see(checked.held.reporters, checked.periods, checked.who)
 
-    def _seen_one(self, survey: int, period: int, row: bytes) -> Outcome:
-        reporter, nonce = row[:8], row[8:]
-        if self._connection.execute(_SEE, (survey, period, reporter, nonce)).rowcount == 1:
-            return Outcome.COUNTED
-        (before,) = self._connection.execute(_SEEN, (survey, period, reporter)).fetchone()
-        return Outcome.DUPLICATE if before == nonce else Outcome.SECOND
-
-    def _count(self, checked: _Checked, is_new: NDArray[np.bool_]) -> None:
+    def _count(self, checked: _Checked, is_new: NDArray[np.bool_], cells: Counter[Cell]) -> None:
+        """Add what is new to the cells that are written."""
         survey, number = checked.held.survey, checked.held.number
-        rows: list[tuple[int, int, int, int, int, int]] = []
         for attribute, (members, drawn) in checked.symbols.items():
             chosen = is_new[members]
             members, drawn = members[chosen], drawn[chosen]
             if not members.size:
                 continue
-            cells = checked.periods[members] * survey.groups + checked.groups[members]
-            found = [(cell, _REPORTS, n) for cell, n in _counted(cells)]
+            of = checked.periods[members] * survey.groups + checked.groups[members]
+            found = [(cell, REPORTS, n) for cell, n in _distinct(of)]
             instrument = survey.instruments[attribute]
             if not isinstance(instrument, Channel):
                 for cell, _, _ in found.copy():
-                    supports = instrument.support_counts(drawn[cells == cell])
+                    supports = instrument.support_counts(drawn[of == cell])
                     found += [
                         (cell, int(symbol), int(supports[symbol])) for symbol in np.flatnonzero(supports)
                     ]
             else:
                 size = columns(instrument)
-                found += [(*divmod(key, size), n) for key, n in _counted(cells * size + drawn)]
+                found += [(*divmod(key, size), n) for key, n in _distinct(of * size + drawn)]
             for cell, symbol, n in found:
                 period, group = divmod(cell, survey.groups)
-                rows.append((number, period, attribute, symbol, group, n))
-        self._connection.executemany(_COUNT, rows)
+                cells[number, period, attribute, symbol, group] += n
 
     def _write_rejects(self) -> Counter[str]:
-        """Write the numbers of refused reports that are not in the file yet; returns them."""
+        """Write the numbers of refused reports that are not written yet; returns them."""
         with self._queue:
             written = self._rejected.copy()
-        self._connection.executemany(_REJECT, list(written.items()))
+        self._counts.refuse(written)
         return written
 
     # Looking
 
+    def tallies(self, survey: Survey, periods: Sequence[int] | None = None) -> list[Tally]:
+        """What was counted in some periods of a survey, or in all: of its own text, then of follow-ups."""
+        found = [self.tally(survey, periods)]
+        for period, text in sorted(self.follow_ups(survey).items()):
+            if periods is None or period in periods:
+                found.append(self.tally(text))
+        return found
+
     def tally(self, survey: Survey, periods: Sequence[int] | None = None) -> Tally:
-        """What was counted in some periods of a survey, or in all."""
+        """What was counted in some periods of a text, or in all."""
         found, number = Tally.empty(survey), self._number(survey)
-        sql = "SELECT attribute, symbol, cohort, sum(n) FROM tally WHERE survey = ? {} GROUP BY 1, 2, 3"
-        with self._reading() as reader:
-            if periods is None:
-                rows = reader.execute(sql.format(""), (number,)).fetchall()
-            else:
-                rows = []
-                for period in periods:
-                    rows += reader.execute(sql.format("AND period = ?"), (number, period)).fetchall()
-        for attribute, symbol, group, n in rows:
-            if symbol == _REPORTS:
+        for attribute, symbol, group, n in self._counts.tally(number, periods):
+            if symbol == REPORTS:
                 found.reports[attribute][group] += n
             else:
                 found.counts[attribute][group, symbol] += n
         return found
 
     def periods(self, survey: Survey) -> dict[int, int]:
-        """How many reports were counted in each period of a survey."""
-        number = self._number(survey)
-        with self._reading() as reader:
-            rows = reader.execute(
-                "SELECT period, sum(n) FROM tally WHERE survey = ? AND symbol = ? GROUP BY period",
-                (number, _REPORTS),
-            ).fetchall()
-        return {int(period): int(n) // survey.sample_size for period, n in rows}
+        """How many reports were counted in each period of a survey, of its own text and of follow-ups."""
+        found: Counter[int] = Counter()
+        for text in (survey, *self.follow_ups(survey).values()):
+            rows = self._counts.reports(self._number(text))
+            found.update({int(period): int(n) // text.sample_size for period, n in rows})
+        return dict(found)
 
     def counted(self, survey: Survey, reporter: bytes) -> Counted:
         """Which periods of an enrolment were counted, of those that still take reports."""
         number, now = self._number(survey), self._clock()
-        with self._reading() as reader:
-            (closed,) = reader.execute("SELECT closed FROM survey WHERE number = ?", (number,)).fetchone()
-            first = min(max(closed, survey.period_at(now - self._late_s), 0), survey.periods)
-            last = min(survey.period_at(now + self._early_s), survey.periods - 1, first + MOST - 2)
-            rows = reader.execute(_COUNTED, (first, last, number, reporter)).fetchall()
-        return Counted(f"survey:{survey.id.hex()}", reporter, tuple(int(one) for (one,) in rows), int(first))
+        closed = self._counts.closed(number)
+        first = min(max(closed, survey.period_at(now - self._late_s), 0), survey.periods)
+        last = min(survey.period_at(now + self._early_s), survey.periods - 1, first + MOST - 2)
+        periods = self._counts.counted(number, first, last, reporter)
+        return Counted(f"survey:{survey.id.hex()}", reporter, tuple(periods), int(first))
 
     def rejected(self) -> dict[str, int]:
         """How many reports were refused, by reason."""
-        with self._guard, self._reading() as reader:  # the guard: nobody writes them down meanwhile
-            found = Counter(dict(reader.execute("SELECT reason, n FROM rejected").fetchall()))
+        with self._guard:  # nobody writes them down meanwhile
+            found = Counter(self._counts.refused())
             with self._queue:
                 return dict(found + self._rejected)
-
-
-def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    with _told():
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
-        opened.callback(connection.close)
-        return connection
-
-
-def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    """The connection that writes; the tables are there."""
-    with _told():
-        private(path)
-    connection = _connected(path, opened)
-    with _told():
-        write_ahead(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA secure_delete=ON")
-        if _version(connection) < _VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) < _VERSION:  # nobody else made them meanwhile
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={_VERSION}")
-            connection.execute("COMMIT")
-        if _version(connection) > _VERSION:
-            raise LedgerError(f"the collection was written by a newer Reticent: {path}")
-    return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What SQLite and the disk say, in our words: theirs could quote a row."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise LedgerDamaged("the collection's file is damaged") from error
-        raise StorageUnavailable(
-            f"{_AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-        ) from error
 
 
 def _unchanged(identity: bytes, text: bytes) -> Survey:
@@ -557,7 +470,7 @@ def _unchanged(identity: bytes, text: bytes) -> Survey:
     return survey
 
 
-def _counted(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _distinct(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Each distinct number, and how often it occurs."""
     found, n = np.unique(numbers, return_counts=True)
     return list(zip(found.tolist(), n.tolist(), strict=True))

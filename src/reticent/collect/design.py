@@ -5,16 +5,20 @@ This solves and searches, which is the operator's work; devices get the result (
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
 from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
 from reticent.collect.survey import Survey
+from reticent.collect.waves import Waves
 from reticent.errors import ParameterError
 from reticent.fleet.lots import KEY_BYTES
 from reticent.mechanisms.catalogue import loaded
-from reticent.mechanisms.record import Attribute, Category, Record
+from reticent.mechanisms.numeric.priors import Guess, as_prior
+from reticent.mechanisms.record import Attribute, Category, Number, Record
+from reticent.mechanisms.sampling import epsilon_each, sample_sizes
 
 
 def designed(
@@ -31,6 +35,9 @@ def designed(
     assigned: bool = False,
     groups: int = 1,
     mechanisms: Mapping[str, str | Instrument] | None = None,
+    guesses: Mapping[str, Guess] | None = None,
+    regret: float | None = None,
+    waves: Waves | None = None,
 ) -> Survey:
     """A survey whose mechanisms have the least variance.
 
@@ -48,9 +55,22 @@ def designed(
         groups: of reporters, a power of two.
         mechanisms: by attribute, the kind of mechanism to take instead of the best, or the mechanism itself,
             such as a `Tailored` for a guess.
+        guesses: by the name of a number, where its values may lie: its mechanism is a `Tailored` for that,
+            and how many attributes a report holds is chosen together with it.
+        regret: of these mechanisms; none if not given.
+        waves: how the survey learns, if it does.
     """
+    chosen: dict[str, str | Instrument] = dict(mechanisms or {})
+    if guesses and sample_size is None:
+        sample_size = _sample_size(attributes, epsilon, guesses, regret)
     record = Record(attributes, epsilon, sample_size)
-    chosen = dict(mechanisms or {})
+    for name, guess in (guesses or {}).items():
+        of = next((one for one in record.attributes if one.name == name), None)
+        if not isinstance(of, Number) or name in chosen:
+            raise ParameterError(f"guesses must be of numbers without another mechanism, got {name!r:.60}")
+        chosen[name] = loaded("Tailored")(
+            epsilon=record.epsilon_each, prior=guess, regret=regret, bounds=of.bounds
+        )
     made: list[Instrument] = []
     for attribute in record.attributes:
         kind = chosen.pop(attribute.name, None)
@@ -76,7 +96,34 @@ def designed(
         assigned=assigned,
         groups=groups,
         key=os.urandom(KEY_BYTES),
+        waves=waves,
     )
+
+
+def _sample_size(
+    attributes: Sequence[Attribute], epsilon: float, guesses: Mapping[str, Guess], regret: float | None
+) -> int:
+    """How many attributes a report holds: the least product of the variances that are expected of them."""
+    d = len(attributes)
+
+    def objective(size: int) -> float:
+        record, rate = Record(attributes, epsilon, size), size / d
+        total = 0.0
+        for one in record.attributes:
+            variance = record.variances[one.name]
+            if one.name in guesses and isinstance(one, Number):
+                prior = as_prior(guesses[one.name])
+                made = loaded("Tailored")(epsilon=epsilon_each(epsilon, size), prior=prior, regret=regret)
+                spread = (1.0 - rate) * (prior.second_moment - prior.mean**2)
+                variance = (made.expected_variance() + spread) / rate * one.half**2
+            total += math.log(variance)
+        return total
+
+    sizes = sample_sizes(epsilon, d)
+    if len(sizes) == 1:
+        return sizes[0]
+    own = Record(attributes, epsilon).sample_size
+    return min((size for size in sizes if abs(size - own) <= 1), key=objective)
 
 
 def _of_kind(attribute: Attribute, kind: str, epsilon: float) -> Instrument:

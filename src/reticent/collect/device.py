@@ -2,7 +2,8 @@
 
 A device is a total function of its data (mathematics 4.1): missing, odd and endless values are reported like
 any other. It refuses only for what everybody may know: a survey that is not signed, does not keep its
-guarantee or asks for more than the owner allows; a period outside of the survey; a spent ledger.
+guarantee or asks for more than the owner allows; a period outside of the survey; a spent ledger; a follow-up
+that did not come yet (`waves`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
-from reticent.errors import GuaranteeError
+from reticent.collect.wire import report as whole_report
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet.published import ID_BYTES
 from reticent.fleet.reporter import Reporter
 from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
@@ -36,7 +40,21 @@ class Device(Reporter[Survey]):
     account = ACCOUNT
     part = "period"
 
+    def take(self, file: bytes) -> Survey:
+        """Take part in a survey, or in a follow-up of one that was taken; see `Reporter.take`."""
+        asked = super().take(file)
+        if asked.follows is not None:
+            self._following[asked.series, asked.follows.period] = asked
+        return asked
+
+    @cached_property
+    def _following(self) -> dict[tuple[str, int], Survey]:
+        """Follow-ups by the series and the period that they are for."""
+        return {}
+
     def _check(self, survey: Survey) -> None:
+        if survey.follows is not None:
+            self._check_follow_up(survey, survey.follows.survey, survey.follows.period)
         if survey.epsilon > self._most:
             raise GuaranteeError(
                 f"the survey asks for epsilon {survey.epsilon:g} a report, this device allows {self._most:g}"
@@ -47,11 +65,21 @@ class Device(Reporter[Survey]):
         except Exception as error:
             raise GuaranteeError("a mechanism of the survey cannot draw") from error
 
+    def _check_follow_up(self, survey: Survey, followed: bytes, period: int) -> None:
+        held = self._taken.get(followed)
+        if held is None:
+            raise ParameterError(f"the survey that this text of {survey.name} follows must be taken first")
+        survey.check_follows(held)
+        other = self._following.get((survey.series, period))
+        if other is not None and other.id != survey.id:
+            raise GuaranteeError(f"period {period} of {survey.name} has another follow-up already")
+
     def report(self, survey: Survey, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
         """The report of a period: paid for, drawn, remembered, then given out. The same one, ever after.
 
         Args:
-            survey: one that was taken.
+            survey: one that was taken. Of one that learns the device answers the follow-up of the period
+                instead, if the survey's lots put it into the second wave.
             values: by the names of attributes. Missing ones are reported too, see `Number` and `Category`;
                 others are passed over.
             period: of the survey; by default the one that it is now.
@@ -59,17 +87,41 @@ class Device(Reporter[Survey]):
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
             ReportForgotten: one has left, as the collector says, and is not remembered.
-            ParameterError: there is no such period.
+            ParameterError: there is no such period, or its follow-up was not taken (`awaits`).
         """
-        held = self._held(survey)
+        held = self._followed(survey)
         number = held.checked_period(held.period_at(time.time()) if period is None else period)
-        layout = Layout(held)
+        is_first = self._is_first(held, number)
+        if self.awaits(held, period=number):
+            raise ParameterError(f"period {number} of {held.name} must have its follow-up: take it first")
+        text = held if is_first else self._following.get((held.series, number), held)
 
         def drawn() -> bytes:
-            return os.urandom(NONCE_BYTES) + self._body(layout, values, number)
+            named = b"" if is_first else text.id  # which follow-up it answers, ever after
+            return os.urandom(NONCE_BYTES) + named + self._body(Layout(text), values, number)
 
-        said = bytes(self._once(held, number, drawn))
-        return layout.report(self._enrolment, number, said[:NONCE_BYTES], said[NONCE_BYTES:])
+        said = bytes(self._once(text, number, drawn))
+        nonce, body, identity = said[:NONCE_BYTES], said[NONCE_BYTES:], held.id
+        if not is_first:
+            identity, body = body[:ID_BYTES], body[ID_BYTES:]
+        return whole_report(identity, self._enrolment, number, nonce, body)
+
+    def awaits(self, survey: Survey, *, period: int) -> bool:
+        """Whether a report waits for its period's follow-up: the device is to answer it, and has none."""
+        held = self._followed(survey)
+        number = held.checked_period(period)
+        if self._is_first(held, number) or (held.series, number) in self._following:
+            return False
+        with self._guard:
+            return self._memory(held).remembered(number) is None
+
+    def _followed(self, survey: Survey) -> Survey:
+        """The survey itself, as it was taken, if a follow-up is given."""
+        held = self._held(survey)
+        return held if held.follows is None else self._taken[held.follows.survey]
+
+    def _is_first(self, survey: Survey, period: int) -> bool:
+        return survey.waves is None or bool(survey.is_first(self._reporter, period)[0])
 
     def has_reported(self, survey: Survey, *, period: int) -> bool:
         """Whether the report of a period was paid for: it is given (again), and costs nothing more.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Sequence
 
 from reticent.collect.instruments import worst_variance
+from reticent.collect.shaping import expected_errors
 from reticent.collect.survey import Survey
+from reticent.collect.waves import FIRST_WAVE
 from reticent.collect.wire import Layout
+from reticent.errors import ParameterError
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.record import Category
 
@@ -26,6 +30,7 @@ def explain(survey: Survey) -> list[str]:
         "a device reports once in each, and says the same again if it is asked again.",
         f"One report holds {which}. {told(survey.epsilon)}",
         f"A device that answers in all periods spends epsilon {total:g} in all. {_warned(total)}",
+        *_learning(survey),
         "Whoever collects sees reports, never what was measured. Whether a device reports does not depend "
         "on what it measured.",
         f"One report takes {Layout(survey).longest} bytes at most, "
@@ -39,6 +44,47 @@ def explain(survey: Survey) -> list[str]:
             )
         ),
     ]
+
+
+def _learning(survey: Survey) -> list[str]:
+    """How a survey learns, if it does."""
+    waves = survey.waves
+    if waves is None:
+        return []
+    others = "what that came to" if waves.source == FIRST_WAVE else "what the period before came to"
+    who = f"{100 * waves.share:g} % of the devices, drawn by lot for each period,"
+    if waves.source != FIRST_WAVE:
+        who = f"In the first period all devices{f', later {who}' if waves.share else ''}"
+    return [
+        f"{who} report by the mechanisms below. The others wait for a follow-up, signed like the survey and "
+        f"shaped by {others}, which is published first. It changes mechanisms alone, for "
+        f"{_list(waves.learns)}. "
+        "A device reports once in a period and pays once, at the same epsilon, whichever text it answers. "
+        f"Whatever was reported, no value has more than {1.0 + waves.regret:g} times the least variance in "
+        "the worst case."
+    ]
+
+
+def gains(survey: Survey, follow: Survey) -> list[str]:
+    """What a follow-up is expected to gain, for each number that learns."""
+    if follow.follows is None:
+        raise ParameterError(f"follow must be a follow-up, got {follow.name}")
+    sentences = []
+    for name, mean, deviation in follow.follows.shapes:
+        place = next(at for at, one in enumerate(survey.attributes) if one.name == name)
+        of = survey.attributes[place]
+        assert not isinstance(of, Category)
+        with_it, without = expected_errors(survey, follow, place, FLEET)
+        sentences.append(
+            f"{name}: made for values around {of.middle + mean * of.half:.4g}, give or take "
+            f"{deviation * of.half:.3g}. If that is so, {FLEET:,} devices give a standard error of "
+            f"{with_it:.3g}, and {without:.3g} without learning."
+        )
+    return sentences
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def told(epsilon: float) -> str:

@@ -60,10 +60,14 @@ def judged(layout: Layout, table: NDArray[np.uint8], is_open: Callable[[Rows], N
     if survey.assigned:
         lots = survey.lots.attributes(ids, periods, survey.sample_size, len(survey.attributes))
         wrong = wrong | (lots != read.asked).any(axis=1)
+    is_open_now, wave = is_open(periods), survey.is_first(ids, periods) == (survey.follows is None)
+    if survey.follows is not None:
+        is_open_now = is_open_now & (periods == survey.follows.period)
     is_kept = np.ones(len(table), dtype=np.bool_)
     refused = []
     for reason, fault in (  # the first fault is the one that is told
-        (Outcome.PERIOD, ~is_open(periods)),
+        (Outcome.PERIOD, ~is_open_now),
+        (Outcome.WAVE, ~wave),
         (Outcome.ATTRIBUTES, wrong),
         (Outcome.LENGTH, read.misfit),
         (Outcome.SYMBOL, read.illegal),

@@ -10,7 +10,14 @@ when it died, comes again, and the collector knows its duplicates. Refused repor
 acknowledged: sending them again would not help. If the collector cannot write, the bridge hangs up and leaves
 everything to the broker until it can. The broker must keep sessions and send again, as MQTT asks.
 
-Messages are not kept here: one connection, one thread, as many messages in memory as one commit takes.
+Several bridges may work side by side, on one machine or many, each with a name of its own and a collector on
+the database that all share: as members of one `group` they are given each message once among them (a shared
+subscription of MQTT 5, 4.8.2). A bridge that dies leaves to its session what it had not acknowledged; it is
+counted when a bridge comes back under that name, and once, whichever bridge had it before.
+
+Messages are not kept here: one connection, one thread, as many messages in memory as one commit takes. Of a
+group the broker is told so (receive maximum, MQTT 5, 3.1.2.11.3): it holds back what is not acknowledged, and
+the queue is its own.
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ from reticent.errors import LedgerError, MissingExtra, ParameterError
 try:
     from paho.mqtt.client import Client, MQTTMessage
     from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
 except ImportError as error:
     raise MissingExtra("the MQTT bridge", "mqtt") from error
 
@@ -39,6 +48,7 @@ log = logging.getLogger("reticent.collect")
 PORT, TLS_PORT = 1883, 8883
 LARGEST = 1 << 20  # bytes of a message
 MOST = 1 << 16  # reports in a message
+_KEPT_S = 30 * 86_400  # for so long the broker keeps the session of a member of a group that is away
 _POLL_S = 0.1  # in which a stop is noticed
 _PAUSES_S = (0.1, 30.0)  # the shortest and the longest, before it connects again
 
@@ -60,6 +70,9 @@ class Bridge:
         tls: how the broker is verified, e.g. `ssl.create_default_context()`; None for a plain connection.
         most: with as many reports no message waits any longer.
         wait_s: how long a message may wait for others to share a commit with.
+        group: of bridges that share the messages; needs a broker that speaks MQTT 5. None for a bridge that
+            takes all of them.
+        ahead: of a group, how many messages the broker may send before they are acknowledged.
     """
 
     def __init__(
@@ -75,14 +88,19 @@ class Bridge:
         tls: ssl.SSLContext | None = None,
         most: int = 1000,
         wait_s: float = 0.005,
+        group: str | None = None,
+        ahead: int = 2000,
     ) -> None:
         if not name or not topic or set(topic) & set("#+\0"):
             raise ParameterError("name and topic must not be empty, and a topic holds no # and no +")
+        if group is not None and (not group or set(group) & set("/#+\0")):
+            raise ParameterError("group must not be empty, and holds no /, # or +")
         self._collector, self._host = collector, host
         self._port = whole("port", (TLS_PORT if tls else PORT) if port is None else port, low=1, high=65535)
         self._most = whole("most", most, low=1, high=1 << 20)
         self._wait_s = real("wait_s", wait_s, low=0.0, high=10.0)
-        self._topic = topic
+        self._topic, self._group = topic, group
+        self._ahead = whole("ahead", ahead, low=1, high=65_535)
         self._stopping = threading.Event()
         self._messages: list[MQTTMessage] = []  # not acknowledged
         self._reports: list[bytes] = []  # that they hold
@@ -94,8 +112,8 @@ class Bridge:
         self._client = Client(
             CallbackAPIVersion.VERSION2,
             client_id=name,
-            clean_session=False,
-            protocol=MQTTProtocolVersion.MQTTv311,
+            clean_session=False if group is None else None,
+            protocol=MQTTProtocolVersion.MQTTv311 if group is None else MQTTProtocolVersion.MQTTv5,
             manual_ack=True,
         )
         if username is not None:
@@ -122,7 +140,7 @@ class Bridge:
             self._forget()
             self._was_useful = False
             try:
-                self._client.connect(self._host, self._port)
+                self._connect()
                 self._serve()
                 reason = "the connection ended"
             except (OSError, LedgerError) as error:
@@ -134,6 +152,14 @@ class Bridge:
                 pause_s = first_s if self._was_useful else min(last_s, 2 * pause_s)
                 log.warning(json.dumps({"event": "bridge waits", "reason": reason, "s": pause_s}))
                 self._stopping.wait(pause_s)
+
+    def _connect(self) -> None:
+        if self._group is None:
+            self._client.connect(self._host, self._port)
+            return
+        told = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        told.SessionExpiryInterval, told.ReceiveMaximum = _KEPT_S, self._ahead
+        self._client.connect(self._host, self._port, clean_start=False, properties=told)
 
     def _serve(self) -> None:
         """Until the connection ends or `stop`."""
@@ -169,7 +195,8 @@ class Bridge:
         if reason.is_failure:
             self._refusal = str(reason)
             return
-        client.subscribe([(f"{self._topic}/{part}/#", 1) for part in ("reports", "batches")])
+        below = self._topic if self._group is None else f"$share/{self._group}/{self._topic}"
+        client.subscribe([(f"{below}/{part}/#", 1) for part in ("reports", "batches")])
 
     def _on_subscribe(self, client: Client, _: Any, mid: int, reasons: Any, properties: Any) -> None:
         failures = [str(one) for one in reasons if one.is_failure]

@@ -4,19 +4,26 @@ A survey is a text, JSON with sorted fields and no spaces, that means the same o
 on every device. Its id is the first eight bytes of SHA-256 of the text; every report names it, so that nobody
 can change a survey under reports that were given for another.
 
+A survey may learn (`waves`): then a few of its reporters answer it first, the others a follow-up, which is a
+survey of its own text and id, of the same series.
+
 Privacy: one report is epsilon-LDP between any two records (`Record`); a device that answers in every period
 spends epsilon times the number of periods.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reticent.arguments import whole
 from reticent.collect import instruments
 from reticent.collect.instruments import Instrument
+from reticent.collect.waves import LAST_PERIOD, Follows, Waves
 from reticent.errors import GuaranteeError, ParameterError, ParameterTypeError
 from reticent.fleet import texts
 from reticent.fleet.published import WORDS, Local
@@ -53,6 +60,8 @@ class Survey(Local):
         assigned: whether the survey draws which (see `lots`), or the device does.
         groups: a power of two; with more than one, estimates may be medians over groups of reporters.
         key: 32 bytes for the survey's draws, public.
+        waves: how it learns, if it does.
+        follows: of a follow-up, the survey and the period.
 
     Raises:
         GuaranteeError: the mechanisms of a report may spend more than epsilon together.
@@ -60,7 +69,8 @@ class Survey(Local):
 
     what = field = study = "survey"
     head = b"reticent-survey/v1\n"
-    names = (*WORDS, *_PLAIN, "key", "attributes")
+    names = (*WORDS, *_PLAIN, "key", "attributes", "waves", "follows")
+    optional = ("waves", "follows")
 
     attributes: tuple[Attribute, ...]
     instruments: tuple[Instrument, ...]
@@ -72,6 +82,8 @@ class Survey(Local):
     key: bytes
     assigned: bool = False
     groups: int = 1
+    waves: Waves | None = None
+    follows: Follows | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,6 +104,7 @@ class Survey(Local):
             raise ParameterError(f"groups must be a power of two, got {self.groups}")
         self._check_key()
         self._check_attributes()
+        self._check_waves()
         self._check_length()
 
     def _check_attributes(self) -> None:
@@ -117,10 +130,24 @@ class Survey(Local):
                 f"the mechanisms of a report may spend more than its epsilon {self.epsilon:g} together"
             )
 
+    def _check_waves(self) -> None:
+        numbers = {one.name for one in self.attributes if isinstance(one, Number)}
+        if self.waves is not None and not numbers.issuperset(self.waves.learns):
+            raise ParameterError("waves.learns must be names of attributes that are numbers")
+        if self.follows is None:
+            return
+        if self.waves is None:
+            raise ParameterError("a follow-up must be of a survey that learns: waves is missing")
+        low = 1 if self.waves.source == LAST_PERIOD else 0
+        whole("follows.period", self.follows.period, low=low, high=self.periods - 1)
+
     # Its text
 
     def _fields(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in (*WORDS[1:], *_PLAIN)}
+        for name in self.optional:
+            if getattr(self, name) is not None:
+                plain[name] = getattr(self, name).fields()
         return plain | {
             "format": FORMAT,
             "key": self.key.hex(),
@@ -150,6 +177,8 @@ class Survey(Local):
             attributes=tuple(attributes),
             instruments=tuple(made),
             key=texts.hexadecimal("key", given["key"]),
+            waves=Waves.of(given["waves"]) if "waves" in given else None,
+            follows=Follows.of(given["follows"]) if "follows" in given else None,
             **{name: given[name] for name in (*WORDS[1:], *_PLAIN)},
         )
 
@@ -161,6 +190,28 @@ class Survey(Local):
         from reticent.privacy.guarantees import LocalDP  # a device never asks
 
         return LocalDP(self.epsilon, unit="one report")
+
+    @property
+    def series(self) -> str:
+        """Under which a device remembers its reports: a follow-up's are the survey's."""
+        return (self.id if self.follows is None else self.follows.survey).hex()
+
+    def check_follows(self, survey: Survey) -> None:
+        """Refuse a follow-up that is not this survey but for its mechanisms.
+
+        Raises:
+            GuaranteeError: it changes anything else: epsilon, periods, lots, who is in which wave.
+        """
+        plain = replace(self, instruments=survey.instruments, sample_size=survey.sample_size, follows=None)
+        if self.follows is None or self.follows.survey != survey.id or plain.text != survey.text:
+            raise GuaranteeError("a follow-up must be the survey that it names but for its mechanisms")
+
+    def is_first(self, ids: NDArray[np.uint64], periods: Any) -> NDArray[np.bool_]:
+        """Which reporters answer the survey itself in a period, and not a follow-up: by its lots."""
+        if self.waves is None:
+            return np.ones(ids.shape, dtype=np.bool_)
+        found = self.lots.first_wave(ids, periods, self.waves.share)
+        return found | (np.asarray(periods) == 0) if self.waves.source == LAST_PERIOD else found
 
     def period_at(self, seconds: float) -> int:
         """The number of the period at a time; below 0 or from `periods` on outside of the survey."""

@@ -53,6 +53,7 @@ class Outcome(Enum):
     TAG = "tag"  # not made with the key of its reporter
     REVOKED = "revoked"  # the reporter's enrolment was taken back
     PERIOD = "period"  # not open
+    WAVE = "wave"  # another text than the lots give its reporter in this period
     ATTRIBUTES = "attributes"  # not as many, or not those, that the survey asks for
     SYMBOL = "symbol"  # none of the mechanism's, or padding that is not zero
     SECOND = "second"  # the reporter has another report in this period
@@ -93,10 +94,7 @@ class Layout:
 
     def report(self, enrolment: Enrolment, period: int, nonce: bytes, body: bytes) -> bytes:
         """A whole report."""
-        content = b"".join(
-            (bytes([VERSION]), self.survey.id, period.to_bytes(4, "big"), enrolment.id, nonce, body)
-        )
-        return content + tag(enrolment.key, Use.SURVEY, content)
+        return report(self.survey.id, enrolment, period, nonce, body)
 
     # Reading
 
@@ -130,6 +128,12 @@ class Layout:
                 read.illegal[rows[~legal]] = True
                 read.symbols[place] = (rows, symbols)
         return read
+
+
+def report(survey: bytes, enrolment: Enrolment, period: int, nonce: bytes, body: bytes) -> bytes:
+    """A whole report that answers the text of an id."""
+    content = b"".join((bytes([VERSION]), survey, period.to_bytes(4, "big"), enrolment.id, nonce, body))
+    return content + tag(enrolment.key, Use.SURVEY, content)
 
 
 class Read(NamedTuple):

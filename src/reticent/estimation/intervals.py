@@ -97,6 +97,21 @@ def deviation_bound(count: int, variance: float, reach: float, *, confidence: fl
     return best
 
 
+def bounded_deviation(count: int, variance: float, reach: float, *, confidence: float = 0.95) -> float:
+    """The w of the first proof of `deviation_bound` alone.
+
+    It needs no independence: given all reports before it, a report has its own expectation, and a variance
+    whose sum over all reports is bounded by a number that no report moves.
+
+    Reference: Fan, Grama and Liu 2012, Theorem 2.1.
+    """
+    n = whole("count", count, low=1)
+    v = real("variance", variance, low=0.0, open_low=True)
+    b = real("reach", reach, low=0.0, open_low=True)
+    alpha = (1.0 - checked_confidence(confidence)) / 2.0
+    return float(_bennett_hoeffding(n, np.array([v]), b, alpha)[0])
+
+
 def _bennett_hoeffding(n: int, variances: Floats, b: float, alpha: float) -> Floats:
     """The w at which the first proof gives alpha; `b`, which nothing exceeds, where it never does."""
     rest = b * b / (b * b + variances)  # both coins are turned over: kl(1 - a, 1 - c) = kl(a, c)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from reticent.arguments import whole
 from reticent.experiments import contenders
+from reticent.experiments.ours.learning_waves import LearningWaves
 from reticent.experiments.ours.waves import TwoWaves
 from reticent.experiments.zhao_2022.chapter_3 import continuous
 from reticent.mechanisms.base import Floats
@@ -32,7 +33,7 @@ from reticent.mechanisms.vector import VectorDuchi
 from reticent.processes import end_with_parent
 from reticent.randomness import SimulationStream
 
-VECTOR, WAVES = "Duchi (vector)", "two waves"
+VECTOR, WAVES, LEARNING = "Duchi (vector)", "two waves", "learning waves"
 _BATCH_NUMBERS = 600_000  # numbers in one batch: enough for compiled kernels, little memory
 
 Symbols = NDArray[np.int64]
@@ -43,7 +44,7 @@ class Plan:
     """One way to collect: a mechanism, the budget of all the numbers, and how many are sampled.
 
     Attributes:
-        mechanism: a contender's name, "Duchi (vector)", "two waves", or a continuous mechanism.
+        mechanism: a contender's name, "Duchi (vector)", "two waves", "learning waves", or a continuous one.
         epsilon: the budget of a person's numbers.
         sample_size: k.
     """
@@ -104,6 +105,8 @@ def collector(plan: Plan, dimensions: int) -> Collector:
         return _vector(VectorDuchi(epsilon=plan.epsilon, dimensions=dimensions))
     if plan.mechanism == WAVES:
         return TwoWaves(each).collect
+    if plan.mechanism == LEARNING:
+        return LearningWaves(plan.epsilon, k, dimensions).collect
     if plan.mechanism in continuous.NAMES:
         ideal = continuous.Continuous(plan.mechanism, each)
         return lambda batch, k, stream: batch.estimates(k, ideal.perturb(batch.sampled(k)[0], stream))

@@ -127,6 +127,7 @@ EXPERIMENTS = {
             "zhao_2022.chapter_4.fig_4_7",
         ),
         Experiment("reuse-rules", "reuse against DProvDB's rule", "ours.reuse_rules"),
+        Experiment("span", "reuse of everything in the span of what was bought", "ours.span"),
         Experiment(
             "chain-reuse",
             "150 queries on a contract, with and without reuse of noise",
@@ -236,6 +237,18 @@ EXPERIMENTS = {
             "collect-mse",
             "four million people answer a survey: error and bytes by mechanism",
             "ours.collect_mse",
+        ),
+        Experiment(
+            "sharper-training",
+            "Figs. 3.8 to 3.10 again, with tailored coordinates and codebooks",
+            "ours.sharper_training",
+            needs_data=True,
+        ),
+        Experiment(
+            "learning-means",
+            "a tenth of the people shape the mechanisms of the rest: the means of Figs 3.6 and 3.7",
+            "ours.learning_means",
+            needs_data=True,
         ),
         Experiment(
             "collect-pipeline",

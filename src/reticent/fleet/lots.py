@@ -1,8 +1,8 @@
 """Choices that a survey makes for its reporters, so that nobody can make them to their own advantage.
 
-Which dither level a bit is about, which attributes are reported where the survey assigns them, and which
-group a reporter counts in, are drawn by a keyed hash of the reporter's id: AES-256 under the survey's key,
-one block for each draw,
+Which dither level a bit is about, which attributes are reported where the survey assigns them, which group a
+reporter counts in, and who reports first where a survey learns (`collect.waves`), are drawn by a keyed hash
+of the reporter's id: AES-256 under the survey's key, one block for each draw,
 
     id (8 bytes) | period (4) | purpose (1) | number (3)        all big-endian,
 
@@ -12,6 +12,7 @@ sender's. Nor can a reporter choose an id, since ids come with enrolment.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
-DITHER, ATTRIBUTES, GROUP, SUBSET, CODEBOOK = 0, 1, 2, 3, 4
+DITHER, ATTRIBUTES, GROUP, SUBSET, CODEBOOK, WAVE = 0, 1, 2, 3, 4, 5
 _BLOCK = np.dtype([("id", ">u8"), ("period", ">u4"), ("rest", ">u4")])
 
 Ids = NDArray[np.uint64]
@@ -88,3 +89,10 @@ class Lots:
         if groups == 1:
             return np.zeros(ids.shape, dtype=np.int64)
         return (self._draws(ids, 0, GROUP, 0) & np.uint64(groups - 1)).astype(np.int64)
+
+    def first_wave(self, ids: Ids, period: Any, share: float) -> NDArray[np.bool_]:
+        """Who reports first in a period: those whose draw is below a share of 2^64."""
+        if share <= 0.0:
+            return np.zeros(ids.shape, dtype=np.bool_)
+        limit = np.uint64(min(int(Fraction(share) * (1 << 64)), (1 << 64) - 1))
+        return np.asarray(self._draws(ids, period, WAVE, 0) < limit)

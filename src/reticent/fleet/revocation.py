@@ -1,7 +1,8 @@
-"""Enrolments that were taken back: one list for each master key, beside it, for all that the key is used for.
+"""Enrolments that were taken back: one list for each master key, for all that the key is used for.
 
-The list is a small SQLite file that processes share. It only grows. Without it nothing is taken back: keep it
-with the key.
+The list is a small SQLite file beside the key, which processes share, or a table of the PostgreSQL database
+that collectors on several machines share. It only grows. Without it nothing is taken back: keep it with the
+key.
 """
 
 from __future__ import annotations
@@ -9,72 +10,69 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from pathlib import Path
+from typing import Protocol
 
 from reticent.errors import ParameterError, StorageUnavailable
+from reticent.fleet.database import Database, is_address, noted
 from reticent.fleet.enrolment import ID_BYTES
 from reticent.sqlite import opened, writing
 
-_TABLE = "CREATE TABLE IF NOT EXISTS revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE)"
-_NEWER = "SELECT number, reporter FROM revoked WHERE number > ? ORDER BY number"
+_WHAT = "the list of enrolments that were taken back"
 
 
 class Revocations:
-    """The list at a path.
+    """The list at a place.
 
     Args:
-        path: of the file; made if there is none, readable by its owner alone. ":memory:" for tests.
+        where: a file, made if there is none, readable by its owner alone; ":memory:" for tests; or a
+            postgresql:// address.
 
     Raises:
         StorageUnavailable: it cannot be used: nothing is counted then.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, where: str | os.PathLike[str]) -> None:
         self._guard = threading.Lock()
         self._known: dict[bytes, None] = {}  # in the order in which they were taken back
         self._newest = 0
-        try:
-            self._base = opened(path)
-            self._base.execute(_TABLE)
-        except (sqlite3.Error, OSError) as error:
-            raise _unusable(error) from error
+        self._list: _List = _Table(os.fsdecode(where)) if is_address(where) else _File(where)
 
     @classmethod
-    def beside(cls, master: Path) -> Revocations:
+    def beside(cls, master: str | os.PathLike[str]) -> Revocations:
         """The list of the master key in a file: of `enrolment.key` it is `enrolment.revoked`.
 
-        It lies beside the key itself, whichever links lead there: the key is one, and so is its list.
+        It lies beside the key itself, whichever links lead there: the key is one, and so is its list. Of an
+        address, or where one is noted beside the key, it is the list in that database.
         """
-        return cls(master.resolve().with_suffix(".revoked"))
+        if is_address(master):
+            return cls(master)
+        shared = noted(Path(master))
+        return cls(shared) if shared is not None else cls.of_this_machine(master)
+
+    @classmethod
+    def of_this_machine(cls, master: str | os.PathLike[str]) -> Revocations:
+        """The list beside the key, whatever is noted there."""
+        return cls(Path(master).resolve().with_suffix(".revoked"))
 
     def close(self) -> None:
-        """Close the file."""
-        self._base.close()
+        """Close it."""
+        self._list.close()
 
     def revoke(self, identity: bytes) -> bool:
         """Take an enrolment back; whether it was not before."""
         if not isinstance(identity, bytes) or len(identity) != ID_BYTES:
             raise ParameterError(f"an enrolment's id must be {ID_BYTES} bytes")
-        try:
-            with self._guard, writing(self._base):
-                row = (identity,)
-                added = self._base.execute(
-                    "INSERT OR IGNORE INTO revoked (reporter) VALUES (?)", row
-                ).rowcount
-        except sqlite3.Error as error:
-            raise _unusable(error) from error
-        return added > 0
+        with self._guard:
+            return self._list.add(identity)
 
     def look(self) -> Set[bytes]:
         """The ids of all that were taken back until now, by whichever process. It grows with later looks."""
-        try:
-            with self._guard:
-                for number, identity in self._base.execute(_NEWER, (self._newest,)):
-                    self._known[bytes(identity)] = None
-                    self._newest = number
-        except sqlite3.Error as error:
-            raise _unusable(error) from error
+        with self._guard:
+            for number, identity in self._list.newer(self._newest):
+                self._known[bytes(identity)] = None
+                self._newest = number
         return self._known.keys()
 
     def listed(self) -> list[bytes]:
@@ -84,6 +82,81 @@ class Revocations:
             return list(self._known)
 
 
+class _List(Protocol):
+    def add(self, identity: bytes) -> bool: ...
+
+    def newer(self, than: int) -> Iterable[tuple[int, bytes]]:
+        """Numbers and ids with a higher number, in order; none comes before them later."""
+
+    def close(self) -> None: ...
+
+
+class _File:
+    """The list in a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        table = (
+            "CREATE TABLE IF NOT EXISTS revoked (number INTEGER PRIMARY KEY, reporter BLOB NOT NULL UNIQUE)"
+        )
+        try:
+            self._base = opened(path)
+            self._base.execute(table)
+        except (sqlite3.Error, OSError) as error:
+            raise _unusable(error) from error
+
+    def add(self, identity: bytes) -> bool:
+        try:
+            with writing(self._base):
+                done = self._base.execute("INSERT OR IGNORE INTO revoked (reporter) VALUES (?)", (identity,))
+        except sqlite3.Error as error:
+            raise _unusable(error) from error
+        return done.rowcount > 0
+
+    def newer(self, than: int) -> list[tuple[int, bytes]]:
+        sql = "SELECT number, reporter FROM revoked WHERE number > ? ORDER BY number"
+        try:
+            return self._base.execute(sql, (than,)).fetchall()
+        except sqlite3.Error as error:
+            raise _unusable(error) from error
+
+    def close(self) -> None:
+        self._base.close()
+
+
+class _Table:
+    """The list in a database. Numbers are given by one process at a time: none is seen before a lower one."""
+
+    def __init__(self, url: str) -> None:
+        self._base = Database(url, what=_WHAT)
+        try:
+            with self._base.making() as connection:
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS revoked "
+                    "(number BIGINT PRIMARY KEY, reporter BYTEA NOT NULL UNIQUE)"
+                )
+        except BaseException:
+            self._base.close()
+            raise
+
+    def add(self, identity: bytes) -> bool:
+        with self._base.writing() as connection:
+            connection.execute("LOCK TABLE revoked IN EXCLUSIVE MODE")  # who looks does not wait
+            done = connection.execute(
+                "INSERT INTO revoked SELECT coalesce(max(number), 0) + 1, %s FROM revoked "
+                "ON CONFLICT (reporter) DO NOTHING",
+                (identity,),
+            )
+        return int(done.rowcount) > 0
+
+    def newer(self, than: int) -> list[tuple[int, bytes]]:
+        sql = "SELECT number, reporter FROM revoked WHERE number > %s ORDER BY number"
+        with self._base.looking() as connection:
+            return list(connection.execute(sql, (than,)).fetchall())
+
+    def close(self) -> None:
+        self._base.close()
+
+
 def _unusable(error: Exception) -> StorageUnavailable:
     code = getattr(error, "sqlite_errorname", type(error).__name__)
-    return StorageUnavailable(f"the list of enrolments that were taken back cannot be used now ({code})")
+    return StorageUnavailable(f"{_WHAT} cannot be used now ({code})")

@@ -442,7 +442,7 @@ class Ledger(ABC):
         """
         return Worded({}, 0)
 
-    def recorded(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys whose texts are kept, at one moment."""
         return [Recorded(self.reading(account, key), ()) for key in keys]
 

@@ -151,7 +151,7 @@ class MemoryLedger(Ledger):
         paid = [one.key for one in self._measurements[after:] if one.account == account]
         return Worded({key: keys[key].text for key in paid if keys[key].text}, len(self._measurements))
 
-    def recorded(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys."""
         numbers: dict[str, list[int]] = {}
         for one in self._measurements:

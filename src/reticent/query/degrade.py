@@ -18,6 +18,7 @@ from fractions import Fraction
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query.measure import LARGEST, Plan
 from reticent.query.notebook import Notebook
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.randomness import Stream, secure_or
 
 
@@ -26,7 +27,7 @@ def degraded(
     best: Sequence[Fraction],
     bought: int,
     wanted: int,
-    notebook: Notebook,
+    notebook: Notebook | SharedNotebook,
     rng: Stream | None = None,
 ) -> list[int]:
     """The answer at `wanted` units of mu^2 <= `bought`, in grid units, the same for ever.

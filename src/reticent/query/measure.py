@@ -195,18 +195,24 @@ def statement(question: Question, rows: Rows) -> str:
         relation, number = bins.numbered(question.by, question.data, rows)
         cell = f"CASE WHEN {where} THEN {number} ELSE -1 END"
         inner = f"SELECT {cell} AS cell, {x or '0'} AS x FROM {relation}"  # noqa: S608
-        square = "SUM(x * x)" if measured.squared else "0"
-        first = "SUM(x)" if x else "0"
-        return f"SELECT cell, COUNT(*), {first}, {square} FROM ({inner}) AS cells GROUP BY cell"  # noqa: S608
+        first, second = _both_sums(question, rows, x and "x")
+        return f"SELECT cell, COUNT(*), {first}, {second} FROM ({inner}) AS cells GROUP BY cell"  # noqa: S608
     if question.where is True:
-        count, first, second = "COUNT(*)", f"SUM({x})", f"SUM({x} * {x})"
+        count, (first, second) = "COUNT(*)", _both_sums(question, rows, x)
     else:
         count = f"SUM(CASE WHEN {where} THEN 1 ELSE 0 END)"
-        first = f"SUM(CASE WHEN {where} THEN {x} ELSE 0 END)"
-        second = f"SUM(CASE WHEN {where} THEN {x} * {x} ELSE 0 END)"
+        first, second = _both_sums(question, rows, x, f"CASE WHEN {where} THEN {{}} ELSE 0 END")
     if not measured.needs_rows and question.where is not True:
         count = "0"
-    return (
-        f"SELECT 0, {count}, {first if x else '0'}, {second if measured.squared else '0'} "  # noqa: S608
-        f"FROM {rows.relation}"
-    )
+    return f"SELECT 0, {count}, {first}, {second} FROM {rows.relation}"  # noqa: S608
+
+
+def _both_sums(question: Question, rows: Rows, x: str | None, counted: str = "{}") -> tuple[str, str]:
+    """The sums of x and of its squares as SQL, as far as they are needed, over what is counted."""
+    if x is None:
+        return "0", "0"
+    largest = max(map(abs, bounds(question)))
+    first = bins.summed(counted.format(x), largest, rows.engine)
+    if not question.measured.squared:
+        return first, "0"
+    return first, bins.summed(counted.format(f"{x} * {x}"), largest * largest, rows.engine)

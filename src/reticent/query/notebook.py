@@ -68,10 +68,7 @@ class Notebook:
                 "SELECT key, information, pending, sums FROM since WHERE account = ? AND idempotency = ?",
                 told[:2],
             )
-        if key != before.key:
-            return before  # the ledger refuses the text
-        values = tuple(int(one) for one in sums.split(",")) if sums else ()
-        return Reading(before.account, key, int(information), values, int(pending))
+        return kept_reading(before, key, information, pending, sums)
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
@@ -94,7 +91,20 @@ class Notebook:
                 self._connection.rollback()
                 raise
 
+    def draws(self) -> list[tuple[str, int, str]]:
+        """Every draw: its key, its information and its values as they are kept."""
+        with self._guard, explained(_WHAT):
+            return self._connection.execute("SELECT key, information, grid_values FROM draw").fetchall()
+
     def close(self) -> None:
         """Close the file."""
         with self._guard:
             self._connection.close()
+
+
+def kept_reading(before: Reading, key: str, information: str, pending: str, sums: str) -> Reading:
+    """What a notebook kept of an earlier look; `before`, if that was at another key: it will be refused."""
+    if key != before.key:
+        return before
+    values = tuple(int(one) for one in sums.split(",")) if sums else ()
+    return Reading(before.account, key, int(information), values, int(pending))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, overload
 from reticent.errors import LedgerError, MissingExtra, ParameterError, ParameterTypeError
 from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
+from reticent.query import shared_notebook
 from reticent.query.declarations import account_moving, account_opening, ledger_places
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.home import folder as folder
-from reticent.query.notebook import Notebook
 from reticent.query.session import Session
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _READING, _MEASURING = ("yaml", "sqlglot"), ("duckdb", "ibis", "opendp", "pyarro
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
     """Where the snapshot of this version is, if there is one."""
-    return folder(path) / f"snapshot-{data.version}.duckdb"
+    form = "parquet" if "spark" in data.source else "duckdb"
+    return folder(path) / f"snapshot-{data.version}.{form}"
 
 
 @overload
@@ -112,7 +113,8 @@ def open(  # noqa: A001
             data, ledger = at_home(path, data, ledger)
             held.callback(ledger.close)
             rows = partial(source.connect, data, path.parent, snapshot_path(path, data), frame)
-        notebook = Notebook(kept / "notebook.sqlite")
+        where = getattr(ledger, "where", "")
+        notebook = shared_notebook.opened(where, data.name, kept / "notebook.sqlite")
         held.callback(notebook.close)
         session = Session(data, rows, ledger, notebook)
         held.pop_all()

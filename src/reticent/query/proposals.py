@@ -10,16 +10,20 @@ Whatever is proposed is only advice: each purchase is asked for, priced and char
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 
 from reticent.errors import ParameterError
+from reticent.ledger import Balance
 from reticent.numerals import up
 from reticent.privacy import spent_epsilon
+from reticent.query.accuracy import KEY, SPAN, Accuracy, Words, checked_reuse
 from reticent.query.answers import as_mu2
+from reticent.query.declarations.datasets import DataSet
 from reticent.query.language.tree import Query, from_json, to_json
 from reticent.query.language.words import in_words
 from reticent.query.measure import Plan
@@ -27,6 +31,7 @@ from reticent.query.span import Joint, is_combined
 from reticent.query.span.tables import candidates, chosen, rates, supposed
 from reticent.query.standing import SAME
 
+One = TypeVar("One")  # a query, its JSON, or SQL text
 MOST_WISHES = 200
 _FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
 
@@ -199,9 +204,8 @@ class Account:
         joint: a joint estimate of its own, made anew, of all that is recorded.
         bought: units that are paid for under a question.
         cost: (plan, units bought, units wanted) to what the ledger charges.
-        remaining: units left.
-        budget: units of the whole.
-        delta: of the budget.
+        balance: what is left.
+        data: the declaration.
         reuses: whether questions may reuse others' purchases.
     """
 
@@ -209,10 +213,22 @@ class Account:
     joint: Callable[[], Joint]
     bought: Callable[[Plan], int]
     cost: Callable[[Plan, int, int], int]
-    remaining: int
-    budget: int
-    delta: float
+    balance: Balance
+    data: DataSet
     reuses: bool
+
+
+def each(
+    workload: Iterable[One | tuple[One, Accuracy]], accuracy: Accuracy | None, words: Words
+) -> Iterator[tuple[One, Accuracy]]:
+    """The questions of a workload, each with how exact it shall be: its own way, or that of all."""
+    given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
+    for one in islice(workload, MOST_WISHES + 1):
+        query, own = one if isinstance(one, tuple) else (one, given)
+        if own is None:
+            raise ParameterError("accuracy must be given for every question of a workload, or for all")
+        checked_reuse(own.reuse, SPAN, KEY)
+        yield query, own
 
 
 def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
@@ -236,7 +252,7 @@ def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
     served = [one for one in asked if one.wanted and is_combined(one.query, one.plan)]
     if not served:
         return []
-    data = served[0].plan.question.data
+    data = account.data
     listed = candidates([(one.query, one.plan) for one in served], data)
     plans = [account.plan(query) for query in listed]
     worth = rates(plans, [one.plan for one in served], data)
@@ -303,7 +319,7 @@ def _proposal(
         sum(alone),
         as_they_come,
         total,
-        account.remaining,
-        account.budget,
-        account.delta,
+        account.balance.remaining,
+        account.balance.terms.cap,
+        account.data.budget.delta,
     )

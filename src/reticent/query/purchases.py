@@ -86,7 +86,7 @@ class Purchases:
             keys = [key for key in found.texts if key in self._plans]
             keys += [key for key in self._waiting if key not in found.texts]
             if keys:
-                for reading, numbers in self._ledger.recorded(account, keys):
+                for reading, numbers in self._ledger.purchases(account, keys):
                     self._joint.record(self._plans[reading.key], reading)
                     self._numbers[reading.key] = numbers
                     (self._waiting.add if reading.pending else self._waiting.discard)(reading.key)
@@ -97,7 +97,7 @@ class Purchases:
         if key in self._plans or key in self._others:
             return
         self._others.add(key)
-        if not is_named_after(key, text) or len(self._joint) > _MOST_RECORDED:
+        if not isinstance(text, str) or not is_named_after(key, text) or len(self._joint) > _MOST_RECORDED:
             return
         try:
             plan = self._make.planned(parse(text, self._data))

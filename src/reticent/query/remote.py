@@ -32,7 +32,7 @@ from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
-from reticent.query.proposals import Proposal
+from reticent.query.proposals import Proposal, each
 
 Asked = Query | Mapping[str, Any] | str
 _TRIES = 4
@@ -167,13 +167,7 @@ class RemoteSession(Shorthands):
         **words: Unpack[Words],
     ) -> Proposal:
         """As `Session.plan`."""
-        given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
-        bodies = []
-        for one in workload:
-            query, own = one if isinstance(one, tuple) else (one, given)
-            if own is None:
-                raise ParameterError("accuracy must be given for every question of a workload, or for all")
-            bodies.append(_body(query, own))
+        bodies = [_body(query, own) for query, own in each(workload, accuracy, words)]
         reply = self._call("POST", self._at("/plan"), {"questions": bodies})
         with self._understood():
             return Proposal.from_json(reply)

@@ -35,7 +35,6 @@ import threading
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Unpack
 
 from reticent.arguments import real
@@ -79,10 +78,11 @@ from reticent.query.prices import (
     rests_on_rows,
     sizes_at_least,
 )
-from reticent.query.proposals import MOST_WISHES, Account, Proposal, proposed
+from reticent.query.proposals import Account, Proposal, each, proposed
 from reticent.query.proposals import Asked as Wanted
 from reticent.query.purchases import Purchases
 from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.query.span import Joint
 from reticent.query.standing import SAME, Standing, bought, is_public, standing
 from reticent.query.telling import Teller
@@ -115,7 +115,7 @@ class Session(Shorthands):
         data: DataSet,
         rows: Rows | Callable[[], Rows] | None,
         ledger: Ledger,
-        notebook: Notebook | None = None,
+        notebook: Notebook | SharedNotebook | None = None,
         *,
         rng: Stream | None = None,
         wait_s: float = 600.0,
@@ -393,29 +393,14 @@ class Session(Shorthands):
             accuracy: of those without one of their own, as for `ask`.
             **words: the same, word by word.
         """
-        given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
-        asked = []
-        for one in islice(workload, MOST_WISHES + 1):
-            query, own = one if isinstance(one, tuple) else (one, given)
-            read = self._plans.read(query)
-            if own is None:
-                raise ParameterError("accuracy must be given for every question of a workload, or for all")
-            if checked_reuse(own.reuse, SPAN, KEY) == SPAN:
-                own = replace(own, reuse=KEY)
-            found = self._standing(read, own)
+        asked, reuses = [], self._purchases is not None
+        for query, own in each(workload, accuracy, words):
+            read, reuses = self._plans.read(query), reuses and own.reuse == SPAN
+            found = self._standing(read, replace(own, reuse=KEY))
             asked.append(Wanted(read, found.plan, found.wanted, own.information is not None))
-        purchases, balance = self._purchases, self.balance()
-        account = Account(
-            self._plans.of,
-            partial(Joint, self.data) if purchases is None else purchases.supposable,
-            lambda plan: bought(self._reading(plan)),
-            self._teller.cost,
-            balance.remaining,
-            balance.terms.cap,
-            self.data.budget.delta,
-            purchases is not None and (given is None or given.reuse == SPAN),
-        )
-        return proposed(asked, account)
+        joint = partial(Joint, self.data) if self._purchases is None else self._purchases.supposable
+        held = (lambda plan: bought(self._reading(plan)), self._teller.cost)
+        return proposed(asked, Account(self._plans.of, joint, *held, self.balance(), self.data, reuses))
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
         """What the predicted error rests on, where that is private, and what fewer rows would make of it."""

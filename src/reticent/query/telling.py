@@ -22,6 +22,7 @@ from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
 from reticent.query.notebook import Notebook
 from reticent.query.purchases import Purchases
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.query.span import Estimate as Part
 from reticent.query.span import combined_cells
 from reticent.query.standing import bought, case
@@ -43,7 +44,7 @@ class Teller:
         self,
         data: DataSet,
         ledger: Ledger,
-        notebook: Notebook,
+        notebook: Notebook | SharedNotebook,
         purchases: Purchases | None,
         rng: Stream | None,
     ) -> None:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import reticent
@@ -26,6 +27,7 @@ from reticent.service.replies import Reply, refusal
 from reticent.service.served import Served
 from reticent.service.settings import Settings
 from reticent.service.state import State
+from reticent.service.traces import Traces
 
 log = logging.getLogger("reticent.service")
 _OWN = (key_api.router, health.router, sign_in.router, numbers.router, key_pages.router)
@@ -74,6 +76,7 @@ def create_app(
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         held = app.state.desk = desk()
         parts = ExitStack()
+        parts.enter_context(health.draining(app, settings.drain_s))
         for one in capabilities:
             if one.running is not None:
                 parts.enter_context(one.running(app))
@@ -84,6 +87,8 @@ def create_app(
         finally:
             parts.close()
             held.close()
+            if app.state.traces is not None:
+                app.state.traces.close()
             warming.join(_WARM_S)
 
     app = FastAPI(
@@ -96,6 +101,7 @@ def create_app(
         default_response_class=Reply,
     )
     app.state.rate = Rate(settings.rate, settings.burst)
+    app.state.is_draining = False
     app.add_exception_handler(ReticentError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -110,8 +116,9 @@ def create_app(
     app.state.templates = layout.templates(folders, tabs)
     app.mount("/static", layout.Static(folders))
 
+    app.state.traces = Traces(settings.traces) if settings.traces is not None else None
     app.state.metrics = Metrics()
-    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)
+    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics, traces=app.state.traces)
     return app
 
 
@@ -132,7 +139,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReticentError)
     if not _is_page(request):
         return refusal(error)
-    reply = visits.problem(request, error)
+    reply = await run_in_threadpool(visits.problem, request, error)
     reply.headers.update(headers(error))
     return reply
 
@@ -149,13 +156,15 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first.get("loc", ()))
     message = f"{where[:200]}: {str(first.get('msg', 'is not valid'))[:200]}"
-    return visits.told(request, 422, message) if _is_page(request) else Reply(shape("invalid", message), 422)
+    if _is_page(request):
+        return await run_in_threadpool(visits.told, request, 422, message)
+    return Reply(shape("invalid", message), 422)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_page(request):
-        reply = visits.told(request, error.status_code, str(error.detail)[:200])
+        reply = await run_in_threadpool(visits.told, request, error.status_code, str(error.detail)[:200])
         reply.headers.update(error.headers or {})
         return reply
     names = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}

@@ -10,11 +10,14 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reticent.errors import ReticentError
+from reticent.service.health import PATHS
 from reticent.service.limits import DEEPEST_BODY, is_deeper
 from reticent.service.metrics import Metrics
 from reticent.service.refusals import Refused, busy
 from reticent.service.replies import refusal
 from reticent.service.settings import Settings
+from reticent.service.traces import Traces
 
 log = logging.getLogger("reticent.service")
 
@@ -44,8 +47,10 @@ class Guard:
     Whoever sends slowly takes no place from others: when too many bodies are under way, the slowest is cut.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, traces: Traces | None = None
+    ) -> None:
+        self._app, self._settings, self._metrics, self._traces = app, settings, metrics, traces
         self._arriving: dict[asyncio.Timeout, None] = {}  # the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,12 +76,12 @@ class Guard:
         try:
             replayed = await self._taken(scope, receive)
             is_cut = False
-            if self._metrics.at_once >= self._settings.most_at_once and scope["path"] != "/health":
+            if self._metrics.at_once >= self._settings.most_at_once and scope["path"] not in PATHS:
                 raise busy()
             self._metrics.at_once += 1
             is_counted = True
             await self._app(scope, replayed, marked)
-        except Refused as refused:
+        except ReticentError as refused:
             await refusal(refused)(scope, receive, marked)
         except _Gone:
             pass
@@ -136,6 +141,8 @@ class Guard:
     def _noted(self, scope: Scope, status: int, passed_s: float) -> None:
         route = getattr(scope.get("route"), "path", None)
         self._metrics.count(scope["method"], route, status)
+        if self._traces is not None:
+            self._traces.note(scope, route, status, passed_s)
         log.info('%s, "ms": %d}', _line(scope["method"][:20], route, status), round(passed_s * 1000))
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 
 class Metrics:
@@ -20,21 +20,35 @@ class Metrics:
 
     def count(self, method: str, route: str | None, status: int) -> None:
         """One reply. What is under no route is counted together."""
-        known = method if method in _METHODS else "other"
+        known = method if method in METHODS else "other"
         with self._guard:
             self._counts[known, route or "none", status] += 1
 
-    def text(self, jobs: Mapping[str, int]) -> str:
-        """All counts; `jobs` by their state, those of all processes."""
+    def text(self, jobs: Mapping[str, int], *, lost: int = 0, is_ready: bool = True) -> str:
+        """All counts.
+
+        Args:
+            jobs: by their state, those of all processes.
+            lost: connections to the shared database that were made anew.
+            is_ready: whether the server takes new work.
+        """
         with self._guard:
             counts = sorted(self._counts.items())
         worker = f'worker="{os.getpid()}"'
-        lines = ["# TYPE reticent_requests_total counter"]
+        lines = _head("reticent_requests_total", "counter", "Replies by method, route and status.")
         for (method, route, status), number in counts:
             labels = f'{worker},method="{method}",route="{route}",status="{status}"'
             lines.append(f"reticent_requests_total{{{labels}}} {number}")
-        lines.append("# TYPE reticent_requests_at_once gauge")
+        lines += _head("reticent_requests_at_once", "gauge", "Requests that are worked on now.")
         lines.append(f"reticent_requests_at_once{{{worker}}} {self.at_once}")
-        lines.append("# TYPE reticent_jobs gauge")
+        lines += _head("reticent_ready", "gauge", "1 while new work is taken, 0 while the server ends.")
+        lines.append(f"reticent_ready{{{worker}}} {int(is_ready)}")
+        lines += _head("reticent_reconnections_total", "counter", "Lost connections to the shared database.")
+        lines.append(f"reticent_reconnections_total{{{worker}}} {lost}")
+        lines += _head("reticent_jobs", "gauge", "Long questions by state, of all servers together.")
         lines += [f'reticent_jobs{{state="{state}"}} {number}' for state, number in sorted(jobs.items())]
         return "\n".join(lines) + "\n"
+
+
+def _head(name: str, kind: str, words: str) -> list[str]:
+    return [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]

@@ -26,6 +26,7 @@ from reticent.processes import end_with_parent
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
+LOGGER = "reticent.service"  # whose lines are JSON already
 _VARIABLE = "RETICENT_SERVICE"  # how a worker is told its settings
 _KEEP_ALIVE_S = 15
 _MOST_CONNECTIONS = 4096  # of one process, most of them idle
@@ -140,6 +141,15 @@ def _log_aside() -> None:
 
 
 class _Aside(QueueHandler):
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """A line of JSON: ours as it is; of others no text, since that could hold data."""
+        if record.name != LOGGER:
+            kind = type(record.exc_info[1]).__name__ if record.exc_info else None
+            told = {"event": "log", "logger": record.name, "level": record.levelname, "type": kind}
+            record.msg, record.args, record.exc_info = json.dumps(told), None, None
+        prepared: logging.LogRecord = super().prepare(record)
+        return prepared
+
     def enqueue(self, record: logging.LogRecord) -> None:
         """Let a line wait; what is too much is dropped."""
         with suppress(queue.Full):

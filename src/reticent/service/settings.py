@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reticent.arguments import real, whole
+from reticent.errors import ParameterError
+from reticent.postgres import ADDRESSES
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,11 @@ class Settings:
         max_tip: the most of that for the tip.
         witness: address of a witness of the ledger; without it the one that is noted beside it, if any.
         witness_key: its public key.
+        shared: whether several servers serve this: the state lies beside the ledger, which is in PostgreSQL,
+            and the folder holds only what `reticent publish` said.
+        signing_key: the file of the key that signs heads of the ledger; by default in the folder.
+        drain_s: for how long a server that shall end still takes requests, while it is not ready.
+        traces: the address of a collector of OpenTelemetry (OTLP over HTTP), or a file for spans.
         log_name: of a ledger that is made: witnesses know logs by name.
         grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
             and measurements only.
@@ -54,6 +61,10 @@ class Settings:
     max_tip: float | None = None
     witness: str | None = None
     witness_key: str | None = None
+    shared: bool = False
+    signing_key: str | None = None
+    drain_s: float = 0.0
+    traces: str | None = None
     log_name: str | None = None
     grid_s: float = 0.1
     rows_per_step: int = 1_000_000
@@ -74,6 +85,9 @@ class Settings:
     secure_cookie: bool = False
 
     def __post_init__(self) -> None:
+        if self.shared and not (self.ledger or "").startswith(ADDRESSES):
+            raise ParameterError("shared must be the postgresql:// address of a ledger, no file")
+        real("drain_s", self.drain_s, low=0.0, high=3600.0)
         real("grid_s", self.grid_s, low=0.0, high=60.0)
         whole("rows_per_step", self.rows_per_step, low=1)
         real("rate", self.rate, low=0.001, high=1e6)

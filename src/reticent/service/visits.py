@@ -7,6 +7,7 @@ cookie that came with the page, which other sites can neither read nor have sent
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request
@@ -125,7 +126,10 @@ def told(request: Request, status: int, message: str) -> Response:
     if request.headers.get("hx-request"):
         shown = 200 if status in _EXPECTED else status
         return part(request, "problem_part.html", {"message": message}, shown)
-    return page(request, "problem.html", visit_of(request), status, message=message)
+    visit = None
+    with suppress(ReticentError):  # of whom nothing can be known now
+        visit = visit_of(request)
+    return page(request, "problem.html", visit, status, message=message)
 
 
 async def read_fields(request: Request) -> dict[str, list[str]]:

@@ -67,6 +67,24 @@ def located(field: str, given: str, base: Path, *, is_inside: bool = False) -> P
     return path
 
 
+def located_folder(field: str, given: str, base: Path) -> Path:
+    """The real path of a folder whose files shall hold rows; each of them is yet to be `located`.
+
+    Raises:
+        ParameterError: there is no such folder, or it is Reticent's own or hidden.
+    """
+    path = _real(base / given)
+    if path is None or not path.is_dir():
+        raise ParameterError(
+            f"{field} must be a file or a folder, there is none at {str(base / given)!r:.200}"
+        )
+    if _is_ours_by_name(path / "rows", base.resolve()):
+        raise ParameterError(
+            f"{field} must be a folder with rows, not hidden and none of Reticent's own, got {given!r:.80}"
+        )
+    return path
+
+
 def _real(path: Path) -> Path | None:
     """Where a path leads, None if nowhere."""
     try:

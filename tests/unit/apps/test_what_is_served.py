@@ -20,3 +20,10 @@ def test_what_is_served_and_what_is_not(tmp_path):
     assert third.startswith(
         "  half.yaml is not served: version must be filled in; unit must be filled in: row"
     )
+
+
+def test_on_a_chain_the_rows_are_elsewhere(tmp_path):
+    census.write(tmp_path, rows=5)
+    (tmp_path / "census.csv").unlink()
+    assert "is not served" in what_is_served(tmp_path)[0]
+    assert what_is_served(tmp_path, with_rows=False) == ["  data sets: census"]

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import time
 from collections import namedtuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from reticent.collect.device import Device
 from reticent.collect.signing import signer_of
 from reticent.fleet.counted import Counted
-from reticent.fleet.enrolment import Enrolment
+from reticent.fleet.enrolment import Enrolment, enrolled
 from reticent.fleet.record import Record
 from reticent.ledger import SqlLedger
 
@@ -163,22 +164,22 @@ def test_a_service_collects_and_tells(run, tmp_path):
     master = folder / ".service" / "enrolment.key"
     assert run("survey", "enrol", "--out", tmp_path / "d", "--master", master, "--count", 30).code == 0
     collecting = Collecting(Settings(folder))
-    content = collecting.collector.file(collecting.survey("my-survey"))
+    content = collecting.collector.file(collecting.survey("s"))
     for path in (tmp_path / "d").iterdir():
         enrolment = Enrolment.from_json(path.read_text())
         with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
             (outcome,) = collecting.collector.receive([device.report(device.take(content), {"speed": 50.0})])
         assert outcome.is_acknowledged
     collecting.close()
-    said = run("enrolment", "counted", folder, "my-survey", enrolment.id.hex())
+    said = run("enrolment", "counted", folder, "s", enrolment.id.hex())
     assert (said.code, Counted.from_json(said.out).enrolment) == (0, enrolment.id)
     with Device(tmp_path / f"{path.stem}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
         assert device.heed(device.take(content), Counted.from_json(said.out)) == []  # it remembers
     assert len(Counted.from_json(said.out).periods) == 1
-    for place, who in (("nothing", enrolment.id.hex()), ("my-survey", "zz")):
+    for place, who in (("nothing", enrolment.id.hex()), ("s", "zz")):
         assert run("enrolment", "counted", folder, place, who).code == 2
     out = tmp_path / "e.json"
-    told = run("survey", "estimates", folder, "my-survey", "--out", out)
+    told = run("survey", "estimates", folder, "s", "--out", out)
     assert told.code == 0, told.err
     assert sum(one["reports"] for one in json.loads(out.read_text())["estimates"][:2]) == 30
     again = run("survey", "estimates", folder, "nothing")
@@ -200,3 +201,62 @@ def test_words_of_the_template_are_not_signed(run, tmp_path):
     assert refused.code == 2
     assert "purpose must be your own words" in refused.err
     assert not (tmp_path / "out.json").exists()
+
+
+LEARNING = """
+name: speeds
+version: 1
+purpose: To plan roads.
+epsilon: 2
+start: 2020-01-01
+period: 52 weeks
+periods: 30
+wave: 0.5
+attributes:
+  speed: {low: 0, high: 130, tailor: first wave}
+"""
+
+
+def test_a_survey_learns(run, tmp_path):
+    """Publish, half of the devices report, follow, the others report by that; each once."""
+    from reticent.apps.collect.collecting import Collecting
+    from reticent.service.settings import Settings
+
+    folder, plain = tmp_path / "desk", tmp_path / "s.yaml"
+    folder.mkdir()
+    plain.write_text(LEARNING)
+    assert "50 % of the devices, drawn by lot" in run("survey", "check", plain).out.replace("\n", " ")
+    assert run("key", "make", folder, "olga", "--role", "owner").code == 0
+    assert run("survey", "publish", folder, plain).code == 0
+    early = run("survey", "follow", folder, "speeds")
+    assert (early.code, "nobody reported yet" in early.err) == (2, True)
+    collecting = Collecting(Settings(folder))
+    survey = collecting.survey("speeds")
+    file, outcomes, waiting = collecting.collector.file(survey), [], []
+    for number in range(40):
+        enrolment = enrolled(collecting.master)
+        with Device(tmp_path / f"{number}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+            device.take(file)
+            period = survey.period_at(time.time())
+            if device.awaits(survey, period=period):
+                waiting.append((number, enrolment))
+            else:
+                outcomes += collecting.collector.receive([device.report(survey, {"speed": 50.0})])
+    done = run("survey", "follow", folder, "speeds")
+    assert done.code == 0, done.err
+    assert "without learning" in done.out.replace("\n", " ")
+    assert run("survey", "follow", folder, "speeds").out == done.out, "a period has one"
+    (follow,) = collecting.collector.follow_ups(survey).values()
+    assert f"shaped by {len(outcomes)} reports" in done.out.replace("\n", " ")
+    for number, enrolment in waiting:
+        with Device(tmp_path / f"{number}.ledger", enrolment, collecting.signer, lifetime=2.0) as device:
+            device.take(file)
+            device.take(collecting.collector.file(follow))
+            outcomes += collecting.collector.receive([device.report(survey, {"speed": 50.0})])
+            assert device.spent == 2.0
+    collecting.close()
+    assert [one.value for one in outcomes] == ["counted"] * 40
+    out = tmp_path / "e.json"
+    assert run("survey", "estimates", folder, "speeds", "--out", out).code == 0
+    (found,) = json.loads(out.read_text())["estimates"]
+    assert found["reports"] == 40

@@ -4,6 +4,7 @@ import pytest
 
 from reticent.collect.collector import Collector
 
+from ..ledger.conftest import postgres  # noqa: F401
 from . import fleet
 
 
@@ -24,3 +25,11 @@ def collecting(tmp_path):
     yield collect
     for collector in opened:
         collector.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def counts_at(request, tmp_path):
+    """Where a collector may keep new counts: a file, or a schema of a real PostgreSQL server."""
+    if request.param == "sqlite":
+        return tmp_path / "counts.sqlite"
+    return request.getfixturevalue("postgres")()

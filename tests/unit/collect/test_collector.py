@@ -11,8 +11,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reticent.collect import collector as collecting
 from reticent.collect.collector import Collector
+from reticent.collect.counts import sqlite as counts_in_sqlite
 from reticent.collect.wire import Outcome
 from reticent.errors import GuaranteeError, LedgerDamaged, LedgerError, ParameterError
 
@@ -143,7 +143,7 @@ def test_callers_share_commits(fleet, collector):
                 for _ in range(23):
                     others.acquire(timeout=30)
 
-    collector._connection.set_trace_callback(traced)
+    collector._counts.connection.set_trace_callback(traced)
     true, told = collector._examined, {}
 
     def examined(reports):
@@ -296,7 +296,7 @@ def test_forgetting_keeps_counts_and_closes_for_ever(fleet, path):
 
 def test_planted_periods_that_open_again_are_caught(fleet, path, monkeypatch):
     with fleet.collector(path) as collector:
-        collector._connection.execute("CREATE TRIGGER t AFTER UPDATE OF closed ON survey BEGIN "
+        collector._counts.connection.execute("CREATE TRIGGER t AFTER UPDATE OF closed ON survey BEGIN "
                                       "UPDATE survey SET closed = 0; END")  # fmt: skip
     told, faults = doubled_after(fleet, path, forgetful_s=0.0)
     assert told == [COUNTED] * 60
@@ -360,14 +360,14 @@ def test_a_full_disk_leaves_nothing_half_done(path):
     reports = fleet.reports()
     with fleet.collector(path) as collector:
         collector.receive([*reports[:10], b"junk"])
-        pages = collector._connection.execute("PRAGMA page_count").fetchone()[0]
-        collector._connection.execute(f"PRAGMA max_page_count={pages}")
+        pages = collector._counts.connection.execute("PRAGMA page_count").fetchone()[0]
+        collector._counts.connection.execute(f"PRAGMA max_page_count={pages}")
         collector.receive([b"more junk"])
         with pytest.raises(LedgerError, match=r"send again what was not acknowledged \(SQLITE_FULL\)"):
             collector.receive(reports)
         assert collector.periods(fleet.survey) == {0: 10}
         assert collector.rejected() == {"version": 2}
-        collector._connection.execute("PRAGMA max_page_count=1000000")
+        collector._counts.connection.execute("PRAGMA max_page_count=1000000")
         told = collector.receive(reports)
         assert Counter(told) == {COUNTED: 1990, DUPLICATE: 10}
         assert fleet.faults(collector) == []
@@ -375,7 +375,7 @@ def test_a_full_disk_leaves_nothing_half_done(path):
 
 
 def test_a_locked_file_is_waited_for_and_then_refused(fleet, path, monkeypatch):
-    monkeypatch.setattr(collecting, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(counts_in_sqlite, "PATIENCE_S", 0.05)
     reports = fleet.reports()
     with fleet.collector(path) as collector:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -396,8 +396,8 @@ def test_a_fault_of_ours_is_told_to_all_who_shared_the_commit(fleet, collector, 
     reports, errors = fleet.reports(), []
     true = Collector._count
 
-    def broken(self, checked, is_new):
-        true(self, checked, is_new)
+    def broken(self, checked, is_new, cells):
+        true(self, checked, is_new, cells)
         raise RuntimeError("planted")
 
     def call(number):
@@ -436,7 +436,7 @@ def test_the_file_is_for_its_owner_and_holds_no_symbols_by_reporter(fleet, colle
     for one in path.parent.iterdir():
         assert stat.S_IMODE(one.stat().st_mode) == 0o600
         assert MASTER not in one.read_bytes()
-    names = [row[1] for row in collector._reader.execute("PRAGMA table_info(seen)")]
+    names = [row[1] for row in collector._counts.reader.execute("PRAGMA table_info(seen)")]
     assert names == ["survey", "period", "reporter", "nonce"]
 
 
@@ -487,7 +487,7 @@ def forgets_after_the_clock_was_set_right(fleet, path):
         collector.receive(fleet.reports())
         clock.periods = 1.5
         collector.receive(fleet.reports(1))
-        seen = collector._reader.execute("SELECT DISTINCT period FROM seen").fetchall()
+        seen = collector._counts.reader.execute("SELECT DISTINCT period FROM seen").fetchall()
     return seen == [(1,)]
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reticent.collect import collector as collecting_module
 from reticent.collect import wire
+from reticent.collect.counts import sqlite as counts_in_sqlite
 from reticent.collect.wire import TAG_BYTES, Layout
 from reticent.fleet import intake
 from reticent.fleet.enrolment import Use, tag
@@ -348,7 +348,7 @@ def test_planted_no_padding_check(collector, monkeypatch):
 
 def test_planted_replays_counted(collector, monkeypatch):
     monkeypatch.setattr(
-        collecting_module, "_SEE", collecting_module._SEE.replace("INSERT OR IGNORE", "INSERT OR REPLACE")
+        counts_in_sqlite, "_SEE", counts_in_sqlite._SEE.replace("INSERT OR IGNORE", "INSERT OR REPLACE")
     )
     assert found(collector) >= {"replayed", "second", "table"}
 

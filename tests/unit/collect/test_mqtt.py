@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from reticent.collect import collector as collecting
 from reticent.collect import mqtt
 from reticent.collect.collector import Collector
+from reticent.collect.counts import sqlite as counts_in_sqlite
 from reticent.collect.mqtt import Bridge
 from reticent.collect.wire import Outcome, batch
 from reticent.errors import ParameterError
@@ -305,7 +305,7 @@ def test_what_is_no_report_is_refused_once(fleet, port, name, tmp_path):
 def test_a_collector_that_cannot_write_leaves_everything_to_the_broker(
     fleet, port, name, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(collecting, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(counts_in_sqlite, "PATIENCE_S", 0.05)
     with fleet.collector(tmp_path / "c") as collector, bridging(collector, port, name) as bridge:
         with contextlib.closing(sqlite3.connect(tmp_path / "c", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

@@ -88,10 +88,12 @@ def test_planted_a_room_that_does_not_look_is_caught(operator, tmp_path, kind, m
 def test_a_list_that_cannot_be_read_counts_nothing(operator, tmp_path, kind):
     """Planted: the same list, whole, counts."""
     counting = Counting(operator, tmp_path, kind)
-    operator.revocations._base.execute("DROP TABLE revoked")
+    operator.revocations._list._base.execute("DROP TABLE revoked")
     with pytest.raises(LedgerError, match="the list of enrolments that were taken back cannot be used now"):
         counting.outcomes()
-    operator.revocations._base.execute("CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB)")
+    operator.revocations._list._base.execute(
+        "CREATE TABLE revoked (number INTEGER PRIMARY KEY, reporter BLOB)"
+    )
     assert counting.outcomes() == ["counted"] * 3
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reticent.experiments import contenders, protocol
 from reticent.experiments.data import People
-from reticent.experiments.ours import waves
+from reticent.experiments.ours import learning_waves, waves
 from reticent.experiments.paired import biased, paired, squared_errors, t_quantile
 from reticent.experiments.protocol import Plan, simulate
 from reticent.experiments.zhao_2022.chapter_3 import continuous
@@ -135,6 +135,29 @@ def test_continuous_has_the_documents_mean_and_variance(name, epsilon):
     variance = float(wire.variance(x))
     assert abs(reports.mean() - x) < 5.0 * math.sqrt(variance / count)
     assert reports.var() == pytest.approx(variance, rel=0.06)
+
+
+def test_learning_waves_shape_each_attribute(people):
+    """Mean and deviation of each attribute, at the precision of a tenth of the people."""
+    two = learning_waves.LearningWaves(2.0, 1, 2)
+    values = np.stack([np.full(3000, -0.5), np.full(3000, 0.75)], axis=1)
+    symbols = two.first.sample(values, SimulationStream(1))
+    chosen = two.shaped(symbols.reshape(-1), np.tile([0, 1], 3000))
+    assert [one.mean for one in chosen.shapes] == pytest.approx([-0.5, 0.75], abs=0.13)
+    assert max(one.deviation for one in chosen.shapes) <= 0.18
+    assert two.wrong_guess(values) <= 1.5
+
+
+def test_the_expected_error_of_learning_waves_is_met():
+    """Squared errors of 80 repetitions against what is expected: within 5 of their standard errors."""
+    numbers = np.clip(np.random.default_rng(3).normal(0.4, 0.25, (6000, 1)), -1.0, 1.0)
+    two, batch = learning_waves.LearningWaves(2.0, 1, 1), protocol.Batch(numbers, 80, SimulationStream(5))
+    _, found = two.collect(batch, 1, SimulationStream(6))
+    errors = np.mean((found - numbers.mean(axis=0)) ** 2, axis=1)
+    some = protocol.Batch(numbers, 4, SimulationStream(7))
+    expected = two.expected_error(numbers, some, SimulationStream(8))
+    assert abs(errors.mean() - expected) < 5.0 * errors.std(ddof=1) / math.sqrt(errors.size)
+    assert abs(errors.mean() - 3.0 * expected) > 5.0 * errors.std(ddof=1) / math.sqrt(errors.size)
 
 
 def test_two_waves_choose_by_the_mean_square():

@@ -15,12 +15,13 @@ from reticent.randomness import SimulationStream
 NAMES = [
     *("fig-3.2", "fig-3.3", "fig-3.5", "table-3.1", "fig-3.6", "fig-3.7", "fig-3.8", "fig-3.9", "fig-3.10"),
     *("fig-3.11", "fig-3.12", "fig-3.13", "fig-3.14", "fig-3.15", "levels"),
-    *("table-4.2", "fig-4.5", "fig-4.6", "fig-4.7", "reuse-rules"),
+    *("table-4.2", "fig-4.5", "fig-4.6", "fig-4.7", "reuse-rules", "span"),
     *("chain-reuse", "chain-latency", "chain-cpu", "chain-gas"),
     *("service-latency", "service-cpu"),
     *(f"crowd-5.{figure}" for figure in range(3, 9)),
     *("crowd-device", "crowd-5.10", "crowd-5.11", "crowd-decoder"),
-    *("crowd-robust", "collect-mse", "collect-pipeline", "leakage-bounds"),
+    *("crowd-robust", "collect-mse", "sharper-training", "learning-means"),
+    *("collect-pipeline", "leakage-bounds"),
     *(
         "fig-5.3",
         "fig-5.4",

@@ -62,7 +62,7 @@ def test_what_is_recorded_comes_with_the_numbers_of_its_measurements(ledger):
     buy(ledger, "another", 10)
     buy(ledger, KEY, 150, (7, 9))
     buy(ledger, KEY, 170, ())
-    (recorded, nothing) = ledger.recorded("census", [KEY, key_of("never")])
+    (recorded, nothing) = ledger.purchases("census", [KEY, key_of("never")])
     assert recorded.reading == ledger.reading("census", KEY)
     assert recorded.numbers == (0, 2), "what is pending does not count"
     assert recorded.reading.pending == 20
@@ -126,7 +126,7 @@ def test_texts_move_with_their_account(tmp_path):
         buy(left, KEY, 100)
         take_over(right, TERMS, hand_over(left, "census", "right", TERMS))
         assert right.worded("census").texts == {KEY: TEXT}
-        assert right.recorded("census", [KEY])[0].numbers == (0,)
+        assert right.purchases("census", [KEY])[0].numbers == (0,)
         verify(right)
 
 

@@ -181,6 +181,8 @@ class Pairs:
 class Coded:
     """All prepared tables of `Pairs`."""
 
+    engine = "duckdb"
+
     def __init__(self, connection, relation, names):
         self._connection, self.relation, self.names = connection, relation, names
 
@@ -198,16 +200,17 @@ class Coded:
             sql = sql.replace("GROUP BY cell", "GROUP BY of_table, cell")
         else:
             sql = sql.replace("SELECT 0, ", f"SELECT {key}, 0, ", 1) + f" GROUP BY {key}"
+        return self._run(sql)
+
+    def _run(self, sql):
         return self._connection.execute(sql).fetchall()
 
 
 class _Split:
     """One statement's rows, handed out table by table."""
 
-    relation, engine = None, "duckdb"
-
     def __init__(self, coded, plan):
-        self.names, self.relation = coded.names, coded.relation
+        self.names, self.relation, self.engine = coded.names, coded.relation, coded.engine
         self._coded, self._sums, self._number = coded, None, 0
 
     def of(self, number):

@@ -156,7 +156,11 @@ def test_sources(source, found):
             "{csv: a.csv, parquet: b} ",
             "source must be exactly one of csv, .*, got csv, parquet",
         ),
-        ("census.csv ", "{table: t} ", "source must be exactly one of csv, parquet, duckdb, url, got none"),
+        (
+            "census.csv ",
+            "{table: t} ",
+            "source must be exactly one of csv, parquet, duckdb, url, spark, got none",
+        ),
         ("census.csv ", "{csv: a.csv, table: t} ", "source.table must be left out for csv"),
         ("census.csv ", "{url: a} ", "source.table must be filled in for url"),
         ("census.csv ", "{csv: [a]} ", "source.csv must be a text"),
@@ -164,8 +168,8 @@ def test_sources(source, found):
             (
                 "census.csv ",
                 f"{{url: '{scheme}://h/SECRET', table: t}} ",
-                "source.url must begin with postgresql://, got "
-                f"'{scheme}': of all engines, only DuckDB and PostgreSQL are known to fail on no cell$",
+                f"source.url must begin with postgresql://, got '{scheme}': of all engines, only DuckDB, "
+                "PostgreSQL and Spark are known to fail on no cell$",
             )
             for scheme in (
                 "spark",

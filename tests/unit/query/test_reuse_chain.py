@@ -1,4 +1,4 @@
-"""Combined answers on a chain: the same charges as beside the data, and an oracle that measures what is asked."""
+"""Combined answers on a chain: the same charges as beside the data, and an oracle that measures them."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_types_are_the_smallest_signed_ones(made):
     ],
 )
 def test_a_type_holds_the_whole_range(first, last, name):
-    assert snapshot._type(Column("x", Kind.INTEGER, first, last)) == name
+    assert snapshot.smallest_type(Column("x", Kind.INTEGER, first, last)) == name
 
 
 OTHERS = {

@@ -168,7 +168,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "line"),
         [
-            ({}, "source must be one of csv, parquet, duckdb, url, got nothing"),
+            ({}, "source must be one of csv, parquet, duckdb, url, spark, got nothing"),
             ({"csv": "no.csv"}, "source.csv must be a file, there is none at"),
             ({"duckdb": "no.db", "table": "people"}, "source.duckdb must be a file"),
             ({"csv": "d[1].csv"}, r"source.csv must be a path without \* \? \["),
@@ -216,7 +216,7 @@ class TestEngines:
     def test_nothing_is_charged_for_it(self):
         ledger, declared = MemoryLedger(), data_set(url="spark://nowhere/x", table="people")
         with Session(declared, lambda: source.connect(declared, None), ledger) as session:
-            with pytest.raises(ParameterError, match="of all engines, only DuckDB and PostgreSQL"):
+            with pytest.raises(ParameterError, match="of all engines, only DuckDB, PostgreSQL and Spark"):
                 session.ask(tree.mean("age"), error=10)
             assert session.balance().spent == 0
 

@@ -26,7 +26,6 @@ from reticent.ledger.ethereum.chain_file import ChainFile, node_address, shareab
 from reticent.ledger.ethereum.contract import artifact, dataset_id
 from reticent.privacy import Budget
 from reticent.query import DataSet, Policy
-from reticent.query.answers import as_mu2
 from reticent.query.chain.commitment import Commitment, place
 from reticent.query.chain.finding import connected, opened_ledger
 from reticent.query.declarations import dataset_file
@@ -120,8 +119,7 @@ def register(
             data, before = _moved(declaration, data, ledger, measuring, file)
         screen, budget = terminal.console(), data.budget
         screen.print(
-            f"{data.name} is registered, for ever: epsilon {budget.epsilon:g} at delta {budget.delta:g}, "
-            f"mu2 {terminal.down(as_mu2(data.terms.cap))}",
+            f"{data.name} is registered, for ever: epsilon {budget.epsilon:g} at delta {budget.delta:g}",
             soft_wrap=True,
         )
         if before:
@@ -219,10 +217,8 @@ def allow(
             ledger.allow(data.name, who, quota)
         screen = terminal.console()
         if quota:
-            part = f"{100 * quota / data.terms.cap:.4g} % of the cap"
-            screen.print(
-                f"{who} may be charged mu2 {terminal.down(as_mu2(quota))} in all, {part}.", soft_wrap=True
-            )
+            part = f"{100 * quota / data.terms.cap:.4g} % of the budget"
+            screen.print(f"{who} may be charged {part} in all.", soft_wrap=True)
         else:
             screen.print(f"{who} may buy nothing more.", soft_wrap=True)
         identifier = dataset_id(ledger.owner, data.name)

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from reticent.apps.collect.collecting import Collecting, TheCollecting
 from reticent.apps.collect.schemas import SignedSurvey
+from reticent.collect.collector import Collector
 from reticent.collect.estimates import Estimate, estimates
 from reticent.collect.survey import MOST_PERIODS, Survey
 from reticent.collect.wire import Outcome, split
@@ -161,7 +162,8 @@ def surveys(collecting: TheCollecting) -> Json:
     return {
         "signer": collecting.signer.hex(),
         "surveys": [
-            {**_summary(one), "file": collector.file(one).decode("ascii")} for one in collector.surveys()
+            {**_summary(one), "file": collector.file(one).decode("ascii"), **_follow_ups(collector, one)}
+            for one in collector.surveys()
         ],
     }
 
@@ -185,7 +187,7 @@ def estimated(
     survey, collector = collecting.survey(name), collecting.collector
     periods = {at: n for at, n in collector.periods(survey).items() if first <= at <= last}
     account = collecting.learn(survey, periods)
-    found = estimates(collector.tally(survey, list(periods)))
+    found = estimates(*collector.tallies(survey, list(periods)))
     return {
         **_summary(survey),
         "account": account,
@@ -193,6 +195,19 @@ def estimated(
         "rejected": collector.rejected(),
         "estimates": [estimate_fields(survey, place, one) for place, one in enumerate(found)],
     }
+
+
+def _follow_ups(collector: Collector, survey: Survey) -> Json:
+    """What devices of the second wave answer, by period, where the survey learns; of open periods."""
+    if survey.waves is None:
+        return {}
+    texts = sorted(collector.follow_ups(survey).items())
+    files = {
+        str(at): collector.file(one).decode("ascii")
+        for at, one in texts
+        if not collector.is_closed(survey, at)
+    }
+    return {"follow_ups": files}
 
 
 def _summary(survey: Survey) -> Json:

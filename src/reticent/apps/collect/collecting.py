@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,10 +15,13 @@ from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
 from reticent.collect.collector import Collector
+from reticent.collect.shaping import follow_up, learn
+from reticent.collect.signing import signed
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerDamaged, LedgerError
+from reticent.fleet.database import noted
 from reticent.fleet.operator import Operator
 from reticent.fleet.record import Record
 from reticent.fleet.revocation import Revocations
@@ -58,7 +62,13 @@ class Collecting:
     @property
     def is_used(self) -> bool:
         """Whether anything was ever collected: else looking would begin it."""
-        return self._collector is not None or (self._folder / "collected.sqlite").exists()
+        where = self._where
+        return self._collector is not None or isinstance(where, str) or where.exists()
+
+    @property
+    def _where(self) -> Path | str:
+        """Of the counts: here, or in a database that several machines share (`reticent survey share`)."""
+        return noted(self._folder / "enrolment.key") or self._folder / "collected.sqlite"
 
     @property
     def collector(self) -> Collector:
@@ -68,8 +78,7 @@ class Collecting:
     def _open(self) -> Collector:
         with self._guard:
             if self._collector is None:
-                path = self._folder / "collected.sqlite"
-                self._collector = Collector(path, self.master, revocations=self._listed())
+                self._collector = Collector(self._where, self.master, revocations=self._listed())
                 with contextlib.suppress(LedgerError):  # it is tried again with the next start
                     self._collector.forget()
             return self._collector
@@ -83,7 +92,7 @@ class Collecting:
     def master(self) -> bytes:
         """The operator's secret from which devices' keys come."""
         path = self._folder / "enrolment.key"
-        if not path.exists() and (self._folder / "collected.sqlite").exists():
+        if not path.exists() and self.is_used:
             raise LedgerDamaged("enrolment.key is gone: without it no device is known; restore it")
         return kept_secret(path)
 
@@ -139,12 +148,22 @@ class Collecting:
         Raises:
             LedgerError: it could not be entered; nothing may be shown.
         """
-        closed = {period: self.collector.is_closed(survey, period) for period in periods}
-        counts = self.collector.periods(survey)  # of a closed period this is its last word
-        told = {period: counts.get(period, 0) if is_closed else None for period, is_closed in closed.items()}
-        study, record = of_survey(survey), self.operator.record
-        record.learn(study, told)
+        told, study, record = list(periods), of_survey(survey), self.operator.record
+        learn(survey, told, self.collector, record)
         return record.account(study) if told else study.terms.name
+
+    def follow_up(self, survey: Survey, period: int) -> Survey:
+        """The follow-up of a period of a survey that learns: as it is, or made, signed and collected now.
+
+        Raises:
+            LedgerError: what shapes it could not be entered into the ledger; nothing was looked at.
+            ParameterError: the survey does not learn, or nobody reported what it learns from.
+        """
+        found = self.collector.follow_ups(survey).get(period)
+        if found is not None:
+            return found
+        made = follow_up(survey, period, self.collector, self.operator.record)
+        return self.collector.collect(signed(made, self.signing_key), self.signer)
 
     def close(self) -> None:
         """Close the collector and the list."""

@@ -124,6 +124,20 @@ def publish(
 
 
 @group.command()
+def share(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="postgresql://...")],
+) -> None:
+    """Count reports in a PostgreSQL database, with other machines that have the same enrolment.key.
+
+    For a service that has collected nothing yet. Each report is counted once, whichever machine it comes to.
+    """
+    from reticent.apps.collect.work import share as run
+
+    run(folder, address)
+
+
+@group.command()
 def under(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the survey, or its id.")],
@@ -137,6 +151,22 @@ def under(
     from reticent.apps.collect.work import under as run
 
     run(folder, name, people)
+
+
+@group.command()
+def follow(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a service.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the survey, or its id.")],
+    period: Annotated[int | None, typer.Option(min=1, help="From 1 on; the one that it is now.")] = None,
+) -> None:
+    """Shape the mechanisms of those who did not report yet by what was reported, where a survey learns.
+
+    What was reported is entered into the service's ledger, looked at, and solved for; the follow-up is signed
+    with the service's own key. Devices of the second wave get it at /api/v1/surveys. A period has one.
+    """
+    from reticent.apps.collect.work import follow as run
+
+    run(folder, name, period=period)
 
 
 @group.command("estimates")
@@ -156,8 +186,13 @@ def bridge(
     broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")],
     topic: Annotated[str, typer.Option(help="Above `reports` and `batches`.")] = "reticent",
     name: Annotated[
-        str, typer.Option(help="Of the bridge; the broker keeps a session under it.")
-    ] = "reticent",
+        str | None,
+        typer.Option(help="Of the bridge; the broker keeps a session under it.", show_default="reticent"),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Of bridges that share the messages: each is brought by one. Needs MQTT 5."),
+    ] = None,
     username: Annotated[
         str | None, typer.Option(help="At the broker; its password: RETICENT_MQTT_PASSWORD.")
     ] = None,
@@ -166,7 +201,7 @@ def bridge(
     """Bring reports from an MQTT broker to a service."""
     from reticent.apps.collect.work import bridge_to as run
 
-    run(folder, broker=broker, topic=topic, name=name, username=username, tls=tls)
+    run(folder, broker=broker, topic=topic, name=name, group=group, username=username, tls=tls)
 
 
 def perturb(

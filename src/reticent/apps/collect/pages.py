@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from fastapi.responses import HTMLResponse, Response
 from reticent.apps.collect.api import Name
 from reticent.apps.collect.collecting import Collecting, TheCollecting
 from reticent.collect.estimates import SHARES, Estimate, estimates
-from reticent.collect.explanation import explain
+from reticent.collect.explanation import FLEET, explain
+from reticent.collect.shaping import expected_errors
 from reticent.collect.survey import Survey
 from reticent.collect.tally import Tally
-from reticent.estimation import numeric_distribution
+from reticent.estimation import bin_matrix, generalised_ibu
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.service import showing
 from reticent.service.visits import Seen, page, part
@@ -79,8 +81,8 @@ def _live(collecting: Collecting, survey: Survey) -> dict[str, Any]:
     content = _news(collecting, survey)
     periods = [period for period, _ in content["periods"]]
     account = collecting.learn(survey, periods)
-    tally = collecting.collector.tally(survey, periods)
-    found = [_shown(tally, place, one) for place, one in enumerate(estimates(tally))]
+    tallies = collecting.collector.tallies(survey, periods)
+    found = [_shown(tallies, place, one) for place, one in enumerate(estimates(*tallies))]
     if len(periods) > 1:
         _add_periods(collecting, survey, content["periods"][-_PERIODS:], found)
     return content | {"estimates": found, "shares": SHARES, "account": account}
@@ -111,13 +113,13 @@ def _rate(collecting: Collecting, survey: Survey, reports: int) -> str:
     return f"{(reports - before) / (now - since):.3g}" if now > since else "0"
 
 
-def _shown(tally: Tally, place: int, found: Estimate, *, is_drawn: bool = True) -> dict[str, Any]:
+def _shown(tallies: Sequence[Tally], place: int, found: Estimate, *, is_drawn: bool = True) -> dict[str, Any]:
     """An estimate in words, and its chart; without that if it is not drawn."""
-    instrument = tally.survey.instruments[place]
+    instrument = tallies[0].survey.instruments[place]
     told: dict[str, Any] = {
         "name": found.name,
         "reports": found.reports,
-        "mechanism": type(instrument).__name__,
+        "mechanism": _mechanisms([one.survey for one in tallies], place),
         "cells": [],
         "value": None,
         "mean": None,
@@ -134,7 +136,7 @@ def _shown(tally: Tally, place: int, found: Estimate, *, is_drawn: bool = True) 
         if found.robust is not None:
             told["robust"] = showing.rounded(float(found.robust), error)
         if is_drawn and found.reports >= _FEWEST:
-            told["cells"] = _histogram(instrument, tally.counts[place].sum(axis=0))
+            told["cells"] = _histogram(tallies, place)
     elif found.frequencies is not None:
         assert not isinstance(instrument, NumericChannel)
         told["cells"] = [
@@ -149,9 +151,9 @@ def _add_periods(
 ) -> None:
     """What the reports of each period come to by themselves: in the ledger as well as all together."""
     for number, _ in periods:
-        tally = collecting.collector.tally(survey, [number])
-        for place, one in enumerate(estimates(tally)):
-            told = _shown(tally, place, one, is_drawn=False)
+        tallies = collecting.collector.tallies(survey, [number])
+        for place, one in enumerate(estimates(*tallies)):
+            told = _shown(tallies, place, one, is_drawn=False)
             told["period"] = number + 1
             found[place].setdefault("by_period", []).append(told)
     for told in found:
@@ -168,10 +170,34 @@ def _columns(found: Estimate) -> tuple[Any, Any, Any]:
     return found.frequencies.frequencies, found.frequencies.lower, found.frequencies.upper
 
 
-def _histogram(channel: NumericChannel, counts: Any) -> list[dict[str, Any]]:
+def _mechanisms(texts: Sequence[Survey], place: int) -> str:
+    """What the reports of an attribute were drawn by, and what learning is expected to gain."""
+    survey, last = texts[0], texts[-1]
+    names = list(dict.fromkeys(type(one.instruments[place]).__name__ for one in texts))
+    learns = last.follows is not None and any(
+        told[0] == survey.attributes[place].name for told in last.follows.shapes
+    )
+    if not learns:
+        return " and ".join(names)
+    with_it, without = expected_errors(survey, last, place, FLEET)
+    return (
+        f"{' and '.join(names)}, which learnt: {FLEET:,} devices give an expected standard error of "
+        f"{with_it:.3g}, and {without:.3g} without"
+    )
+
+
+def _histogram(tallies: Sequence[Tally], place: int) -> list[dict[str, Any]]:
     """The distribution behind the reports: an estimate of maximum likelihood, without intervals."""
-    shares = numeric_distribution(channel, counts, _BINS, points=2, max_iterations=_STEPS).distribution
-    edges = np.linspace(*channel.bounds, _BINS + 1)
+    channel: Any = tallies[0].survey.instruments[place]
+    rounds = []
+    for one in tallies:
+        made: Any = one.survey.instruments[place]
+        counts = one.counts[place].sum(axis=0)
+        if counts.any():
+            rounds.append((bin_matrix(made, _BINS, points=2), counts))
+    shares = generalised_ibu(rounds, max_iterations=_STEPS).distribution
+    lower, upper = channel.bounds
+    edges = np.linspace(lower, upper, _BINS + 1)
     return [
         _cell([f"{low:.4g} to {high:.4g}"], float(share), math.nan, math.nan)
         for low, high, share in zip(edges[:-1], edges[1:], shares, strict=True)

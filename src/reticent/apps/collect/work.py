@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from rich.table import Table
 from reticent.arguments import whole
 from reticent.collect import export, survey_file
 from reticent.collect.estimates import Estimate, estimates
-from reticent.collect.explanation import explain, standard_error
+from reticent.collect.explanation import explain, gains, standard_error
 from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
@@ -33,7 +34,6 @@ from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.texts import hexadecimal
 from reticent.ledger.checkpoint import load_key
 from reticent.ledger.witness.opening import opened
-from reticent.privacy import UNITS_PER_ONE
 from reticent.processes import end_with_parent
 
 _LARGEST = 1 << 21
@@ -45,7 +45,7 @@ def new(file: Path, *, purpose: str | None) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(survey_file.template(today, purpose))
+            target.write(survey_file.template(today, purpose, file.stem))
     except FileExistsError as error:
         raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
@@ -124,6 +124,43 @@ def publish(folder: Path, file: Path) -> None:
     Console().print(f"{survey.name}, {survey.id.hex()}, is collected from now on.", soft_wrap=True)
 
 
+def share(folder: Path, address: str) -> None:
+    """Let a service keep its counts, and whose enrolment was taken back, where several machines do."""
+    from reticent.collect.collector import Collector
+    from reticent.errors import LedgerError
+    from reticent.fleet.database import is_address, note
+    from reticent.service.state import own_folder
+
+    own = own_folder(folder)
+    if not own.is_dir():
+        raise ParameterError(
+            f"folder must be that of a service, which has a key or was started, got {folder}"
+        )
+    if not is_address(address):
+        raise ParameterError("address must be a postgresql:// address")
+    if (own / "collected.sqlite").exists():
+        raise ParameterError("folder must be that of a service that has collected nothing by itself")
+    master = own / "enrolment.key"
+    was_there = master.exists()
+    try:
+        with (
+            Collector(address, kept_secret(master)) as collector,
+            contextlib.closing(Revocations.of_this_machine(master)) as until_now,
+        ):
+            for one in until_now.listed():
+                collector.revoke(one)
+    except LedgerError:
+        if not was_there:
+            master.unlink()  # it is of no use: another one enrolled the devices
+        raise
+    note(master, address)
+    Console().print(
+        "Reports are counted in that database from now on. Another machine needs enrolment.key and "
+        f"survey.key of {own}, and this command.",
+        soft_wrap=True,
+    )
+
+
 def under(folder: Path, name: str, people: Path) -> None:
     """Put a survey of a service under the account of people."""
     from reticent.apps.query.data_sets import DataSets
@@ -147,15 +184,17 @@ def under(folder: Path, name: str, people: Path) -> None:
         study = of_survey(survey)
         charged = collecting.operator.record.put_under(study, whose)
         price = peoples.price(study.unit, study.units, whose.devices)
+        cap = whose.held(data_sets.book).cap
     screen = Console(highlight=False)
+    enough = "" if price <= cap else ": more than there is, so none will be shown"
     screen.print(
-        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs them mu2 "
-        f"{price / UNITS_PER_ONE:.6g}.",
+        f"{survey.name} is under {whose.account}, for ever: each period that is looked at costs "
+        f"{100 * price / cap:.4g} % of their budget{enough}.",
         soft_wrap=True,
     )
     if charged:
         screen.print(
-            f"For what was shown before, mu2 {charged / UNITS_PER_ONE:.6g} is charged.", soft_wrap=True
+            f"For what was shown before, {100 * charged / cap:.4g} % of it is charged.", soft_wrap=True
         )
 
 
@@ -187,27 +226,62 @@ def estimates_of(folder: Path, name: str, *, out: Path | None) -> None:
         survey = collecting.survey(name)
         periods = collecting.collector.periods(survey)
         account = collecting.learn(survey, periods)
-        found = estimates(collecting.collector.tally(survey, list(periods)))
+        found = estimates(*collecting.collector.tallies(survey, list(periods)))
     Console().print(table(survey, found))
     Console(highlight=False).print(f"Entered in the ledger under the account {account}.", soft_wrap=True)
     if out is not None:
         export.write(out, survey, found)
 
 
-def bridge_to(folder: Path, *, broker: str, topic: str, name: str, username: str | None, tls: bool) -> None:
+def follow(folder: Path, name: str, *, period: int | None) -> None:
+    """Let what was published shape the mechanisms of those who did not report yet."""
+    from reticent.apps.query.data_sets import DataSets
+    from reticent.service.settings import Settings
+
+    with contextlib.ExitStack() as held:
+        made: list[DataSets] = []
+        collecting = held.enter_context(_collecting(folder, lambda: made[0].book))
+        made.append(held.enter_context(contextlib.closing(DataSets(Settings(folder)))))
+        survey = collecting.survey(name)
+        number = survey.period_at(time.time()) if period is None else period - 1  # people count from 1
+        number = whole("period", number + 1, low=1, high=survey.periods) - 1
+        text = collecting.follow_up(survey, number)
+    screen = Console(highlight=False)
+    screen.print(
+        f"Period {number + 1} of {survey.name} has the follow-up {text.id.hex()}, shaped by "
+        f"{text.follows.reports:,} reports, which the ledger knows of. Devices of the second wave take it.",
+        soft_wrap=True,
+    )
+    for sentence in gains(survey, text):
+        screen.print(f"- {sentence}", markup=False, soft_wrap=True)
+
+
+def bridge_to(
+    folder: Path,
+    *,
+    broker: str,
+    topic: str,
+    name: str | None,
+    group: str | None,
+    username: str | None,
+    tls: bool,
+) -> None:
     """Bring reports from a broker, until interrupted."""
     import ssl
 
     from reticent.collect.mqtt import Bridge
 
     host, port = broker_address(broker)
+    if group is not None and name is None:
+        raise ParameterError("name must be given in a group: one for each bridge, and the same at each start")
     with _collecting(folder) as collecting:
         bridge = Bridge(
             collecting.collector,
             host,
             port,
-            name=name,
+            name=name or "reticent",
             topic=topic,
+            group=group,
             username=username,
             password=os.environ.get("RETICENT_MQTT_PASSWORD"),
             tls=ssl.create_default_context() if tls else None,

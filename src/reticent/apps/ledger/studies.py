@@ -6,18 +6,16 @@ A training runs elsewhere. It is known here once its operator entered a round in
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI
 
+from reticent.apps.federated.trainings import training_of
 from reticent.collect.study import of_survey
 from reticent.errors import LedgerError
 from reticent.ledger import Balance
 from reticent.ledger.base import Terms
-
-_TRAINING = re.compile(r"one client of training (\S+) ")
 
 
 @dataclass(frozen=True)
@@ -87,10 +85,11 @@ def _campaigns(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
 def _trainings(balances: Mapping[str, Balance]) -> list[Studied]:
     found = []
     for name, one in balances.items():
-        told = _TRAINING.match(one.terms.subject) if name.startswith("training:") else None
+        told = training_of(one)
         if told is not None:
             said = "trained elsewhere, its rounds entered here"
-            found.append(_studied("training", told[1], "", said, name, one.terms, balances))
+            address = f"/trainings/{told.identifier}"
+            found.append(_studied("training", told.name, address, said, name, one.terms, balances))
     return found
 
 

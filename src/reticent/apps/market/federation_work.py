@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from reticent.privacy.budget import cap_units, cost_units, parse_decimal
 
 
 def key(file: Path) -> None:
-    """Make a key."""
-    _say([f"You are {_public(file)}. Whoever has {file} can act for you."])
+    """Make a key and print the public one, alone on standard output."""
+    public = _public(file)
+    print(f"Whoever has {file} can act for you; others know you by:", file=sys.stderr)
+    print(public)
 
 
 def found(

@@ -23,7 +23,7 @@ from reticent.query import DataSet
 from reticent.query.declarations.explanation import explain
 from reticent.query.language import tree
 from reticent.query.language.tree import to_json
-from reticent.service.callers import Anyone, Asker, Owner, known_caller, stranger
+from reticent.service.callers import Anyone, Asker, Owner, caller_of, stranger
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import not_found, not_signed_in
 from reticent.service.replies import Reply, written
@@ -44,7 +44,7 @@ class _Weighed(APIRoute):
             text = await request.body()
             if len(text) <= LONGEST_REPEAT:
                 return await handler(request)
-            person = known_caller(request)
+            person = await caller_of(request)
             if person is None:
                 await stranger(request)
                 raise not_signed_in()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from reticent import files
-from reticent.apps.query import service_ledger, sources
+from reticent.apps.query import publishing, service_ledger, sources
 from reticent.apps.query.reading import Held
 from reticent.errors import (
     AccountConflict,
@@ -35,7 +35,7 @@ from reticent.files import private, secluded
 from reticent.ledger import Balance, Ledger, SqlLedger
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.sql.moving import Taken
-from reticent.query import DataSet, Session
+from reticent.query import DataSet, Session, shared_notebook
 from reticent.query.declarations import (
     account_moving,
     account_opening,
@@ -46,11 +46,11 @@ from reticent.query.declarations import (
 from reticent.query.declarations import home as homes
 from reticent.query.language.tree import By, histogram
 from reticent.query.measure import Rows
-from reticent.query.notebook import Notebook
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import source
 from reticent.query.rows.columns import Kind
+from reticent.query.shared_notebook import SharedNotebook
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import Refused, not_found
 from reticent.service.settings import Settings
@@ -84,7 +84,7 @@ class DataSets:
         self._book: Ledger | None = None
         self._read: dict[Path, tuple[tuple[int, ...], DataSet | None]] = {}
         self._closing = threading.Event()
-        self.state = State.of(folder)
+        self.state = State.of_service(settings)
         try:
             self.ledger = ledger if ledger is not None else self._ledger()
         except BaseException:
@@ -94,6 +94,8 @@ class DataSets:
 
     def _ledger(self) -> Ledger:
         """The one that the settings name."""
+        if self.state.database is not None:
+            return publishing.opened_ledger(self.settings, self.state)
         return service_ledger.opened(self.settings, lambda: self._found().values())
 
     @property
@@ -187,6 +189,13 @@ class DataSets:
                 before = self._read[path] = (stamp, data)
             if before[1] is not None:
                 found.setdefault(before[1].name, (path, before[1]))
+        if self.state.database is not None:
+            told = self.state.published()
+            return {
+                name: (path, publishing.agreed(data, told[name]))
+                for name, (path, data) in found.items()
+                if name in told
+            }
         return found
 
     def session(self, name: str) -> Session:
@@ -229,6 +238,11 @@ class DataSets:
 
     def _opened(self, path: Path) -> Session:
         path = path.resolve()
+        if self.state.database is not None:
+            data = self._as_published(path)
+            shared = SharedNotebook(self.state.database, data.name)
+            held = partial(self._held, data, path)
+            return Session(data, held, self.ledger, shared, leaving=self._closing)
         data = dataset_file.read(path)
         kept = kept_folder(path)
         secluded(kept)
@@ -241,8 +255,17 @@ class DataSets:
             except LedgerError as error:
                 raise self._elsewhere(data, error) from error
             rows = partial(self._held, data, path)
-        notebook = Notebook(kept / "notebook.sqlite")
+        where = self.ledger.where if isinstance(self.ledger, SqlLedger) else ""
+        notebook = shared_notebook.opened(where, data.name, kept / "notebook.sqlite")
         return Session(data, rows, self.ledger, notebook, leaving=self._closing)
+
+    def _as_published(self, path: Path) -> DataSet:
+        """The data set as all servers serve it. Raises LedgerError if the declaration here is another one."""
+        data = dataset_file.read(path)
+        found = self.state.published().get(data.name)
+        if found is None or path.read_text(encoding="utf-8") != found.declaration:
+            raise self._elsewhere(data, LedgerError(f"{path.name} is not what was published"))
+        return publishing.agreed(data, found)
 
     def _at_home(self, path: Path, data: DataSet) -> DataSet:
         """The data set, with its account in the service's ledger.
@@ -269,6 +292,12 @@ class DataSets:
             event = {"event": "adopted", "dataset": data.name, "units": str(charged), "over_cap": str(over)}
             log.warning(json.dumps(event))
         return data
+
+    def at_home(self, name: str) -> tuple[Path, DataSet]:
+        """A declaration and where it lies, once its account is in this ledger. For `publishing`."""
+        with self._guard:
+            path = self._found()[name][0].resolve()
+            return path, self._at_home(path, dataset_file.read(path))
 
     def _elsewhere(self, data: DataSet, error: LedgerError) -> LedgerError:
         """What is said of a home that is out of reach: where ledgers lie is for the operator's log alone."""
@@ -319,6 +348,10 @@ class DataSets:
         no other place. Workers take turns.
         """
         data = self.declared(text)
+        if self.state.database is not None:
+            raise LedgerError(
+                "data sets that several servers serve are published by the operator: reticent publish"
+            )
         if self.ledger.measured_by_oracle:
             raise LedgerError("data sets are registered on the chain by their owner: reticent chain register")
         path = self.settings.folder / f"{data.name}.yaml"

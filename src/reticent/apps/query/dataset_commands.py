@@ -36,6 +36,22 @@ def new(
 
 
 @group.command()
+def example(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="Where to; made if missing, must hold no census.")
+    ] = Path(),
+) -> None:
+    """Write an invented census and its declaration, to try things on.
+
+    5,000 persons that nobody is. Its epsilon of 8 is that of the documents, and weak: for real people take 1
+    or less.
+    """
+    from reticent.apps.query.dataset_work import example as run
+
+    run(folder)
+
+
+@group.command()
 def check(declaration: Declaration) -> None:
     """Say in words what a declaration promises.
 

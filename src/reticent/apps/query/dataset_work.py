@@ -15,6 +15,7 @@ from rich.console import Console
 from reticent.errors import ParameterError
 from reticent.fleet.people import not_added, under
 from reticent.privacy import Budget, Neighbours
+from reticent.query import census
 from reticent.query.declarations import (
     account_joining,
     account_moving,
@@ -80,6 +81,12 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def example(folder: Path) -> None:
+    """Write the census that nobody is in."""
+    path = census.write(folder)
+    print(f"{path.with_suffix('.csv')} and {path} are written: 5,000 invented persons.")
+
+
 def check(path: Path) -> None:
     """Print what the declaration means and whether its source fits."""
     data = dataset_file.read(path)
@@ -107,10 +114,19 @@ def snapshot(path: Path) -> None:
         raise ParameterError(
             f"version must be raised in {path.name}: version {data.version} has its snapshot"
         )
-    with homes.settled(path, data):  # so that the rows have their account, whatever becomes of the source
-        snapshots.make(data, path.parent, target)
-    size = target.stat().st_size / 1e6
-    _console().print(f"{target} is written ({size:,.1f} MB) and used from now on for version {data.version}.")
+    console = _console()
+    with (
+        homes.settled(path, data),
+        console.status("reading the rows") as line,
+    ):  # settled: they have an account
+
+        def seen(done: int, known: int) -> None:
+            line.update(f"reading the rows: {done:,} of {known:,} tasks")
+
+        snapshots.make(data, path.parent, target, seen)
+    parts = target.iterdir() if target.is_dir() else [target]
+    size = sum(part.stat().st_size for part in parts) / 1e6
+    console.print(f"{target} is written ({size:,.1f} MB) and used from now on for version {data.version}.")
 
 
 def home(path: Path) -> None:

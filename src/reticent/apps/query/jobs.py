@@ -28,7 +28,7 @@ from reticent.apps.query.desk import LONGEST_REPEAT, Desk, Question, shaped_free
 from reticent.apps.query.lanes import SWITCH_S, Lanes, restful
 from reticent.apps.query.schemas import Priced
 from reticent.apps.query.weights import MANY, letters_asked
-from reticent.errors import BudgetExceeded, NotMeasured, ReticentError
+from reticent.errors import BudgetExceeded, CommitUnknown, NotMeasured, ReticentError, StorageUnavailable
 from reticent.query import Answer
 from reticent.query.accuracy import Accuracy
 from reticent.query.declarations.datasets import Policy
@@ -45,6 +45,7 @@ Shape = TypeVar("Shape", Answer, bytes)
 log = logging.getLogger("reticent.service")
 _LOOK_S = 1.0  # how often jobs of other processes are looked for
 _QUICKEST_BEAT_S = 0.02
+_PASSING = (StorageUnavailable, CommitUnknown)
 _WAITING = 8  # times the threads, where all that they do is to wait for a chain
 
 
@@ -272,7 +273,7 @@ class Jobs:
         passed_s: float,
     ) -> Job:
         """Make a job of a question that is being asked, and takes long."""
-        made = time.time() - passed_s
+        made = self._desk.state.now() - passed_s
         job = self._queued(person, name, body, idempotency, made=made, is_running=True)
         with self._news:
             self._running.add(job.id)
@@ -281,7 +282,7 @@ class Jobs:
 
     def queue(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Job:
         """A new job, or the one that came before under the same idempotency text and body."""
-        job = self._queued(person, name, body, idempotency, made=time.time(), is_running=False)
+        job = self._queued(person, name, body, idempotency, made=self._desk.state.now(), is_running=False)
         with self._news:
             self._news.notify()
         return job
@@ -318,7 +319,7 @@ class Jobs:
 
     def told(self, job: Job) -> dict[str, Any]:
         """What its owner may know of a job. Progress is made of public numbers and the clock only."""
-        now = time.time()
+        now = self._desk.state.now()
         # A result waits for a deadline or a point of the grid, at the longest. One that would wait for longer
         # was there before the clock was set back.
         longest_s = self._deadline_s(job.dataset) + self._settings.grid_s
@@ -393,18 +394,26 @@ class Jobs:
         except ReticentError as error:
             if isinstance(error, NotMeasured) and self._closing.is_set():
                 return  # another process waits on
+            if isinstance(error, _PASSING) and self._desk.state.database is not None:
+                self._forgo(job)
+                return
             result = refusal_text(error)
         except BaseException as error:  # a fault of ours, or the process ends before it began
             if self._closing.is_set():
                 return
             _fault(error)
             result = written(shape("fault", "internal fault"))
-        passed_s = time.time() - job.made
+        passed_s = self._desk.state.now() - job.made
         leaves_s = leaves_after_s(passed_s, self._deadline_s(job.dataset), self._settings.grid_s)
         try:
             self._desk.state.finish(job.id, state, result.decode(), job.made + leaves_s)
         except Exception as error:  # it is taken up again
             _fault(error)
+        with self._news:
+            self._running.discard(job.id)
+
+    def _forgo(self, job: Job) -> None:
+        """Leave a job whose database was lost to whoever takes it up next: under its key it is paid once."""
         with self._news:
             self._running.discard(job.id)
 

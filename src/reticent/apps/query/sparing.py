@@ -16,7 +16,8 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reticent.apps.query.dependencies import desk_of, jobs_of
-from reticent.service.callers import ASKERS, known_caller
+from reticent.service.callers import ASKERS, caller_of
+from reticent.service.keys import Person
 from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused, too_many
 from reticent.service.replies import refusal
@@ -40,7 +41,7 @@ class Sparing:
             return
         start, request, body = time.monotonic(), Request(scope), await receive()
         base, name, verb = found.groups()
-        refused = _refused(request, name, body)
+        refused = _refused(request, await caller_of(request), name, body)
         if refused is None:
             await self._app(scope, _again(body, receive), send)
             return
@@ -51,9 +52,8 @@ class Sparing:
         await refusal(refused)(scope, receive, send)
 
 
-def _refused(request: Request, name: str, body: Message) -> Refused | None:
+def _refused(request: Request, person: Person | None, name: str, body: Message) -> Refused | None:
     """Why this person may not ask this now, if that can be told at once."""
-    person = known_caller(request)
     if person is None or person.role not in ASKERS:
         return None
     hopeless = jobs_of(request).hopeless(person, name, body.get("body", b""))

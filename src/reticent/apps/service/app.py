@@ -7,9 +7,9 @@ from reticent.cli.commands import Commands, Panel
 
 
 def _commands() -> Commands:
-    from reticent.apps.service.commands import key, serve, source
+    from reticent.apps.service.commands import key, publish, serve, source
 
-    return Commands(panel=Panel.SERVE, groups=(key, source), commands=(serve,), demos={})
+    return Commands(panel=Panel.SERVE, groups=(key, source), commands=(serve, publish), demos={})
 
 
 APP = App(name="service", commands=_commands, served=None)

@@ -16,6 +16,36 @@ Folder = Annotated[
 ]
 
 
+Shared = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        envvar="RETICENT_SHARED",
+        help="Of several servers: the postgresql:// address of the ledger and state that they share.",
+    ),
+]
+Witness = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="RETICENT_WITNESS",
+        help="Of the ledger; noted beside it, and asked from then on without this.",
+    ),
+]
+WitnessKey = Annotated[
+    str | None,
+    typer.Option(envvar="RETICENT_WITNESS_KEY", help="The witness's key, as it prints it at start."),
+]
+SigningKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="RETICENT_SIGNING_KEY",
+        help="Signs heads of the ledger; by default .service/ledger.key in the folder.",
+    ),
+]
+
+
 class RoleName(StrEnum):
     """What a key is for."""
 
@@ -35,6 +65,8 @@ def serve(
     ledger: Annotated[
         str | None, typer.Option(help="A path or postgresql:// address; by default a file in the folder.")
     ] = None,
+    shared: Shared = None,
+    signing_key: SigningKey = None,
     chain: Annotated[
         str | None, typer.Option(help="Instead: the file that `chain deploy` wrote. An oracle measures.")
     ] = None,
@@ -53,18 +85,8 @@ def serve(
     ] = None,
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
-    witness: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="RETICENT_WITNESS",
-            help="Of the ledger; noted beside it, and asked from then on without this.",
-        ),
-    ] = None,
-    witness_key: Annotated[
-        str | None,
-        typer.Option(envvar="RETICENT_WITNESS_KEY", help="The witness's key, as it prints it at start."),
-    ] = None,
+    witness: Witness = None,
+    witness_key: WitnessKey = None,
     log_name: Annotated[
         str | None, typer.Option(help="Of a ledger that is made; one witness knows each by another name.")
     ] = None,
@@ -73,6 +95,14 @@ def serve(
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    drain: Annotated[
+        float,
+        typer.Option(help="Seconds after SIGTERM in which it is not ready, and still takes requests."),
+    ] = 0.0,
+    traces: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Of a collector for OpenTelemetry, or a file: spans without data."),
+    ] = None,
     grid: Annotated[
         float, typer.Option(help="Seconds: replies to questions leave at multiples of it.")
     ] = 0.1,
@@ -108,11 +138,17 @@ def serve(
 
     if chain is not None and (ledger is not None or signer is None):
         raise typer.BadParameter("--chain goes with --key, and not with --ledger")
+    if shared is not None and (ledger, chain) != (None, None):
+        raise typer.BadParameter("--shared is where the ledger is: leave out --ledger and --chain")
     if chain is None and (max_fee, max_tip) != (None, None):
         raise typer.BadParameter("--max-fee and --max-tip are for --chain")
     run(
         folder,
-        ledger=ledger if chain is None else chain,
+        ledger=shared or (ledger if chain is None else chain),
+        shared=shared is not None,
+        signing_key=signing_key,
+        drain_s=drain,
+        traces=traces,
         key=signer,
         owner=owner,
         max_fee=max_fee,
@@ -138,6 +174,21 @@ def serve(
         most_delta=most_delta,
         secure_cookie=https_cookie,
     )
+
+
+def publish(
+    folder: Folder, shared: Shared = None, witness: Witness = None, witness_key: WitnessKey = None
+) -> None:
+    """Let several servers serve the data sets of a folder, from one ledger.
+
+    Run it where the declarations have their home, at first and whenever one of them changed. Then give every
+    server a copy of the declarations, the rows and .service/ledger.key.
+    """
+    from reticent.apps.service.work import publish as run
+
+    if shared is None:
+        raise typer.BadParameter("--shared must be the postgresql:// address that all servers will use")
+    run(folder, shared, witness=witness, witness_key=witness_key)
 
 
 @source.command("assign")
@@ -169,32 +220,37 @@ def release_source(folder: Folder, file: str) -> None:
 
 
 @key.command("make")
-def make_key(folder: Folder, name: str, role: Annotated[RoleName, typer.Option()] = RoleName.ANALYST) -> None:
+def make_key(
+    folder: Folder,
+    name: str,
+    role: Annotated[RoleName, typer.Option()] = RoleName.ANALYST,
+    shared: Shared = None,
+) -> None:
     """Make a key for a person and print it, once."""
     from reticent.apps.service.work import make_key as run
 
-    run(folder, name, role.value)
+    run(folder, name, role.value, shared=shared)
 
 
 @key.command("replace")
-def replace_key(folder: Folder, name: str) -> None:
+def replace_key(folder: Folder, name: str, shared: Shared = None) -> None:
     """Replace a key that was lost and print the new one, once. Quotas, files and jobs stay."""
     from reticent.apps.service.work import replace_key as run
 
-    run(folder, name)
+    run(folder, name, shared=shared)
 
 
 @key.command("list")
-def list_keys(folder: Folder) -> None:
+def list_keys(folder: Folder, shared: Shared = None) -> None:
     """List the keys that were ever made."""
     from reticent.apps.service.work import list_keys as run
 
-    run(folder)
+    run(folder, shared=shared)
 
 
 @key.command("revoke")
-def revoke_key(folder: Folder, name: str) -> None:
+def revoke_key(folder: Folder, name: str, shared: Shared = None) -> None:
     """Take a key back. It stops at once."""
     from reticent.apps.service.work import revoke_key as run
 
-    run(folder, name)
+    run(folder, name, shared=shared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,20 +27,41 @@ def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) 
     def say(address: str) -> None:
         screen = Console(highlight=False, markup=False)
         screen.print(f"Reticent serves {folder} at {address} (Ctrl-C ends it)", soft_wrap=True)
-        for line in what_is_served(folder):
+        for line in what_is_served(folder, with_rows=not given.is_on_chain):
             screen.print(line, soft_wrap=True)
 
-    run(Settings(folder, **settings), host=host, port=port, workers=workers, say=say)
+    given = Settings(folder, **settings)
+    run(given, host=host, port=port, workers=workers, say=say)
 
 
-def what_is_served(folder: Path) -> list[str]:
-    """Which declarations there are, and why some are not served. Nothing is opened for this."""
+def publish(folder: Path, shared: str, *, witness: str | None = None, witness_key: str | None = None) -> None:
+    """Let several servers serve the data sets of a folder, and say which."""
+    from reticent.apps.query import publishing
+    from reticent.apps.query.data_sets import DataSets
+
+    settings = Settings(folder, ledger=shared, witness=witness, witness_key=witness_key)
+    with closing(DataSets(settings)) as sets:
+        served, missed = publishing.publish(sets, shared)
+    screen = Console(highlight=False, markup=False)
+    screen.print(f"published: {', '.join(served) or 'no data set'}", soft_wrap=True)
+    for name, why in missed.items():
+        screen.print(f"  {name} is not published: {why}", soft_wrap=True)
+    screen.print(f"every server needs a copy of {folder / '.service' / 'ledger.key'}", soft_wrap=True)
+
+
+def what_is_served(folder: Path, *, with_rows: bool = True) -> list[str]:
+    """Which declarations there are, and why some are not served. Nothing is opened for this.
+
+    Args:
+        folder: of the service.
+        with_rows: whether rows must be there; where the ledger is on a chain, an oracle has them elsewhere.
+    """
     served, lines = [], []
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = dataset_file.read(path)
             for form in ("csv", "parquet", "duckdb"):
-                if form in data.source:
+                if with_rows and form in data.source:
                     located(f"source.{form}", str(data.source[form]), folder)
             served.append(data.name)
         except (ParameterError, ParameterTypeError) as error:
@@ -54,27 +75,27 @@ def what_is_served(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _state(folder: Path) -> Iterator[State]:
+def _state(folder: Path, shared: str | None = None) -> Iterator[State]:
     if not folder.is_dir():
         raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
-    state = State.of(folder)
+    state = State.of_service(Settings(folder, ledger=shared, shared=shared is not None))
     try:
         yield state
     finally:
         state.close()
 
 
-def make_key(folder: Path, name: str, role: str) -> None:
+def make_key(folder: Path, name: str, role: str, *, shared: str | None = None) -> None:
     """Make a key and print it, alone on standard output."""
-    with _state(folder) as state:
+    with _state(folder, shared) as state:
         _, secret = state.make_key(name, Role(role))
     Console(stderr=True, highlight=False).print(f"the key of {name} ({role}), shown once:")
     print(secret)
 
 
-def replace_key(folder: Path, name: str) -> None:
+def replace_key(folder: Path, name: str, *, shared: str | None = None) -> None:
     """Replace a lost key and print the new one, alone on standard output."""
-    with _state(folder) as state:
+    with _state(folder, shared) as state:
         found = state.replace_key(name)
     if found is None:
         raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
@@ -82,9 +103,9 @@ def replace_key(folder: Path, name: str) -> None:
     print(found[1])
 
 
-def list_keys(folder: Path) -> None:
+def list_keys(folder: Path, *, shared: str | None = None) -> None:
     """Print every key without its secret."""
-    with _state(folder) as state:
+    with _state(folder, shared) as state:
         records = state.all_keys()
     table = Table()
     for heading in ("name", "role", "made", "revoked"):
@@ -98,9 +119,9 @@ def _day(seconds: float | None) -> str:
     return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def revoke_key(folder: Path, name: str) -> None:
+def revoke_key(folder: Path, name: str, *, shared: str | None = None) -> None:
     """Take a key back."""
-    with _state(folder) as state:
+    with _state(folder, shared) as state:
         if not state.revoke(name):
             raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
     _told(f"the key of {name} is taken back")

@@ -157,7 +157,7 @@ class ChainAccounts(Ledger, is_part=True):
             texts = {one.name: one.question for one in held if one.question and one.requested}
             return Worded(texts, 0)
 
-    def recorded(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys, as of one block."""
         with self.log.reading() as state:
             dataset = self._listed(state, account).id
@@ -166,12 +166,12 @@ class ChainAccounts(Ledger, is_part=True):
             for one in state.measurements:
                 if one.dataset == dataset and one.fulfilled and one.key in numbers:
                     numbers[one.key].append(one.number)
-            held = [state.keys.get((dataset, places[key])) for key in keys]
-            return [
-                Recorded(as_reading(account, key, under and (under.requested, under.recorded, under.sums)),
-                         tuple(numbers[places[key]]))
-                for key, under in zip(keys, held, strict=True)
-            ]  # fmt: skip
+            found = []
+            for key in keys:
+                under = state.keys.get((dataset, places[key]))
+                told = None if under is None else (under.requested, under.recorded, under.sums)
+                found.append(Recorded(as_reading(account, key, told), tuple(numbers[places[key]])))
+            return found
 
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded."""

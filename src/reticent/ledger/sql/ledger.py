@@ -93,14 +93,9 @@ def _log_answers(store: Store) -> None:
     store.run("DROP TABLE answered_1")
 
 
-def _keep_texts(store: Store) -> None:
-    """To version 3: texts of questions, from now on."""
-    store.make_schema("question")
-
-
 # What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
 # never touched, though more may be appended: a migration changes how rows are kept, not what was promised.
-MIGRATIONS: dict[int, Migration] = {1: _log_answers, 2: _keep_texts}
+MIGRATIONS: dict[int, Migration] = {1: _log_answers, 2: lambda store: store.make_schema("question")}
 
 
 class _Job:
@@ -459,7 +454,7 @@ class SqlLedger(Ledger):
             rows = self._store.all(sql, (*given, self._account(account).id))
         return Worded(dict(rows), number)
 
-    def recorded(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys."""
         with self._store.reading():
             return recorded(self._store, account, self._account(account).id, keys)

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, MissingExtra
+from reticent import postgres
+from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, StorageUnavailable
 from reticent.ledger.sql.store import Rows, Store, TryAgain, check_written, schema
 
-SCHEMA = "reticent"  # of a ledger in PostgreSQL, unless its address names another
-_SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
 _TABLE = re.compile(r"CREATE TABLE (\w+)")
 # Whether a ledger is in a schema.
 _IN_SCHEMA = """
@@ -25,23 +24,6 @@ SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'head' AND a.attname = 'moved_to'
 """
-# What may be said of why a connection failed: libpq's own words hold the host, the port and the user.
-_REASONS = (
-    "connection refused",
-    "timeout expired",
-    "could not translate host name",
-    "no such file or directory",
-    "no password supplied",
-    "password authentication failed",
-    "no pg_hba.conf entry",
-    "too many clients",
-    "too many connections",
-    "the database system is starting up",
-    "the database system is shutting down",
-    "server closed the connection unexpectedly",
-    "does not exist",
-    "certificate",
-)
 
 
 class PostgresStore(Store):
@@ -56,24 +38,20 @@ class PostgresStore(Store):
     locking = " FOR UPDATE"
 
     def __init__(self, url: str, *, migrate: bool = True) -> None:
-        try:
-            import psycopg
-        except ImportError as error:
-            raise MissingExtra("a ledger in PostgreSQL", "postgres") from error
+        self._psycopg = postgres.driver()
         super().__init__()
         self._url = url
-        self._psycopg = psycopg
         self._connections: dict[bool, Any] = {}
         self._closed = False
         self._translated: dict[str, bytes] = {}
         with self._explained():
-            self.schema = _schema_of(psycopg.conninfo.conninfo_to_dict(url).get("options"))
+            self.schema = postgres.schema_of(url)
             self._settle(migrate=migrate)
             self._connected(write=True)
 
     def _settle(self, *, migrate: bool) -> None:
         """Bring the tables of an earlier release into the schema: they were wherever a search path led."""
-        with self._psycopg.connect(self._url, autocommit=True) as connection:
+        with postgres.plain(self._url) as connection:
             # Nothing else runs while the path may lead to an operator of somebody's: it would act as us.
             ((places,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
             connection.execute("SET search_path = pg_catalog, pg_temp")
@@ -131,13 +109,7 @@ class PostgresStore(Store):
             raise LedgerError("the ledger was closed")
         connection = self._connections.get(write)
         if connection is None or connection.closed:
-            connection = self._psycopg.connect(self._url, autocommit=True)
-            connection.execute("SET synchronous_commit = on")
-            sql = self._psycopg.sql
-            connection.execute(
-                sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema))
-            )  # pg_catalog comes first by itself, tables of this session alone last
-            self._connections[write] = connection
+            connection = self._connections[write] = postgres.session(self._url, self.schema)
         return connection
 
     def _explanation(self, error: Exception) -> LedgerError | None:
@@ -146,15 +118,19 @@ class PostgresStore(Store):
         errors = self._psycopg.errors
         if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected)):
             return TryAgain("the ledger cannot be used: PostgreSQL gave way to another transaction")
-        if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
-            lost = (error.sqlstate or "08")[:2] in ("08", "57")
+        lost = postgres.is_lost(error)
+        if lost or isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
             if self.commit_begun and self._in_writing and lost:
                 return CommitUnknown(
                     "the connection to PostgreSQL was lost while committing: "
                     "ask again with the same idempotency key"
                 )
-            return LedgerError(f"PostgreSQL cannot be used: {_reason(error)}")
-        if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+            return StorageUnavailable(f"PostgreSQL cannot be used: {postgres.reason(error)}")
+        if isinstance(error, errors.ReadOnlySqlTransaction):
+            if self._in_writing:
+                self._drop(write=True)  # no longer the first of its servers: the next call looks for that
+            return StorageUnavailable(f"PostgreSQL refused: {_first_line(error)}")
+        if isinstance(error, errors.InsufficientPrivilege):
             return LedgerError(f"PostgreSQL refused: {_first_line(error)}")
         name = type(error).__name__  # the message could quote a row
         return LedgerDamaged(f"the ledger is damaged or no ledger ({name})")
@@ -266,20 +242,3 @@ _TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237432)"
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _reason(error: Exception) -> str:
-    """Why a server cannot be used, without where it is and who asked. The trace says more."""
-    said = str(error).lower()
-    found = next((one for one in _REASONS if one in said), "")
-    state = getattr(error, "sqlstate", None)
-    return found or (f"{type(error).__name__}, SQLSTATE {state}" if state else type(error).__name__)
-
-
-def _schema_of(options: Any) -> str:
-    """The schema that an address names in its options, or ours."""
-    text = str(options or "")
-    found = _SEARCH_PATH.search(text)
-    if found is None and "search_path" in text:
-        raise LedgerError("options of the address must name one schema: -csearch_path=NAME")
-    return SCHEMA if found is None else found[1] or found[2].lower()

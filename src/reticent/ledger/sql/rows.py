@@ -208,7 +208,10 @@ def recorded(store: Store, account: str, number: int, keys: Sequence[str]) -> li
         )
         for *row, numbers in rows:
             under = Bought.of(tuple(row))
-            listed = tuple(int(one) for one in numbers.split(",")) if numbers else ()
+            try:
+                listed = tuple(int(one) for one in numbers.split(",")) if numbers else ()
+            except (AttributeError, ValueError) as error:
+                raise LedgerDamaged(f"the question of key {under.id} is damaged") from error
             found[under.name] = Recorded(under.reading(account), listed)
     return [found.get(key) or Recorded(Reading(account, key, 0, (), 0), ()) for key in keys]
 

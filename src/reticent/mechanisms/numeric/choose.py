@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from reticent.arguments import whole
 from reticent.mechanisms.base import checked_epsilon
 from reticent.mechanisms.numeric.formulas import EPSILON_ONEBIT_OPTIMAL
@@ -24,6 +26,12 @@ def Optimal(*, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> Cho
     Reference: docs/references.md, [OneBit] and [Window].
     """
     return best(epsilon, bounds=bounds)
+
+
+@lru_cache(maxsize=256)
+def least_worst_variance(epsilon: float) -> float:
+    """The worst-case variance of `Optimal`, over [-1, 1]: what a `regret` is measured by."""
+    return Optimal(epsilon=epsilon).worst_case_variance
 
 
 def best(epsilon: float, *, bits: int | None = None, bounds: tuple[float, float] = (-1.0, 1.0)) -> Chosen:

@@ -116,14 +116,13 @@ class Tailored(NumericChannel):
         self.check()
 
     def _solved(self, guess: Any, regret: Any, inputs: Any) -> tuple[Floats, list[Column]]:
-        from reticent.mechanisms.numeric.choose import Optimal
+        from reticent.mechanisms.numeric.choose import least_worst_variance
         from reticent.mechanisms.numeric.tailored_solver import solved
 
         self.prior = as_prior(guess)
         most = None
         if regret is not None:
-            least = Optimal(epsilon=self.epsilon).worst_case_variance
-            most = (1.0 + real("regret", regret, low=0.0)) * least
+            most = (1.0 + real("regret", regret, low=0.0)) * least_worst_variance(self.epsilon)
         if inputs is not None:
             inputs = whole("inputs", inputs, low=5, high=_PLAIN_INPUTS)
         found = solved(self.epsilon, self.prior, inputs=inputs, most_variance=most)

@@ -52,6 +52,8 @@ _EVEN, _EVEN_WITHIN = 0.4, 0.8  # share of the knots that lie evenly, whatever t
 _CLOSEST: Final = 1.0 / 400.0  # the mechanism wants 1/500
 _PENALTIES: Final = (5.0, 100.0)  # of an excess over the limit; the next where the first is paid
 _PER_TURN: Final = 33  # columns that one turn adds for each set of prices
+_NEAR: Final = (8, 64)  # columns for each knot kept from turn to turn; the next where it is too few
+_ENOUGH: Final = 0.005  # a gap with which the first of these is left
 _TINY: Final = 1e-12
 _EXCESS: Final = 1e-9
 _METHODS: Final[tuple[tuple[str, dict[str, float]], ...]] = (  # the next where one fails, at a small epsilon
@@ -123,20 +125,68 @@ def solved(
     return _solved(epsilon, masses, n, most_variance)
 
 
-@lru_cache(maxsize=64)
-def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | None) -> Solution:
-    prior = Prior(np.frombuffer(masses))
+def lower_bound(epsilon: float, prior: Prior, *, inputs: int, gap: float = 0.005) -> float:
+    """An expected variance that no channel at this many knots falls below. For comparing: it makes none.
+
+    Args:
+        epsilon: of all of them.
+        prior: the guess.
+        inputs: how many knots.
+        gap: how far the best may be above it at most, as a share, if all goes well.
+    """
+    program, _, _ = _generated(epsilon, prior, spread_knots(prior, inputs), _sizes(inputs), (gap, gap))
+    return (program.bound - program.base) * program.scale**2
+
+
+def _sizes(inputs: int) -> list[int]:
+    """Knots of which each program has twice as many as the one before."""
     sizes = [inputs]
     while sizes[0] > _COARSEST and sizes[0] % 2:
         sizes.insert(0, (sizes[0] + 1) // 2)
+    return sizes
+
+
+@lru_cache(maxsize=64)
+def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | None) -> Solution:
+    prior = Prior(np.frombuffer(masses))
+    sizes = _sizes(inputs)
     knots = spread_knots(prior, inputs, _EVEN if most_variance is None else _EVEN_WITHIN)
     if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         return _closed_form(epsilon, prior, knots)
     for penalty in _PENALTIES:
-        program, columns, theta = _refining(epsilon, prior, knots, sizes, most_variance, penalty)
-        if program.excess <= _EXCESS:
-            return program.solution(columns, theta)
+        found: list[Solution] = []
+        for near in _NEAR:
+            program, columns, theta = _refining(epsilon, prior, knots, sizes, most_variance, penalty, near)
+            if program.excess > _EXCESS:
+                break
+            found.append(program.solution(columns, theta))
+            if found[-1].gap <= _ENOUGH:
+                break
+        if found:
+            return min(found, key=lambda one: one.expected)
     raise ParameterError("regret must be larger at this epsilon: no channel at its knots keeps it")
+
+
+def _generated(
+    epsilon: float,
+    prior: Prior,
+    knots: Array,
+    sizes: list[int],
+    gaps: tuple[float, float],
+    limits: tuple[float | None, float, int] = (None, 0.0, _NEAR[0]),
+) -> tuple[_Program, _Columns, Array]:
+    """From few knots, each to the first gap, to all, to the second. Limits: see `_Program`."""
+    found: _Columns | None = None
+    for size in sizes:
+        within = knots[:: (knots.size - 1) // (size - 1)]
+        program = _Program(epsilon, prior, within, *limits)
+        columns = program.steps()
+        if found is not None:
+            columns += _refined(found)
+        theta, columns = program.generate(columns, gaps[size == knots.size])
+        found, theta = columns.only(theta > _TINY), theta[theta > _TINY]
+    assert found is not None
+    return program, found, theta
 
 
 def _refining(
@@ -146,19 +196,12 @@ def _refining(
     sizes: list[int],
     most_variance: float | None,
     penalty: float,
+    near: int,
 ) -> tuple[_Program, _Columns, Array]:
     """From few knots to all of them, then to at most 64 outputs."""
     gap = _GAP if most_variance is None else _GAP_WITHIN
-    found: _Columns | None = None
-    for size in sizes:
-        within = knots[:: (knots.size - 1) // (size - 1)]
-        program = _Program(epsilon, prior, within, most_variance, penalty)
-        columns = program.steps()
-        if found is not None:
-            columns += _refined(found)
-        theta, columns = program.generate(columns, gap if size == knots.size else _LOOSE)
-        found, theta = columns.only(theta > _TINY), theta[theta > _TINY]
-    assert found is not None
+    limits = most_variance, penalty, near
+    program, found, theta = _generated(epsilon, prior, knots, sizes, (_LOOSE, gap), limits)
     if np.unique(np.round(found.y, 9)).size > MOST_OUTPUTS and program.excess <= _EXCESS:
         kept = _clustered(np.round(found.y, 9), theta * found.high.mean(axis=1))
         nearest = kept[np.abs(found.y[:, None] - kept).argmin(axis=1)]
@@ -194,6 +237,7 @@ class _Program:
         knots: Array,
         most_variance: float | None = None,
         penalty: float = 0.0,
+        near: int = _NEAR[0],
     ) -> None:
         self.c, self.scale = math.exp(epsilon), duchi_bound(epsilon)
         self.knots, self.w = knots, prior.on(knots)
@@ -204,7 +248,7 @@ class _Program:
             cells = np.diff(knots)
             widest = np.maximum(np.append(0.0, cells), np.append(cells, 0.0))
             self.caps = (knots**2 + most_variance * (1.0 - 1e-6) - widest**2 / 4.0) / self.scale**2
-        self.penalty = penalty
+        self.penalty, self.near = penalty, near
         self.bound, self.value, self.excess = -math.inf, math.inf, 0.0
 
     def steps(self, lowest: float = -1.0, highest: float = 1.0) -> _Columns:
@@ -241,9 +285,20 @@ class _Program:
             enough = self.value - max(bound, self.bound) <= gap * (self.value - self.base)
             if enough or turn == _TURNS - 1 or not any(one.y.size for one in new):
                 break
+            columns, theta = self._near(columns, theta, prices)
             for added in new:
                 columns += added
         return theta, columns.only(slice(theta.size))
+
+    def _near(self, columns: _Columns, theta: Array, prices: _Prices) -> tuple[_Columns, Array]:
+        """The columns in use, and the others that are nearest to it: a master of all of them takes longer."""
+        most = self.near * self.knots.size
+        if theta.size <= most:
+            return columns, theta
+        y, s = columns.y[:, None], np.where(columns.high, 1.0, 1.0 / self.c)
+        costs = (s * (((self.w - prices.mu) * y - prices.beta) * y - prices.alpha)).sum(axis=1)
+        kept = np.sort(np.argsort(np.where(theta > _TINY, -math.inf, costs))[:most])
+        return columns.only(kept), theta[kept]
 
     def _master(self, columns: _Columns) -> tuple[Array, _Prices]:
         """Solve for the weights (in units of 1/c) of given columns."""

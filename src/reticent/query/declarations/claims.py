@@ -3,10 +3,12 @@
 Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name,
 a symbolic link or a hard link in the same folder, finds it there and shares the account of the first; so does
 one of `census.csv.gz` beside it, which by its name is the same, compressed. For a DuckDB file there is a note
-for each table, and beside a file that names people one that says where their home is. Where nothing may be
-written beside the rows, nothing is noted; of databases that are reached by an address neither
-(docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are is
-refused, or each declaration of them had a budget of its own.
+for each table, and beside a file that names people one that says where their home is. Files that Spark reads
+are noted as others are, a folder of them by itself; a file in a folder that is noted is of whoever has the
+folder. A table that Spark knows by name is noted in the folder of the declaration: `.spark.HASH.reticent`.
+Where nothing may be written beside the rows, nothing is noted; of databases that are reached by an address
+neither (docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are
+is refused, or each declaration of them had a budget of its own.
 """
 
 from __future__ import annotations
@@ -60,12 +62,29 @@ def claimed_people(file: Path, identity: str, folder: Path) -> Path:
 
 
 def _claimed(file: Path, itself: str, table: str, identity: str, folder: Path) -> Path:
-    place = str(folder)
-    with contextlib.suppress(ValueError):  # not on the same drive
-        place = os.path.relpath(folder, file.parent)  # so that both may be moved together
-    claim = {"identity": identity, "folder": place, "file": itself, "table": table}
+    claim = {"identity": identity, "file": itself, "table": table}
     with _alone(file.parent):
-        return _first(file, claim, folder)
+        for note in () if table else _around(file):
+            held = _claim(note)
+            if held is not None and held["identity"] != identity:  # noted here too, for what comes next
+                first = _folder(note, held)
+                claim["identity"] = held["identity"]
+                return _first(file, claim | {"folder": _seen_from(file, first)}, first)
+        return _first(file, claim | {"folder": _seen_from(file, folder)}, folder)
+
+
+def _seen_from(file: Path, folder: Path) -> str:
+    """A folder by its way from a file, so that both may be moved together."""
+    with contextlib.suppress(ValueError):  # not on the same drive
+        return os.path.relpath(folder, file.parent)
+    return str(folder)
+
+
+def _around(file: Path) -> Iterator[Path]:
+    """Notes of folders of Parquet that a file lies in, and of files that lie in such a folder."""
+    yield from (_note(one, "") for one in file.parents if one.name)
+    if file.is_dir():
+        yield from sorted(file.rglob(".*.reticent"))
 
 
 def given_up(path: Path, data: DataSet, identity: str) -> None:
@@ -193,12 +212,15 @@ def _noted(note: Path, claim: dict[str, Any]) -> Path:
 
 
 def _source(path: Path, data: DataSet) -> tuple[Path, str, str] | None:
-    named = next((name for name in _FILES if name in data.source), None)
-    if named is None:
+    base, named = Path(path).resolve().parent, next((name for name in _FILES if name in data.source), None)
+    if named is None and "spark" not in data.source:
         return None
     try:
-        file = (Path(path).resolve().parent / str(data.source[named])).resolve()
-        if not stat.S_ISREG(file.stat().st_mode):
+        if named is None:
+            return base / "spark", "", part(data)
+        file = (base / str(data.source[named])).resolve()
+        told = file.stat()
+        if not stat.S_ISREG(told.st_mode) and not ("spark" in data.source and stat.S_ISDIR(told.st_mode)):
             return None
         return file, files.identity(file), part(data)
     except (OSError, ValueError):  # it is not there, or cannot be: whoever opens it will say so
@@ -206,7 +228,13 @@ def _source(path: Path, data: DataSet) -> tuple[Path, str, str] | None:
 
 
 def part(data: DataSet) -> str:
-    """Which part of its file a source is: the table of a DuckDB file, else all of it."""
+    """Which part of its file a source is: the table of a DuckDB file, else all of it.
+
+    A table of Spark's by its name, whichever Spark: two that are called alike are the same people until one
+    declaration lies in another folder.
+    """
+    if "spark" in data.source and "table" in data.source:
+        return "spark:" + _small(f"{data.source.get('schema', 'default')}.{data.source['table']}")
     if "duckdb" not in data.source:
         return ""
     return _small(".".join(str(data.source.get(name, "main")) for name in ("schema", "table")))

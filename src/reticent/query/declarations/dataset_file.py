@@ -17,7 +17,8 @@
 Every scalar is read as the text that was typed, and becomes a number where the field wants one: so `1e-4` is
 a number, `version: 1.10` stays 1.10, and `values: [yes, no]` are two words. An empty field is one left out,
 but an empty `missing` is a blank that was not filled in. A template leaves empty what only the owner can
-know; nothing is ever inferred from the rows. `people` says with whom the budget is shared (`populations`).
+know; nothing is ever inferred from the rows. Rows on Spark are `{spark: "local[4]", parquet: folder}` or
+`{spark: "spark://..", table: persons}`. `people` says with whom the budget is shared (`populations`).
 
 Whatever is wrong with a declaration is told at once (`faults`).
 """
@@ -39,6 +40,7 @@ from reticent.query.declarations.faults import Faults
 from reticent.query.declarations.populations import checked_name
 from reticent.query.rows.columns import Column, Kind
 from reticent.query.rows.source import FORMS, check_address
+from reticent.query.rows.spark import check_master
 from reticent.tables.row_files import located
 
 LARGEST_FILE = 1 << 20
@@ -419,13 +421,16 @@ def source_of(given: Any) -> Mapping[str, Any]:
     if isinstance(given, str):
         form = form_of(given)
         if form is None:
-            others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}"
+            others = "{duckdb: FILE, table: NAME}, {url: ADDRESS, table: NAME}, {spark: MASTER, table: NAME}"
             raise ParameterError(
                 f"source must end in {', '.join(SUFFIXES)} or be {others}, got {_hidden(given)}"
             )
         return MappingProxyType({form: given})
     fields = mapping("source", given, (*FORMS, "table", "schema", "delimiter"))
     forms = [form for form in FORMS if form in fields]
+    if "spark" in forms:
+        _check_spark(fields)
+        forms = ["spark"]
     if len(forms) != 1:
         raise ParameterError(
             f"source must be exactly one of {', '.join(FORMS)}, got {', '.join(forms) or 'none'}"
@@ -435,13 +440,14 @@ def source_of(given: Any) -> Mapping[str, Any]:
         "parquet": (),
         "duckdb": ("table", "schema"),
         "url": ("table", "schema"),
+        "spark": ("table", "schema", "parquet"),
     }
     for name, value in fields.items():
         if name not in (forms[0], *allowed[forms[0]]):
             raise ParameterError(f"source.{name} must be left out for {forms[0]}")
         if not isinstance(value, str):
             raise ParameterTypeError(f"source.{name} must be a text")
-    if "table" in allowed[forms[0]] and "table" not in fields:
+    if "table" in allowed[forms[0]] and not {"table", "parquet"} & set(fields):
         raise ParameterError(f"source.table must be filled in for {forms[0]}")
     if "url" in fields:
         check_address(fields["url"])
@@ -451,6 +457,14 @@ def source_of(given: Any) -> Mapping[str, Any]:
             f"source.delimiter must be one ASCII character, got {_shown(fields['delimiter'])}"
         )
     return MappingProxyType(fields)
+
+
+def _check_spark(fields: Mapping[str, Any]) -> None:
+    """Refuse what is no Spark that was tried, or says not, or twice, where its rows are."""
+    if isinstance(fields["spark"], str):
+        check_master(fields["spark"])
+    if "parquet" in fields and {"table", "schema"} & set(fields):
+        raise ParameterError("source must be either a table or parquet for spark, got both")
 
 
 def _choice(field: str, given: Any, choices: Sequence[Any]) -> Any:

@@ -7,8 +7,8 @@ one constant, and a row costs at most 16 looks at it:
 - cuts on a line, as those of equal bins and of edges that are as far apart as each other are: the cell is
   floor((m c + k) / d), held between the first and the last;
 - a few other cuts are compared one after the other;
-- many others are one sorted list that is bisected: by PostgreSQL's `width_bucket`, and on DuckDB by adding
-  powers of two to the cell, from the largest down, wherever the cut at that place is not above the code.
+- many others are one sorted list that is bisected: by PostgreSQL's `width_bucket`, and on the others by
+  adding powers of two to the cell, from the largest down, wherever the cut there is not above the code.
 
 All of it is exact arithmetic on whole numbers, so every form agrees with the definition for every code,
 declared or not. The cell of a row is a function of its code and of public numbers, never of other rows.
@@ -25,7 +25,8 @@ from reticent.query.language.questions import Grouping, even_cuts
 from reticent.query.rows.columns import Column
 
 _MOST_COMPARED = 64  # cuts that are no line and are compared one after the other
-DUCKDB = "duckdb"  # as ibis calls it; the other engine is PostgreSQL
+DUCKDB, POSTGRES, SPARK = "duckdb", "postgres", "pyspark"  # the engines, as ibis calls them
+_PART = 21  # bits; 2^42 numbers of so many sum to less than 2^63
 
 
 class Relation(Protocol):
@@ -41,7 +42,7 @@ class Relation(Protocol):
 
     @property
     def engine(self) -> str:
-        """Whose SQL it takes: duckdb or postgres."""
+        """Whose SQL it takes: duckdb, postgres or pyspark."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def numbered(by: Sequence[Grouping], data: DataSet, rows: Relation) -> tuple[str
                 digit = _compared(name, grouping.cuts)
             elif rows.engine == DUCKDB:
                 relation, digit = _bisected(relation, name, grouping.cuts, place)
+            elif rows.engine == SPARK:
+                relation, digit = _bisected_in_spark(relation, name, grouping.cuts, place)
             else:
                 digit = f"WIDTH_BUCKET({name}, CAST('{{{_listed(grouping.cuts)}}}' AS BIGINT[]))"
         number = f"({number}) * {grouping.cells} + {digit}" if number else digit
@@ -89,10 +92,10 @@ def numbered(by: Sequence[Grouping], data: DataSet, rows: Relation) -> tuple[str
 
 
 def _on_line(name: str, found: Line, last: int) -> str:
-    """The floor of a quotient: what is divided is a multiple, so that `/` is exact on either engine.
+    """The floor of a quotient: what is divided is a multiple, so that `/` is exact on every engine.
 
-    PostgreSQL divides whole numbers, DuckDB makes doubles of them: these are below 2^49 (2^32 codes and 2^16
-    cells), and a quotient that is whole is not rounded.
+    PostgreSQL divides whole numbers, DuckDB and Spark make doubles of them: these are below 2^49 (2^32 codes
+    and 2^16 cells), and a quotient that is whole is not rounded.
     """
     above = f"GREATEST({found.factor} * {name} + {found.offset}, 0)"
     return f"LEAST(CAST(({above} - {above} % {found.divisor}) / {found.divisor} AS BIGINT), {last})"
@@ -118,6 +121,45 @@ def _bisected(relation: str, name: str, cuts: Sequence[int], place: int) -> tupl
         more = f"CASE WHEN {held}[{before} + {power}] <= {name} THEN {power} ELSE 0 END"
         relation = f"(SELECT *, {before} + {more} AS {at}_{step + 1} FROM {relation}) AS rows"  # noqa: S608 - ours
     return relation, f"{at}_{len(powers)}"
+
+
+def _bisected_in_spark(relation: str, name: str, cuts: Sequence[int], place: int) -> tuple[str, str]:
+    """The same on Spark, whose list is named once: every look at it is at one constant, by its plan.
+
+    Beside each row, as on DuckDB, it would be copied for each row. `get` counts from 0, and gives NULL
+    beyond the end.
+    """
+    held, at = f"cuts{place}", f"cell{place}"
+    listed = f"SELECT from_json('[{_listed(cuts)}]', 'ARRAY<BIGINT>') AS {held}"
+    relation = f"(SELECT *, CAST(0 AS BIGINT) AS {at}_0 FROM {relation}) AS rows"  # noqa: S608 - ours
+    powers = [1 << bit for bit in reversed(range(len(cuts).bit_length()))]
+    for step, power in enumerate(powers):
+        before = f"{at}_{step}"
+        cut = f"get((SELECT {held} FROM {held}_list), CAST({before} + {power - 1} AS INT))"  # noqa: S608 - ours
+        more = f"CASE WHEN {cut} <= {name} THEN {power} ELSE 0 END"
+        relation = f"(SELECT *, {before} + {more} AS {at}_{step + 1} FROM {relation}) AS rows"  # noqa: S608 - ours
+    relation = f"(WITH {held}_list AS ({listed}) SELECT * FROM {relation}) AS rows"  # noqa: S608 - ours
+    return relation, f"{at}_{len(powers)}"
+
+
+def summed(number: str, largest: int, engine: str) -> str:
+    """The exact sum of whole numbers between -largest and largest, as SQL.
+
+    DuckDB sums in 128 bits and PostgreSQL in decimals; Spark in 64 bits, of which a larger sum keeps the last
+    ones without a word. There a number is summed in parts of 21 bits, the first of them with the sign, which
+    overflow for no 2^42 rows (the most that may be declared are 2^36), and the sums are put together once, as
+    decimals: below 2^105, so that their 38 digits hold.
+    """
+    bits = largest.bit_length()
+    if engine != SPARK or bits <= _PART:
+        return f"SUM({number})"
+    wide, mask, last = f"CAST({number} AS BIGINT)", (1 << _PART) - 1, (bits - 1) // _PART
+    parts = [f"SUM(SHIFTRIGHT({wide}, {_PART * last}))"]
+    parts += [f"SUM(SHIFTRIGHT({wide}, {_PART * part}) & {mask})" for part in reversed(range(last))]
+    whole = "CAST(0 AS DECIMAL(38, 0))"
+    for part in parts:
+        whole = f"({whole} * {1 << _PART} + {part})"
+    return whole
 
 
 def _listed(cuts: Sequence[int]) -> str:

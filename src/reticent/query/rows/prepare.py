@@ -12,27 +12,30 @@ declared range, and no type of a column may change what its cells say, since one
 - a person is all cells that say the same whole number below 2^53, or the same text that says no number and no
   moment. All other rows are nobody's, and do not count: see `_person`.
 
-ibis gives the same meaning to DuckDB and PostgreSQL with one exception that matters: `try_cast` compiles to a
-plain CAST on PostgreSQL, which fails on bad text. There, a text is cast to NUMERIC once the grammar has let
-it pass, and becomes a double only where one exists. And of a text PostgreSQL is shown the beginning alone: it
-fails on a pattern, or on small letters, in one of 256 MB.
+ibis gives the same meaning to DuckDB, PostgreSQL and Spark with exceptions that matter. `try_cast` compiles
+to a plain CAST on PostgreSQL, which fails on bad text. There, a text is cast to NUMERIC once the grammar has
+let it pass, and becomes a double only where one exists. Spark cuts off where it casts to whole numbers, so
+that it rounds before; the end of a pattern is to it also before a last line break; and it takes one generator
+of rows in a SELECT. And of a text these two are shown the beginning alone: PostgreSQL fails on a pattern, or
+on small letters, in one of 256 MB.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from reticent.errors import ParameterError
 from reticent.query.declarations.datasets import DataSet
+from reticent.query.rows.bins import DUCKDB, POSTGRES, SPARK
 from reticent.query.rows.columns import Column, Kind
 from reticent.tables import cells
 
 _MOST_BRANCHES = 64  # categories in one CASE; more of them are joined
-_LONGEST = 1000  # characters that count of a text in PostgreSQL; no declared one has so many
+_LONGEST = 1000  # characters that count of a text in PostgreSQL and Spark; no declared one has so many
 _DOUBLE_DIGITS = 15  # a decimal of so few digits becomes the nearest double by one division
 _LARGEST = Decimal((1 << 1024) - (1 << 971))  # of doubles
 _NO_ID = 2.0**53  # from here on, whole numbers share doubles
@@ -71,7 +74,7 @@ def prepared(engine: Any, source: Any, data: DataSet) -> Any:
     }
     table = table.mutate(**codes)
     for number in long:
-        table = _joined(table, data.columns[number], number)
+        table = _joined(engine, table, data.columns[number], number)
     if data.person is not None:
         table = _bounded(table, names, data.contribution)
     return table.select(*names)
@@ -123,7 +126,7 @@ def _read(field: Any, column: Column, number: int, engine: str) -> dict[str, Any
     if numbers:
         found[x] = _where(others, _said_number(text, engine, words_first=True))
     if moments:
-        found[m] = _where(others, _said_moment(text))
+        found[m] = _where(others, _said_moment(text, engine))
     return found
 
 
@@ -139,10 +142,10 @@ def _person(field: Any, engine: str) -> dict[str, Any]:
     if _is_number(field):
         return {"person_x": _stored(field, engine)}
     text = _text(field, engine)
-    unsure = text.re_search(cells.NAN) | text.contains(cells.NO_CHARACTER)
+    unsure = text.re_search(_pattern(cells.NAN, engine)) | text.contains(cells.NO_CHARACTER)
     for moment in cells.MOMENTS:
-        unsure = unsure | text.re_search(moment)
-    if engine != "duckdb":  # the rest of a long text was not read
+        unsure = unsure | text.re_search(_pattern(moment, engine))
+    if engine != DUCKDB:  # the rest of a long text was not read
         unsure = unsure | (text.length() >= _LONGEST)
     return {
         "person_t": _where((text != "") & ~unsure, text),
@@ -176,15 +179,22 @@ def _text(field: Any, engine: str) -> Any:
     import ibis
 
     kind = field.type()
-    if kind.is_binary() and engine == "duckdb":  # one cell of bytes makes Arrow store all texts so
+    if kind.is_binary() and engine == DUCKDB:  # one cell of bytes makes Arrow store all texts so
         return _attempts()[0](field)
-    if kind.is_json() and engine == "duckdb":
+    if kind.is_json() and engine == DUCKDB:
         text = field.cast("string")
         return ibis.cases((text.startswith('"'), _attempts()[1](text)), else_=text)
     if kind.is_nested() or kind.is_binary() or kind.is_interval() or kind.is_null():
         return ibis.null("string")
     text = field.cast("string") + ""  # makes a text of an enumeration, which ibis believes to be one
-    return text if engine == "duckdb" else text.left(_LONGEST)
+    return text if engine == DUCKDB else text.left(_LONGEST)
+
+
+def _pattern(grammar: str, engine: str) -> str:
+    """A grammar as the engine must be told it: to Java `$` is before a last end of a line, too."""
+    if engine != SPARK:
+        return grammar
+    return f"(?s){grammar.removesuffix('$')}(?!.)"
 
 
 def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
@@ -192,10 +202,11 @@ def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
     import ibis
 
     is_short = text.length() <= cells.LONGEST_NUMBER
-    is_number, is_complex = is_short & text.re_search(cells.NUMBER), is_short & text.re_search(cells.COMPLEX)
-    real = text.re_extract(cells.COMPLEX, 1)
+    number, complex_one = _pattern(cells.NUMBER, engine), _pattern(cells.COMPLEX, engine)
+    is_number, is_complex = is_short & text.re_search(number), is_short & text.re_search(complex_one)
+    real = text.re_extract(complex_one, 1)
     word = text.lower()
-    if engine == "duckdb":  # reads 1e400 and inf as infinity, 1e-400 as zero
+    if engine != POSTGRES:  # the others read 1e400 and inf as infinity, 1e-400 as zero
         one, zero = _literal(1.0), _literal(0.0)
         numbers = [(is_number, text.try_cast("float64")), (is_complex, real.try_cast("float64"))]
     else:
@@ -210,10 +221,11 @@ def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
     return ibis.cases(*(words + numbers if words_first else numbers + words))
 
 
-def _said_moment(text: Any) -> Any:
+def _said_moment(text: Any, engine: str) -> Any:
     import ibis
 
-    return ibis.cases(*((text.re_search(one), text.re_extract(one, 1)) for one in cells.MOMENTS))
+    moments = [_pattern(one, engine) for one in cells.MOMENTS]
+    return ibis.cases(*((text.re_search(one), text.re_extract(one, 1)) for one in moments))
 
 
 def _stored(number: Any, engine: str) -> Any:
@@ -225,8 +237,10 @@ def _stored(number: Any, engine: str) -> Any:
         return ibis.cases((number, _literal(1.0)), (~number, _literal(0.0)))
     if not kind.is_decimal():
         return number.cast("float64")
-    if engine != "duckdb":
+    if engine == POSTGRES:
         return number
+    if engine == SPARK:  # whose decimals have 38 digits, and become the nearest double
+        return number.cast("float64")
     short = kind.precision is not None and kind.precision <= _DOUBLE_DIGITS
     return (number if short else number.cast("string")).cast("float64")
 
@@ -258,15 +272,15 @@ def _code(table: Any, column: Column, number: int, engine: str) -> Any:
 
 
 def _number_code(number: Any, column: Column, engine: str) -> Any:
-    """In steps, rounded half to even, within [first, last]. DuckDB and PostgreSQL cast half to even."""
+    """In steps, rounded half to even, within [first, last]. PostgreSQL casts half to even."""
     import ibis
 
     first, last, missing = column.first, column.last, column.missing_code
     if number.type().is_integer():  # only where a step is 1: no double is needed
         within = number.between(first, last)
         return ibis.cases((within, number), (number > last, last), (number < first, first), else_=missing)
-    if engine == "duckdb":
-        return _compared_code(number, column)
+    if engine != POSTGRES:
+        return _compared_code(number, column, engine)
     low, high = _literal(column.low), _literal(column.high)
     clamped = ibis.greatest(ibis.least(number, high), low)
     code = _in_steps(clamped, column, engine).cast("int64")
@@ -275,8 +289,8 @@ def _number_code(number: Any, column: Column, engine: str) -> Any:
     return ibis.ifelse(number.isnull() | number.isnan(), missing, code)
 
 
-def _compared_code(number: Any, column: Column) -> Any:
-    """The same on DuckDB, to which NaN is more than infinity: comparing takes it half the time of clamping.
+def _compared_code(number: Any, column: Column, engine: str) -> Any:
+    """The same on DuckDB and Spark, to which NaN is more than infinity: comparing takes half the time.
 
     Nothing fails whichever part is evaluated for a row: a number that has no code becomes NULL, and is not
     the one that counts.
@@ -284,7 +298,8 @@ def _compared_code(number: Any, column: Column) -> Any:
     import ibis
 
     low, high = _literal(column.low), _literal(column.high)
-    code = _in_steps(number, column, "duckdb").try_cast("int64")
+    steps = _in_steps(number, column, engine)
+    code = _half_to_even()(steps).cast("int64") if engine == SPARK else steps.try_cast("int64")
     if not _ends_are_codes(column):
         code = ibis.greatest(ibis.least(code, column.last), column.first)
     lowest, highest = (min(max(end, column.first), column.last) for end in _ends(column))
@@ -306,7 +321,7 @@ def _divided(number: Any, step: float | None, engine: str) -> Any:
 
     assert step is not None
     quotient = number / _literal(step)
-    if engine == "duckdb":
+    if engine != POSTGRES:
         return quotient
     return ibis.ifelse(number.abs() < _literal(step / 4), _literal(0.0), quotient)
 
@@ -362,7 +377,7 @@ def _keys(column: Column, number: int) -> dict[str, list[tuple[Any, int]]]:
     }
 
 
-def _joined(table: Any, column: Column, number: int) -> Any:
+def _joined(engine: Any, table: Any, column: Column, number: int) -> Any:
     """The codes of a long list of categories, looked up in tables of them."""
     import ibis
 
@@ -373,9 +388,7 @@ def _joined(table: Any, column: Column, number: int) -> Any:
                              (f"m{number}", moments, "string")):  # fmt: skip
         if name not in table.columns or not said:
             continue
-        keys = ibis.literal([str(key) for key in said], "array<string>").unnest()
-        codes = ibis.literal(list(said.values()), "array<int64>").unnest()
-        listed = ibis.literal(1).as_table().select(key=keys, code=codes)
+        listed = _listed_in_spark(said) if engine.name == SPARK else _listed(said)
         listed = listed.select(key=listed.key.cast(kind), code=listed.code)
         both = table.left_join(listed, table[name] == listed.key)
         found.append(f"{name}_code")
@@ -383,10 +396,40 @@ def _joined(table: Any, column: Column, number: int) -> Any:
     return table.mutate(**{f"c{number}": ibis.coalesce(*(table[one] for one in found), column.missing_code)})
 
 
+def _listed(said: Mapping[Any, int]) -> Any:
+    """Keys, as texts, beside their codes, as a table."""
+    import ibis
+
+    keys = ibis.literal([str(key) for key in said], "array<string>").unnest()
+    codes = ibis.literal(list(said.values()), "array<int64>").unnest()
+    return ibis.literal(1).as_table().select(key=keys, code=codes)
+
+
+def _listed_in_spark(said: Mapping[Any, int]) -> Any:
+    """The same, by one generator: the code before its key, at the first space of a text."""
+    import ibis
+
+    both = ibis.literal([f"{code} {key}" for key, code in said.items()], "array<string>").unnest()
+    listed = ibis.literal(1).as_table().select(both=both)
+    space = listed.both.find(" ")
+    return listed.select(key=listed.both.substr(space + 1), code=listed.both.left(space).cast("int64"))
+
+
 def _where(condition: Any, value: Any) -> Any:
     import ibis
 
     return ibis.cases((condition, value))
+
+
+@cache
+def _half_to_even() -> Any:
+    """A function of Spark: the nearest whole number, as a double."""
+    import ibis
+
+    @ibis.udf.scalar.builtin(name="rint", signature=(("float64",), "float64"))
+    def rint(number): ...  # type: ignore[no-untyped-def]
+
+    return rint
 
 
 @cache

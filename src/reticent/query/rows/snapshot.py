@@ -2,7 +2,7 @@
 
 It is a DuckDB file with two tables: `rows` holds the codes, in the smallest integers that hold their range,
 and `about` the declaration under which they were made. A snapshot of another declaration is refused. It holds
-the data, so keep it where the source is kept.
+the data, so keep it where the source is kept. Rows on Spark have another form (`spark_snapshot`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 from reticent.errors import ParameterError
 from reticent.files import tightened
 from reticent.query.declarations.datasets import DataSet
-from reticent.query.rows import sealed
+from reticent.query.rows import sealed, spark
+from reticent.query.rows.bins import SPARK
 from reticent.query.rows.columns import Column
 from reticent.query.rows.source import Table, fetched, numbered, quietly, reach
 
@@ -27,8 +28,14 @@ _BATCH = 200_000
 _SIGNED = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}  # unsigned ones fail on a difference
 
 
-def make(data: DataSet, base: Path, path: Path) -> None:
+def make(data: DataSet, base: Path, path: Path, seen: spark.Seen | None = None) -> None:
     """Write the prepared rows of a data set's source to a file, which appears only when it is complete.
+
+    Args:
+        data: what is declared.
+        base: the folder that paths are relative to.
+        path: of the file; of a folder for rows on Spark, which writes it.
+        seen: is told now and then how many tasks of Spark are done, of how many that are known.
 
     Raises:
         ParameterError: the source is not there or does not fit the declaration; a public number of rows is
@@ -36,6 +43,10 @@ def make(data: DataSet, base: Path, path: Path) -> None:
         SourceError: it cannot be read.
     """
     engine, expression = reach(data, base)
+    if engine.name == SPARK:
+        from reticent.query.rows import spark_snapshot  # which needs this module
+
+        return spark_snapshot.make(engine, engine.compile(expression), data, path, seen)
     try:
         with _appearing(path) as draft:
             quietly(lambda: _write(draft, _batches(engine, expression), data))
@@ -50,12 +61,16 @@ def open(path: Path, data: DataSet) -> Table:  # noqa: A001 - read as snapshot.o
         ParameterError: there is none, or it was made under another declaration.
         SourceError: it cannot be read.
     """
+    if "spark" in data.source:
+        from reticent.query.rows import spark_snapshot  # as above
+
+        return spark_snapshot.open(path, data)
     if not path.is_file():
         raise ParameterError(f"snapshot must be a file, there is none at {path}")
     connection = quietly(lambda: sealed.database(path))
     try:
         kept = quietly(lambda: json.loads(fetched(connection, "SELECT declaration FROM about")[0][0]))
-        _compare(kept, declaration(data), path)
+        compare(kept, declaration(data), path)
     except BaseException:
         connection.close()
         raise
@@ -82,7 +97,8 @@ def check_rows(data: DataSet, found: int) -> None:
         )
 
 
-def _compare(kept: Any, wanted: dict[str, Any], path: Path) -> None:
+def compare(kept: Any, wanted: dict[str, Any], path: Path) -> None:
+    """Refuse a snapshot that was made under another declaration."""
     for part, value in wanted.items():
         if not isinstance(kept, dict) or kept.get(part) != value:
             raise ParameterError(
@@ -98,7 +114,7 @@ def _batches(engine: Any, expression: Any) -> Any:
 
 
 def _write(draft: Path, batches: Any, data: DataSet) -> None:
-    columns = ", ".join(f"c{number} {_type(column)}" for number, column in enumerate(data.columns))
+    columns = ", ".join(f"c{number} {smallest_type(column)}" for number, column in enumerate(data.columns))
     with contextlib.closing(sealed.database(draft, read_only=False)) as connection:
         draft.chmod(0o600)  # before there is anything in it
         connection.execute(f"CREATE TABLE rows ({columns})")
@@ -112,7 +128,8 @@ def _write(draft: Path, batches: Any, data: DataSet) -> None:
         connection.execute("CHECKPOINT")
 
 
-def _type(column: Column) -> str:
+def smallest_type(column: Column) -> str:
+    """The smallest integers of SQL that hold the codes of a column."""
     return next(
         name for name, bits in _SIGNED.items() if -(1 << bits) <= column.first and column.last < 1 << bits
     )

@@ -16,8 +16,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,8 @@ from urllib.parse import urlsplit
 
 from reticent.errors import ParameterError, ReticentError, SourceError
 from reticent.query.declarations.datasets import DataSet
-from reticent.query.rows import sealed, storage
-from reticent.query.rows.bins import DUCKDB
+from reticent.query.rows import sealed, spark, storage
+from reticent.query.rows.bins import DUCKDB, SPARK
 from reticent.query.rows.prepare import needed, prepared
 from reticent.query.rows.sealed import quoted
 from reticent.tables import packed
@@ -37,7 +36,7 @@ from reticent.tables.row_files import located
 
 Result = TypeVar("Result")
 
-FORMS = ("csv", "parquet", "duckdb", "url")
+FORMS = ("csv", "parquet", "duckdb", "url", "spark")
 _SERVERS = ("postgresql", "postgres")  # schemes of addresses
 _OLDEST = (
     14  # of PostgreSQL's versions; others before it wrote doubles otherwise, and knew no infinite decimals
@@ -75,7 +74,7 @@ class Table:
     Attributes:
         relation: what to put after FROM.
         names: the integer column of each declared column.
-        engine: whose SQL it takes, duckdb or postgres.
+        engine: whose SQL it takes, duckdb, postgres or pyspark.
     """
 
     def __init__(
@@ -85,9 +84,10 @@ class Table:
         run: Callable[[str], list[tuple[Any, ...]]],
         end: Callable[[], None],
         engine: str = DUCKDB,
+        cancel: Callable[[], None] | None = None,
     ) -> None:
         self.relation, self.names, self.engine = relation, names, engine
-        self._run, self._end = run, end
+        self._run, self._end, self._cancel = run, end, cancel
         self._one_at_a_time = threading.Lock()
 
     def tally(self, sql: str) -> list[tuple[int, ...]]:
@@ -105,7 +105,9 @@ class Table:
         return quietly(exact)
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection, and what runs on a cluster: whoever waits for it gets an error."""
+        if self._cancel is not None:
+            self._cancel()
         with self._one_at_a_time:
             self._end()
 
@@ -140,6 +142,9 @@ def connect(data: DataSet, base: Path, snapshot: Path | None = None, frame: Any 
         return snapshots.open(snapshot, data)
     engine, expression = reach(data, base) if frame is None else _framed(data, frame)
     sql = engine.compile(expression)
+    if engine.name == SPARK:
+        jobs = spark.Jobs(engine)
+        return Table(f"({sql}) AS rows", numbered(data), jobs.fetched, jobs.close, SPARK, jobs.cancel)
     run = fetched if engine.name == "duckdb" else _fetched
     place = engine.con if engine.name == "duckdb" else engine
     return Table(f"({sql}) AS rows", numbered(data), partial(run, place), engine.disconnect, engine.name)
@@ -179,7 +184,7 @@ def _fetched(engine: Any, sql: str) -> list[tuple[Any, ...]]:
 
 def reach(data: DataSet, base: Path) -> tuple[Any, Any]:
     """The ibis back end of the source and the prepared expression on it."""
-    form = next((form for form in FORMS if form in data.source), None)
+    form = next((form for form in reversed(FORMS) if form in data.source), None)  # Spark may read Parquet
     if form is None:
         raise ParameterError(f"source must be one of {', '.join(FORMS)}, got nothing")
     return quietly(lambda: _reached(form, data, base), "the source cannot be reached")
@@ -187,7 +192,7 @@ def reach(data: DataSet, base: Path) -> tuple[Any, Any]:
 
 def _reached(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
     engine, source = _opened(form, data, base)
-    with _ending_badly(engine):
+    with spark.ending_badly(engine):
         return engine, prepared(engine, source, data)
 
 
@@ -195,7 +200,7 @@ def _framed(data: DataSet, frame: Any) -> tuple[Any, Any]:
     """A frame as a source."""
     table = storage.of_frame(frame, partial(needed, data))
     engine = sealed.engine()
-    with _ending_badly(engine):
+    with spark.ending_badly(engine):
         engine.con.register("source", table)
         return engine, quietly(lambda: prepared(engine, described(engine, "source"), data))
 
@@ -216,6 +221,9 @@ def quietly(call: Callable[[], Result], reason: str = "the data cannot be read")
 
 def _opened(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
     source = data.source
+    if form == "spark":
+        found: tuple[Any, Any] = spark.opened(source, base, partial(needed, data))
+        return found
     if form == "url":
         return _database(str(source["url"]), source)
     path = located(f"source.{form}", str(source[form]), base)
@@ -229,7 +237,7 @@ def _opened(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
 def _file(path: Path, stream: storage.Stream | None) -> tuple[Any, Any]:
     """A stream of rows; without one, a Parquet file as DuckDB reads it."""
     engine = sealed.engine(path if stream is None else None)
-    with _ending_badly(engine):
+    with spark.ending_badly(engine):
         if stream is None:
             # a folder called age=7 is no column
             rows = f"read_parquet({quoted(path)}, hive_partitioning = false)"
@@ -241,7 +249,7 @@ def _file(path: Path, stream: storage.Stream | None) -> tuple[Any, Any]:
 
 def _tables(path: Path, source: Mapping[str, Any]) -> tuple[Any, Any]:
     engine = sealed.engine(path, is_database=True)
-    with _ending_badly(engine):
+    with spark.ending_badly(engine):
         *within, name = sealed.own_table(engine.con, source["table"], source.get("schema"))
         place = ".".join(map(_named_part, (*within, name)))
         columns = engine.con.execute(f"DESCRIBE {place}").fetchall()
@@ -255,7 +263,7 @@ def _database(url: str, source: Mapping[str, Any]) -> tuple[Any, Any]:
 
     check_address(url)
     engine = ibis.connect(url)
-    with _ending_badly(engine):
+    with spark.ending_badly(engine):
         _check_server(engine)
         for setting in _SETTINGS:
             engine.raw_sql(f"SET {setting}").close()
@@ -289,7 +297,7 @@ def _named_part(name: str) -> str:
 
 
 def check_address(url: str) -> None:
-    """Refuse an address of any engine but PostgreSQL: others have not passed the tests of total functions.
+    """Refuse an address of any engine but PostgreSQL: Spark has a form of its own, others passed no tests.
 
     ibis would take a path too, or open any file by sqlite:// and duckdb://.
     """
@@ -297,7 +305,7 @@ def check_address(url: str) -> None:
     if scheme not in _SERVERS:
         raise ParameterError(
             f"source.url must begin with {_SERVERS[0]}://, got {scheme!r:.20}: of all engines, only "
-            "DuckDB and PostgreSQL are known to fail on no cell"
+            "DuckDB, PostgreSQL and Spark are known to fail on no cell"
         )
 
 
@@ -320,16 +328,6 @@ def _served_table(engine: Any, table: str, schema: str | None) -> tuple[str, str
     if found is None:
         raise sealed.no_table(table, schema)
     return str(found[0]), str(found[1])
-
-
-@contextmanager
-def _ending_badly(engine: Any) -> Iterator[None]:
-    """Disconnect if what is done with the engine fails."""
-    try:
-        yield
-    except BaseException:
-        engine.disconnect()
-        raise
 
 
 def described(engine: Any, name: str, within: Sequence[str] | None = None) -> Any:

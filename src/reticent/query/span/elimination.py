@@ -16,7 +16,10 @@ import heapq
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reticent.query.span.forms import Unknown
 
@@ -24,8 +27,22 @@ Number: TypeAlias = int | Fraction
 Made: TypeAlias = dict[int, Number]
 """A combination of rows: their coefficients by number."""
 
+_SMALL = 1 << 20  # whole numbers that leave room in 64 bits
 MOST_STEPS = 20_000  # additions in eliminating one form
 _Echelon: TypeAlias = dict[Unknown, tuple[dict[Unknown, Number], Made]]
+
+
+class Relation(NamedTuple):
+    """Whole numbers with sum of value * row = 0; of 64 bits where they are small, Python's own else."""
+
+    rows: NDArray[np.int64]
+    values: NDArray[Any]
+
+    @classmethod
+    def of(cls, values: Mapping[int, int]) -> Relation:
+        """From the values by row."""
+        kind = np.int64 if max(map(abs, values.values())) < _SMALL else object
+        return cls(np.array(list(values), dtype=np.int64), np.array(list(values.values()), dtype=kind))
 
 
 class Elimination:
@@ -34,7 +51,7 @@ class Elimination:
     def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self._most_steps = most_steps
         self._echelon: _Echelon = {}
-        self.relations: list[dict[int, int]] = []
+        self.relations: list[Relation] = []
         self.touching: dict[int, list[int]] = {}
 
     def add(self, number: int, terms: Mapping[Unknown, int]) -> bool:
@@ -82,10 +99,9 @@ class Elimination:
 
     def _relate(self, made: Made) -> None:
         whole = math.lcm(*(Fraction(value).denominator for value in made.values()))
-        relation = {row: int(value * whole) for row, value in made.items()}
         place = len(self.relations)
-        self.relations.append(relation)
-        for row in relation:
+        self.relations.append(Relation.of({row: int(value * whole) for row, value in made.items()}))
+        for row in made:
             self.touching.setdefault(row, []).append(place)
 
     def _reduced(

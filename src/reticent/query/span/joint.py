@@ -17,6 +17,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
 
 from reticent.errors import ParameterError
 from reticent.ledger import Reading
@@ -24,14 +27,16 @@ from reticent.query.declarations.datasets import DataSet
 from reticent.query.measure import Plan
 from reticent.query.plans import Kept
 from reticent.query.span.best import SCALAR, VECTOR, Weights, improved, nearby, whole
-from reticent.query.span.elimination import Elimination, Made
+from reticent.query.span.elimination import Elimination, Made, Relation
 from reticent.query.span.forms import Form, forms
 from reticent.query.span.vectors import least_information
 from reticent.query.span.weights import Estimate, Row
 
 _MOST_VECTOR = 256  # coordinates of a question that is combined from others
-_MOST_FOUND = 200  # estimates kept ready until more is recorded
-_MOST_LAST = 2000  # weights kept of what was found before, where not all relations are looked at
+_MOST_FOUND = 200  # questions whose estimates are kept ready, and what was known of them before
+
+
+_LARGEST = 1 << 512  # denominator of weights that are kept
 
 
 @dataclass
@@ -59,9 +64,9 @@ class Joint:
         self._elimination = Elimination()
         self._purchases: dict[str, _Purchase] = {}
         self._rows: list[tuple[_Purchase, int]] = []
-        self._variances: list[float] = []
+        self._noise = np.zeros(64)
         self._found: Kept[str, tuple[Estimate, ...] | None] = Kept(_MOST_FOUND)
-        self._last: Kept[str, list[Weights]] = Kept(_MOST_LAST)
+        self._known: Kept[str, list[tuple[Made, Weights]]] = Kept(_MOST_FOUND)
 
     def __len__(self) -> int:
         """How many recorded values there are."""
@@ -152,9 +157,10 @@ class Joint:
         first = len(self._rows)
         purchase = _Purchase(plan, made, reading, first, made is not None)
         self._purchases[plan.question.key] = purchase
+        if first + len(made or ()) > self._noise.size:
+            self._noise = np.concatenate([self._noise, np.zeros(self._noise.size + len(made or ()))])
         for place, form in enumerate(made or ()):
             self._rows.append((purchase, place))
-            self._variances.append(0.0)
             purchase.is_joined &= self._elimination.add(first + place, form.terms)
         self._refine(purchase, reading)
 
@@ -164,7 +170,7 @@ class Joint:
         purchase.rows.clear()
         for place, form in enumerate(purchase.forms or ()):
             spread = float(purchase.plan.sensitivity / form.scale)
-            self._variances[purchase.first + place] = spread * spread / reading.information
+            self._noise[purchase.first + place] = spread * spread / reading.information
         self._found = Kept(_MOST_FOUND)
 
     def _own(self, plan: Plan, place: int) -> Made | None:
@@ -184,22 +190,25 @@ class Joint:
         return starts
 
     def _best(self, plan: Plan, starts: list[Weights]) -> list[Weights]:
-        """Better weights of the same forms, never worse than their own purchase or what was found last."""
+        """Better weights of the same forms, never worse than their own purchase and what was known before."""
         limits = SCALAR if len(starts) == 1 else VECTOR
         relations, is_capped = nearby(self._elimination, [one.numerators for one in starts], limits)
         held = self._purchases.get(plan.question.key)
-        if not is_capped and (held is None or held.is_joined):
-            return improved(starts, relations, self._variances)
-        before = self._last.get(plan.question.key)
-        best = []
-        for place, start in enumerate(starts):
-            own = self._own(plan, place)
-            others = [whole(own)] if own is not None else []
-            others += [before[place]] if before is not None else []
-            beside = [one for one in (_difference(other, start) for other in others) if one]
-            best += improved([start], [*relations, *beside], self._variances)
-        self._last.keep(plan.question.key, best)
+        if is_capped or (held is not None and not held.is_joined):
+            relations += self._beside(plan, starts)
+        best = improved(starts, relations, self._noise)
+        if max(one.denominator for one in best) < _LARGEST:  # what is built on what is kept has more digits
+            self._known.keep(plan.question.key, [({place: 1}, one) for place, one in enumerate(best)])
         return best
+
+    def _beside(self, plan: Plan, starts: list[Weights]) -> list[Relation]:
+        """Relations to the question's own purchase and to what was known of it when it was asked before."""
+        known = list(self._known.get(plan.question.key) or ())
+        for place in range(len(starts)):
+            own = self._own(plan, place)
+            known += [] if own is None else [({place: 1}, whole(own))]
+        found = (_difference(of_forms, starts, rows) for of_forms, rows in known)
+        return [Relation.of(one) for one in found if one]
 
     def _estimate(self, plan: Plan, form: Form, weights: Weights) -> Estimate:
         numbers = sorted(weights.numerators)
@@ -233,16 +242,18 @@ class Joint:
                 return wanted
             known, starts = [one for one, _ in pairs], [whole(rows) for _, rows in pairs]
             relations, _ = nearby(self._elimination, [one.numerators for one in starts], VECTOR)
-            best = improved(starts, relations, self._variances)
+            best = improved(starts, relations, self._noise)
+            self._known.keep(plan.question.key, list(zip(known, best, strict=True)))
         spreads = [float(plan.sensitivity / form.scale) for form in found]
-        return least_information(known, best, self._variances, spreads, plan.coordinates, wanted)
+        return least_information(known, best, self._noise, spreads, plan.coordinates, wanted)
 
 
-def _difference(one: Weights, other: Weights) -> dict[int, int]:
-    """A relation: both make the same form."""
-    rows = dict.fromkeys((*one.numerators, *other.numerators))
-    found = {
-        row: one.numerators.get(row, 0) * other.denominator - other.numerators.get(row, 0) * one.denominator
-        for row in rows
-    }
-    return {row: value for row, value in found.items() if value}
+def _difference(of_forms: Made, starts: Sequence[Weights], rows: Weights) -> dict[int, int]:
+    """The relation that a combination of forms, which the starts make one by one, is one of rows too."""
+    total: dict[int, Fraction] = {}
+    for place, times in of_forms.items():
+        for row, value in starts[place].numerators.items():
+            total[row] = total.get(row, Fraction(0)) + times * Fraction(value, starts[place].denominator)
+    for row, value in rows.numerators.items():
+        total[row] = total.get(row, Fraction(0)) - Fraction(value, rows.denominator)
+    return whole({row: one for row, one in total.items() if one}).numerators

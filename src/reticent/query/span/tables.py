@@ -11,7 +11,7 @@ question is just paid for. The choice goes greedily from table to table; what th
 by going through it (`proposals`), where purchases help each other and nothing is a bound.
 
 Privacy: declarations and questions only. Nothing here looks at what was recorded.
-Reference: docs/mathematics.md 13.4.
+Reference: docs/mathematics.md 7.5.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _SAME = 1e-9  # more than what is promised by this part of it is the same
 def least_information(
     known: Sequence[Made],
     weights: Sequence[Weights],
-    variances: Sequence[float],
+    variances: NDArray[np.float64],
     spreads: Sequence[float],
     size: int,
     wanted: int,
@@ -46,10 +46,11 @@ def least_information(
     """
     directions, values = _known(known, weights, variances, spreads)
 
-    def suffices(units: int) -> bool:
-        return _widest(directions, values, size, units) <= (1 + _SAME) / wanted
+    def suffices(units: int, same: float = 0.0) -> bool:
+        return _widest(directions, values, size, units) <= (1 + same) / wanted
 
-    if len(known) == len(spreads) and suffices(0):  # exactly: all of it is known
+    # All of it is known, exactly; and well enough, up to what floats may lose since it was bought.
+    if len(known) == len(spreads) and suffices(0, _SAME):
         return 0
     low, high = 0, wanted  # high suffices: what is known does no harm
     while high - low > 1:
@@ -59,7 +60,10 @@ def least_information(
 
 
 def _known(
-    known: Sequence[Made], weights: Sequence[Weights], variances: Sequence[float], spreads: Sequence[float]
+    known: Sequence[Made],
+    weights: Sequence[Weights],
+    variances: NDArray[np.float64],
+    spreads: Sequence[float],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Orthonormal directions that are known, as columns, and lambda of each, at one unit of information."""
     z = np.zeros((len(spreads), len(known)))

@@ -1,60 +1,27 @@
-"""The SQLite file of the state: all tables, one connection that writes and one that reads."""
+"""Where the state is kept: an SQLite file that all workers share, or a PostgreSQL that all servers do.
+
+Statements are written once, in what both understand, with `?` for parameters. A transaction may say what it
+is about: in PostgreSQL those about other things run beside it; SQLite has one at a time anyhow.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
+from reticent import postgres
 from reticent.errors import LedgerError
 from reticent.files import private
+from reticent.service.state import tables
 from reticent.sqlite import explained, write_ahead, writing
 
 _WHAT = "the service's state"
-
-_VERSION = 2  # of the tables
-_TABLES = """
-CREATE TABLE IF NOT EXISTS person (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, role TEXT NOT NULL,
-    digest TEXT NOT NULL UNIQUE, made REAL NOT NULL, revoked REAL
-);
-CREATE TABLE IF NOT EXISTS visit (
-    digest TEXT PRIMARY KEY, person INTEGER NOT NULL, csrf TEXT NOT NULL, ends REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS owned (dataset TEXT PRIMARY KEY, person INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS registered (
-    dataset TEXT PRIMARY KEY, file TEXT NOT NULL, part TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS source (
-    file TEXT PRIMARY KEY, identity TEXT NOT NULL UNIQUE, person INTEGER NOT NULL, made REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS quota (
-    dataset TEXT NOT NULL, person INTEGER NOT NULL, units INTEGER NOT NULL, PRIMARY KEY (dataset, person)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS used (
-    dataset TEXT NOT NULL, person INTEGER NOT NULL, units INTEGER NOT NULL, PRIMARY KEY (dataset, person)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS asked (
-    number INTEGER PRIMARY KEY, dataset TEXT NOT NULL, person TEXT NOT NULL, query TEXT NOT NULL,
-    cased TEXT NOT NULL, cost INTEGER NOT NULL, without_reuse INTEGER NOT NULL, spent INTEGER NOT NULL,
-    day TEXT NOT NULL DEFAULT '', cells INTEGER NOT NULL DEFAULT 0, value REAL, low REAL, high REAL
-);
-CREATE INDEX IF NOT EXISTS asked_of ON asked (dataset, number);
-CREATE TABLE IF NOT EXISTS attempt (
-    id TEXT PRIMARY KEY, person INTEGER NOT NULL, dataset TEXT NOT NULL, body TEXT NOT NULL,
-    units INTEGER NOT NULL, answer TEXT, made REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS job (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, attempt TEXT NOT NULL UNIQUE,
-    person INTEGER NOT NULL, dataset TEXT NOT NULL, idempotency TEXT, body TEXT NOT NULL,
-    state TEXT NOT NULL, made REAL NOT NULL, beat REAL NOT NULL, shown REAL NOT NULL, result TEXT
-);
-CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
-"""
 
 _SINCE_2 = (
     "day TEXT NOT NULL DEFAULT ''",
@@ -65,10 +32,77 @@ _SINCE_2 = (
 )
 
 
+class Statements(Protocol):
+    """The statements of a transaction, as `sqlite3.Connection` runs them."""
+
+    def execute(self, sql: str, given: Sequence[Any] = ..., /) -> Any:
+        """Run one."""
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Any:
+        """Run one for each row."""
+
+
+class Keeper(Protocol):
+    """What keeps the state."""
+
+    def now(self) -> float:
+        """Seconds since 1970, by the clock of everybody who shares it."""
+
+    def one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+
+    def all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
+        """All rows."""
+
+    def writing(self, scope: str = "") -> AbstractContextManager[Statements]:
+        """A transaction, alone among those of its scope; without a scope, alone among all."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 class StateFile:
+    """The state at a path or a postgresql:// address. Open it after forking."""
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self._keeper = _kept(place)
+
+    @property
+    def database(self) -> postgres.Database | None:
+        """What several servers share; None if the state is a file."""
+        return self._keeper if isinstance(self._keeper, postgres.Database) else None
+
+    def close(self) -> None:
+        """Close it."""
+        self._keeper.close()
+
+    def check(self) -> None:
+        """Read something. Raises StorageUnavailable or an error of the engine if that cannot be done."""
+        self._one("SELECT count(*) FROM quota")
+
+    def now(self) -> float:
+        """Seconds since 1970, by the clock of all who share the state."""
+        return self._keeper.now()
+
+    @contextmanager
+    def _taken_along(self) -> Iterator[list[Any]]:
+        """Notes that were made and not written yet: whoever writes a later one takes them along, in order."""
+        yield []
+
+    def _writing(self, scope: str = "") -> AbstractContextManager[Statements]:
+        return self._keeper.writing(scope)
+
+    def _one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
+        return self._keeper.one(sql, *given)
+
+    def _all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
+        return self._keeper.all(sql, *given)
+
+
+class _File:
     """One connection to write and one to read, each for one thread at a time: readers never wait for a disk.
 
-    Several processes may share the file. Open it after forking.
+    Several processes may share the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -78,9 +112,9 @@ class StateFile:
             write_ahead(self._connection)
             self._connection.execute("PRAGMA synchronous=FULL")
             held = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if held > _VERSION:
+            if held > tables.VERSION:
                 raise LedgerError(f"the service's state was written by a newer Reticent: {path}")
-            self._connection.executescript(_TABLES)
+            self._connection.executescript(tables.in_sqlite())
             _migrate(self._connection)
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
@@ -88,33 +122,46 @@ class StateFile:
             why = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
             raise LedgerError(f"the service's state cannot be opened ({why}): {path}") from error
 
+    def now(self) -> float:
+        return time.time()
+
     def close(self) -> None:
-        """Close the file."""
         with self._guard, self._looking:
             self._connection.close()
             self._reader.close()
 
-    def check(self) -> None:
-        """Read something. Raises StorageUnavailable or sqlite3.Error if that cannot be done."""
-        self._one("SELECT count(*) FROM quota")
-
-    def _waiting(self) -> list[Any]:
-        """Notes that were made and not written yet: whoever writes a later one takes them along, in order."""
-        return []
-
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self, scope: str = "") -> Iterator[Statements]:
         with self._guard, explained(_WHAT), writing(self._connection) as connection:
-            yield connection
+            yield cast(Statements, connection)
 
-    def _one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
+    def one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
         with self._looking, explained(_WHAT):
             row: tuple[Any, ...] | None = self._reader.execute(sql, given).fetchone()
         return row
 
-    def _all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
+    def all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
         with self._looking, explained(_WHAT):
             return self._reader.execute(sql, given).fetchall()
+
+
+def _kept(place: str | os.PathLike[str]) -> Keeper:
+    text = os.fsdecode(place)
+    if not text.startswith(postgres.ADDRESSES):
+        return _File(text)
+    database = postgres.Database(text, postgres.beside(text), _WHAT, tables.in_postgresql())
+    try:
+        with database.writing("settings") as held:
+            held.execute(
+                "INSERT INTO setting VALUES ('version', ?) ON CONFLICT DO NOTHING", (str(tables.VERSION),)
+            )
+            version = held.execute("SELECT setting FROM setting WHERE name = 'version'").fetchone()[0]
+        if int(version) > tables.VERSION:
+            raise LedgerError("the service's state was written by a newer Reticent")
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -124,7 +171,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         for column in _SINCE_2:
             if column.split()[0] not in held:
                 connection.execute(f"ALTER TABLE asked ADD COLUMN {column}")
-        connection.execute(f"PRAGMA user_version={_VERSION}")
+        connection.execute(f"PRAGMA user_version={tables.VERSION}")
 
 
 def _connected(path: str | os.PathLike[str]) -> sqlite3.Connection:

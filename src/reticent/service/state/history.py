@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
-from reticent.service.state.file import StateFile
+from reticent.errors import CommitUnknown
+from reticent.service.state.file import StateFile, Statements
 
 _MOST_NOTES = 10_000  # that wait to be written together; jobs.Jobs writes them twice a second
 
@@ -66,11 +68,19 @@ class History(StateFile):
         """Write the notes that wait."""
         if not self._notes:
             return
-        with self._writing() as connection:
-            insert_notes(connection, self._waiting())
+        with self._taken_along() as notes, self._writing("notes") as connection:
+            insert_notes(connection, notes)
 
-    def _waiting(self) -> list[Asked]:
-        return [self._notes.popleft() for _ in range(len(self._notes))]
+    @contextmanager
+    def _taken_along(self) -> Iterator[list[Asked]]:
+        notes = [self._notes.popleft() for _ in range(len(self._notes))]
+        try:
+            yield notes
+        except CommitUnknown:
+            raise  # they may be there already
+        except BaseException:
+            self._notes.extendleft(reversed(notes))
+            raise
 
     def history(self, dataset: str, most: int = 1000) -> list[Asked]:
         """The last questions about a data set, the oldest first."""
@@ -79,7 +89,7 @@ class History(StateFile):
         return [Asked(*row) for row in reversed(rows)]
 
 
-def insert_notes(connection: sqlite3.Connection, notes: list[Asked]) -> None:
+def insert_notes(connection: Statements, notes: list[Asked]) -> None:
     """Write questions; each is given its number."""
     connection.executemany(
         "INSERT INTO asked (dataset, person, query, cased, cost, without_reuse, spent, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -60,7 +59,7 @@ class JobList(StateFile):
         most: int,
     ) -> Job | None:
         """A new job, or the one that the attempt has already; None if the person has too many."""
-        with self._writing() as connection:
+        with self._writing(f"jobs of {person.number}") as connection:
             found = connection.execute(f"{_JOB} attempt = ?", (attempt,)).fetchone()
             if found:
                 return Job(*found)
@@ -93,7 +92,7 @@ class JobList(StateFile):
                     body,
                     job.state,
                     made,
-                    time.time(),
+                    self.now(),
                     made,
                 ),
             )
@@ -101,12 +100,13 @@ class JobList(StateFile):
 
     def claim(self, lapse_s: float) -> Job | None:
         """The oldest job that waits, or whose process was not heard of for so long; it runs here now."""
-        now = time.time()
+        now = self.now()
         if self._one(_NEXT_JOB, now, lapse_s) is None:
             return None
-        with self._writing() as connection:
+        with self._writing("claims") as connection:
             row = connection.execute(
-                f"UPDATE job SET state = 'running', beat = ? WHERE number = ({_NEXT_JOB}) RETURNING id",  # noqa: S608
+                f"UPDATE job SET state = 'running', beat = ? WHERE number = ({_NEXT_JOB}) "  # noqa: S608
+                "AND result IS NULL RETURNING id",  # it may be finished meanwhile
                 (now, now, lapse_s),
             ).fetchone()
             found = connection.execute(f"{_JOB} id = ?", row).fetchone() if row else None
@@ -114,14 +114,14 @@ class JobList(StateFile):
 
     def beat(self, jobs: Iterable[str]) -> None:
         """Say that these are still worked on."""
-        with self._writing() as connection:
+        with self._writing("beats") as connection:
             connection.executemany(
-                "UPDATE job SET beat = ? WHERE id = ?", [(time.time(), one) for one in jobs]
+                "UPDATE job SET beat = ? WHERE id = ?", [(self.now(), one) for one in jobs]
             )
 
     def finish(self, job: str, state: str, result: str, shown: float) -> None:
         """Keep the result of a job; the first stands."""
-        with self._writing() as connection:
+        with self._writing(f"job {job}") as connection:
             connection.execute(
                 "UPDATE job SET state = ?, result = ?, shown = ? WHERE id = ? AND result IS NULL",
                 (state, result, shown, job),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from reticent.errors import AccountConflict, ParameterError
@@ -95,8 +94,9 @@ class Owners(StateFile):
                         f"file must be nobody else's, {file} is {owner}'s (key {number}): release it first"
                     )
             connection.execute(
-                "INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?)",
-                (file, identity, person.number, time.time()),
+                "INSERT INTO source VALUES (?, ?, ?, ?) ON CONFLICT (file) DO UPDATE "
+                "SET identity = excluded.identity, person = excluded.person, made = excluded.made",
+                (file, identity, person.number, self.now()),
             )
             connection.execute(
                 "UPDATE owned SET person = ? "

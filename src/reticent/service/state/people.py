@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +48,13 @@ class People(StateFile):
                 raise ParameterError(f"name must be of nobody who has a key, got {name!r}")
             made = connection.execute(
                 "INSERT INTO person (name, role, digest, made) VALUES (?, ?, ?, ?) RETURNING number",
-                (name, role.value, digest(secret), time.time()),
+                (name, role.value, digest(secret), self.now()),
             ).fetchone()
             for table in ("quota", "used"):
                 connection.execute(
-                    f"INSERT INTO {table} SELECT dataset, ?1, units FROM {table} WHERE person = "  # noqa: S608
-                    "(SELECT max(number) FROM person WHERE name = ?2 AND number < ?1)",
-                    (made[0], name),
+                    f"INSERT INTO {table} SELECT dataset, ?, units FROM {table} WHERE person = "  # noqa: S608
+                    "(SELECT max(number) FROM person WHERE name = ? AND number < ?)",
+                    (made[0], name, made[0]),
                 )
         return Person(made[0], name, role), secret
 
@@ -75,8 +74,8 @@ class People(StateFile):
         with self._writing() as connection:
             found = connection.execute(
                 "UPDATE person SET digest = ?, made = ? WHERE name = ? AND revoked IS NULL "
-                "AND coalesce(number = ?, 1) AND coalesce(digest = ?, 1) RETURNING number, name, role",
-                (digest(secret), time.time(), name, number, None if key is None else digest(key)),
+                "AND coalesce(number = ?, TRUE) AND coalesce(digest = ?, TRUE) RETURNING number, name, role",
+                (digest(secret), self.now(), name, number, None if key is None else digest(key)),
             ).fetchone()
             if found:
                 connection.execute("DELETE FROM visit WHERE person = ?", found[:1])
@@ -88,8 +87,8 @@ class People(StateFile):
         with self._writing() as connection:
             found = connection.execute(
                 "UPDATE person SET revoked = ? WHERE name = ? AND revoked IS NULL "
-                "AND coalesce(number = ?, 1) RETURNING number",
-                (time.time(), name, number),
+                "AND coalesce(number = ?, TRUE) RETURNING number",
+                (self.now(), name, number),
             ).fetchone()
             if found:
                 connection.execute("DELETE FROM visit WHERE person = ?", found)
@@ -145,12 +144,12 @@ class People(StateFile):
         replaced meanwhile either begins none, or its visit ends with it.
         """
         secret, csrf = new_secret(""), new_secret("")
-        with self._writing() as connection:
+        with self._writing("visits") as connection:
             person = _person(connection.execute(f"{_PERSON} digest = ?", (digest(key),)).fetchone())
             if person is None:
                 return None
-            connection.execute("DELETE FROM visit WHERE ends < ?", (time.time(),))
-            ends = time.time() + VISIT_S
+            connection.execute("DELETE FROM visit WHERE ends < ?", (self.now(),))
+            ends = self.now() + VISIT_S
             connection.execute(
                 "INSERT INTO visit VALUES (?, ?, ?, ?)", (digest(secret), person.number, csrf, ends)
             )
@@ -161,7 +160,7 @@ class People(StateFile):
 
         One that would take longer than any visit began before the clock was set back, and has ended too.
         """
-        now = time.time()
+        now = self.now()
         row = self._one(
             "SELECT p.number, p.name, p.role, v.csrf FROM visit v JOIN person p ON p.number = v.person "
             "WHERE v.digest = ? AND v.ends > ? AND v.ends <= ? AND p.revoked IS NULL",
@@ -175,7 +174,7 @@ class People(StateFile):
 
     def leave(self, secret: str) -> None:
         """End a visit."""
-        with self._writing() as connection:
+        with self._writing("visits") as connection:
             connection.execute("DELETE FROM visit WHERE digest = ?", (digest(secret),))
 
 

@@ -6,15 +6,12 @@ had it last: work that began under a key which was taken back counts for the one
 
 from __future__ import annotations
 
-import sqlite3
-import time
-
 from reticent.errors import IdempotencyConflict
 from reticent.service.keys import Person, Role
-from reticent.service.state.file import StateFile
+from reticent.service.state.file import StateFile, Statements
 from reticent.service.state.history import Asked, insert_notes
 
-_BEARER = "(SELECT max(number) FROM person WHERE name = (SELECT name FROM person WHERE number = ?2))"
+_BEARER = "(SELECT max(number) FROM person WHERE name = (SELECT name FROM person WHERE number = ?))"
 
 
 class Quotas(StateFile):
@@ -22,7 +19,7 @@ class Quotas(StateFile):
 
     def set_quota(self, dataset: str, person: Person, units: int | None) -> None:
         """Limit what an analyst may be charged of a data set; None lifts the limit."""
-        with self._writing() as connection:
+        with self._writing(_scope(person)) as connection:
             number = _bearer(connection, person)
             connection.execute("DELETE FROM quota WHERE dataset = ? AND person = ?", (dataset, number))
             if units is not None:
@@ -31,8 +28,10 @@ class Quotas(StateFile):
     def quota(self, dataset: str, person: Person) -> tuple[int | None, int]:
         """An analyst's limit, if there is one, and what was used of it."""
         row = self._one(
-            f"SELECT (SELECT units FROM quota WHERE dataset = ?1 AND person = {_BEARER}), "  # noqa: S608
-            f"(SELECT units FROM used WHERE dataset = ?1 AND person = {_BEARER})",
+            f"SELECT (SELECT units FROM quota WHERE dataset = ? AND person = {_BEARER}), "  # noqa: S608
+            f"(SELECT units FROM used WHERE dataset = ? AND person = {_BEARER})",
+            dataset,
+            person.number,
             dataset,
             person.number,
         )
@@ -45,9 +44,10 @@ class Quotas(StateFile):
             (row[0], row[1], row[2])
             for row in self._all(
                 "SELECT p.name, q.units, coalesce(u.units, 0) FROM person p "
-                "LEFT JOIN quota q ON q.dataset = ?1 AND q.person = p.number "
-                "LEFT JOIN used u ON u.dataset = ?1 AND u.person = p.number "
-                "WHERE p.role = ?2 AND p.revoked IS NULL ORDER BY p.number",
+                "LEFT JOIN quota q ON q.dataset = ? AND q.person = p.number "
+                "LEFT JOIN used u ON u.dataset = ? AND u.person = p.number "
+                "WHERE p.role = ? AND p.revoked IS NULL ORDER BY p.number",
+                dataset,
                 dataset,
                 Role.ANALYST.value,
             )
@@ -61,10 +61,10 @@ class Quotas(StateFile):
         """
         row = self._one("SELECT body, answer FROM attempt WHERE id = ?", attempt)
         if row is None:
-            with self._writing() as connection:
+            with self._writing(f"attempt {attempt}") as connection:
                 connection.execute(
-                    "INSERT OR IGNORE INTO attempt VALUES (?, ?, ?, ?, 0, NULL, ?)",
-                    (attempt, person.number, dataset, body, time.time()),
+                    "INSERT INTO attempt VALUES (?, ?, ?, ?, 0, NULL, ?) ON CONFLICT DO NOTHING",
+                    (attempt, person.number, dataset, body, self.now()),
                 )
                 row = connection.execute(
                     "SELECT body, answer FROM attempt WHERE id = ?", (attempt,)
@@ -82,7 +82,7 @@ class Quotas(StateFile):
             Whether it was counted with nothing before; and what is left of the quota if that does not
             suffice: then nothing is changed.
         """
-        with self._writing() as connection:
+        with self._writing(_scope(person)) as connection:
             row = connection.execute("SELECT units FROM attempt WHERE id = ?", (attempt,)).fetchone()
             held = row[0] if row else 0
             more = max(0, units - held)
@@ -96,14 +96,14 @@ class Quotas(StateFile):
             if row is None:
                 connection.execute(
                     "INSERT INTO attempt VALUES (?, ?, ?, '', 0, NULL, ?)",
-                    (attempt, person.number, dataset, time.time()),
+                    (attempt, person.number, dataset, self.now()),
                 )
             _count(connection, attempt, dataset, person, held, held + more)
         return held == 0, None
 
     def release(self, attempt: str, person: Person, dataset: str) -> None:
         """Count an attempt with nothing: it was charged nothing."""
-        with self._writing() as connection:
+        with self._writing(_scope(person)) as connection:
             row = connection.execute("SELECT units FROM attempt WHERE id = ?", (attempt,)).fetchone()
             if row:
                 _count(connection, attempt, dataset, person, row[0], 0)
@@ -123,10 +123,11 @@ class Quotas(StateFile):
         Returns:
             The answer, or that of another try which was first.
         """
-        with self._writing() as connection:
+        with self._taken_along() as notes, self._writing(_scope(person)) as connection:
             row = connection.execute("SELECT units, answer FROM attempt WHERE id = ?", (attempt,)).fetchone()
             held, earlier = row if row else (0, None)
             if earlier is not None:
+                insert_notes(connection, notes)
                 return str(earlier)
             _count(
                 connection,
@@ -138,17 +139,22 @@ class Quotas(StateFile):
             )
             connection.execute("UPDATE attempt SET answer = ? WHERE id = ? AND body <> ''", (answer, attempt))
             connection.execute("DELETE FROM attempt WHERE id = ? AND body = ''", (attempt,))
-            insert_notes(connection, [*self._waiting(), one])
+            insert_notes(connection, [*notes, one])
         return answer
 
 
-def _bearer(connection: sqlite3.Connection, person: Person) -> int:
+def _scope(person: Person) -> str:
+    """What changes together: whatever is counted under one name, by whichever server."""
+    return f"quota {person.name}"
+
+
+def _bearer(connection: Statements, person: Person) -> int:
     """Under whose number a person is counted."""
-    found = connection.execute(f"SELECT {_BEARER}", (None, person.number)).fetchone()
+    found = connection.execute(f"SELECT {_BEARER}", (person.number,)).fetchone()
     return int(found[0])
 
 
-def _used(connection: sqlite3.Connection, dataset: str, number: int) -> int:
+def _used(connection: Statements, dataset: str, number: int) -> int:
     row = connection.execute(
         "SELECT units FROM used WHERE dataset = ? AND person = ?", (dataset, number)
     ).fetchone()
@@ -156,7 +162,7 @@ def _used(connection: sqlite3.Connection, dataset: str, number: int) -> int:
 
 
 def _count(
-    connection: sqlite3.Connection, attempt: str, dataset: str, person: Person, before: int, after: int
+    connection: Statements, attempt: str, dataset: str, person: Person, before: int, after: int
 ) -> None:
     """Change what an attempt is counted with, and what its person used in all."""
     if before == after:
@@ -164,7 +170,8 @@ def _count(
     number = _bearer(connection, person)
     used = _used(connection, dataset, number) + after - before
     connection.execute(
-        "INSERT INTO used VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET units = excluded.units",
+        "INSERT INTO used VALUES (?, ?, ?) "
+        "ON CONFLICT (dataset, person) DO UPDATE SET units = excluded.units",
         (dataset, number, max(0, used)),
     )
     connection.execute("UPDATE attempt SET units = ? WHERE id = ?", (after, attempt))

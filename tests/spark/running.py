@@ -1,0 +1,3 @@
+"""Where the Spark of these tests runs."""
+
+MASTER = "local[2]"
