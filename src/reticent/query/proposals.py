@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +27,11 @@ from reticent.query.declarations.datasets import DataSet
 from reticent.query.language.tree import Query, from_json, to_json
 from reticent.query.language.words import in_words
 from reticent.query.measure import Plan
+from reticent.query.plans import Asked as Given
 from reticent.query.span import Joint, is_combined
 from reticent.query.span.tables import candidates, chosen, rates, supposed
-from reticent.query.standing import SAME
+from reticent.query.standing import to_buy
 
-One = TypeVar("One")  # a query, its JSON, or SQL text
 MOST_WISHES = 200
 _FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
 
@@ -219,8 +219,8 @@ class Account:
 
 
 def each(
-    workload: Iterable[One | tuple[One, Accuracy]], accuracy: Accuracy | None, words: Words
-) -> Iterator[tuple[One, Accuracy]]:
+    workload: Iterable[Given | tuple[Given, Accuracy]], accuracy: Accuracy | None, words: Words
+) -> Iterator[tuple[Given, Accuracy]]:
     """The questions of a workload, each with how exact it shall be: its own way, or that of all."""
     given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
     for one in islice(workload, MOST_WISHES + 1):
@@ -288,10 +288,10 @@ def _step(one: Asked, joint: Joint, account: Account) -> int:
     """What a question costs in its turn; it is then taken for recorded."""
     plan = one.plan
     recorded = joint.recorded(plan.question.key)
-    missing = max(0, one.wanted - recorded)
-    fresh = min(missing, joint.fresh(plan, one.wanted)) if is_combined(one.query, plan) else missing
-    if not one.is_exact and fresh <= one.wanted // SAME:
-        fresh = 0
+    fresh = max(0, one.wanted - recorded)
+    if is_combined(one.query, plan):
+        found = joint.fresh(plan, one.wanted)
+        fresh, _ = to_buy(plan, one.wanted, recorded, found, is_exact=one.is_exact)
     cost = account.cost(plan, recorded, recorded + fresh)
     if cost:
         joint.record(plan, supposed(plan, recorded + cost))

@@ -226,8 +226,9 @@ def plan_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> H
     """Many questions before any of them is bought."""
     data = desk.data(name)
     numbers = [column.name for column in data.columns if column.is_number]
-    held = {"card": _card(desk, name), "own_quota": _own_quota(desk, visit.person, name)}
-    return page(request, "plan.html", visit, data=data, numbers=numbers, **held)
+    own_quota = _own_quota(desk, visit.person, name)
+    card = _card(desk, name)
+    return page(request, "plan.html", visit, data=data, numbers=numbers, card=card, own_quota=own_quota)
 
 
 @router.post("/datasets/{name}/plan")
