@@ -136,7 +136,7 @@ def megabytes() -> float:
     rng = random.Random(1)
     tracemalloc.start()
     joint = recorded(rng)
-    for _ in range(50):
+    for _ in range(300):
         joint.estimates(planned(tree.count(where=where(rng))))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -46,10 +46,11 @@ def least_information(
     """
     directions, values = _known(known, weights, variances, spreads)
 
-    def suffices(units: int) -> bool:
-        return _widest(directions, values, size, units) <= (1 + _SAME) / wanted
+    def suffices(units: int, same: float = 0.0) -> bool:
+        return _widest(directions, values, size, units) <= (1 + same) / wanted
 
-    if len(known) == len(spreads) and suffices(0):  # exactly: all of it is known
+    # All of it is known, exactly; and well enough, up to what floats may lose since it was bought.
+    if len(known) == len(spreads) and suffices(0, _SAME):
         return 0
     low, high = 0, wanted  # high suffices: what is known does no harm
     while high - low > 1:
