@@ -32,6 +32,7 @@ from ..unit.operating import operator
 from .browsing import rows_of_its_own, served
 from .running import make_keys
 from .test_market import Bazaar
+from .test_market_pages import dealt
 
 HOUSE = (  # paths that everybody of the house sees, but for auditors those to ask
     "/",
@@ -41,6 +42,7 @@ HOUSE = (  # paths that everybody of the house sees, but for auditors those to a
     "/places",
     "/places/paris",
     "/market",
+    "/market/federations/north",
     "/datasets/census",
     "/datasets/census/ask",
     "/datasets/census/answers",
@@ -74,6 +76,7 @@ def gallery(folder, *, rows=20_000, devices=3000, people=1500):
         _asked(found.desk)
         found.training = _training(found, folder)
         found.bill = _market(found, folder)
+        dealt(folder)
         found.app.state.places.named("paris").end_round()
         _reported(found.app.state.places.named("paris"), folder, people)
         yield found

@@ -144,7 +144,7 @@ def without_hands(monkeypatch):
     for place in (
         "query.plans.plan",
         "query.session.record",
-        "query.session.estimates",
+        "query.telling.estimates",
         "apps.query.desk.written",
         "apps.query.attempts.written",
     ):

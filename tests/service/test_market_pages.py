@@ -131,7 +131,8 @@ def test_the_browser_chooses_as_a_device_does(bazaar, signed_in, browser):
     tab.close()
 
 
-def test_a_federation_has_a_page_whose_sums_are_redone(bazaar, signed_in, folder):
+def dealt(folder):
+    """A federation beside a service, north, after a deal."""
     together = _Together("north", folder, 3)
     wanted = Purchase("ages", "1", "To count ages.", 6_000, 4, Valuation(0.1, 0.0005))
     buyer = Ed25519PrivateKey.generate()
@@ -140,6 +141,11 @@ def test_a_federation_has_a_page_whose_sums_are_redone(bazaar, signed_in, folder
     together.do(0, together.federation.act_of(signing.signed(awarded(wanted, bids), buyer)))
     together.collect(None)
     together.do(0, together.federation.act_of(together.delivery(buyer)))
+    return together
+
+
+def test_a_federation_has_a_page_whose_sums_are_redone(bazaar, signed_in, folder):
+    together = dealt(folder)
     assert 'href="/market/federations/north"' in signed_in("alice")("/market").text
     shown = content(signed_in("alice")("/market/federations/north"))
     paid = sum(together.federation.settled[0][1].paid.values())

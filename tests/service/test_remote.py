@@ -60,11 +60,12 @@ def _both(place, keys, made_census, tmp_path_factory):
 
 def same(far: Answer, near: Answer) -> None:
     """Everything but the noise."""
-    hidden = {"cells", "receipt", "spent", "remaining", "spent_epsilon"}
+    hidden = {"cells", "receipt", "spent", "remaining", "spent_epsilon", "combined"}
     told = [
         {name: one for name, one in answer.to_json().items() if name not in hidden} for answer in (far, near)
     ]
     assert told[0] == told[1]
+    assert (far.combined is None) == (near.combined is None)
     assert [cell.labels for cell in far.cells] == [cell.labels for cell in near.cells]
     for one, other in zip(far.cells, near.cells, strict=True):
         assert type(one.estimate.value) is type(other.estimate.value) is float
@@ -99,6 +100,16 @@ def test_a_rehearsal_is_the_same_to_the_last_digit(both):
     far, near = both
     query = "SELECT race, AVG(income) FROM census GROUP BY race"
     assert far.rehearse(query, epsilon=1.0).cells == near.rehearse(query, epsilon=1.0).cells
+
+
+def test_the_same_plans(both):
+    far, near = both
+    questions = [f"SELECT COUNT(*) FROM census WHERE age >= {age} AND sex = 'male'" for age in (30, 50, 70)]
+    workload = [*questions, "SELECT sex, COUNT(*) FROM census GROUP BY sex"]
+    one, other = far.plan(workload, error=200.0), near.plan(workload, error=200.0)
+    assert (one.first, one.wishes, one.cost) == (other.first, other.wishes, other.cost)
+    with pytest.raises(ParameterError, match="accuracy must be given"):
+        far.plan(workload)
 
 
 def test_the_same_prices_and_books(both):

@@ -32,7 +32,7 @@ HERE = re.compile(r"Ctrl-C|Listening on|https?://|\bblock \d")
 SERVES = re.compile(r"(?:serves \S+ at|The page (?:stays|is) at) (http\S+)")
 EXITS = re.compile(r"#.*\bexits with (\d+)")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=--port )\d+")
-LONGEST_S = 280.0
+LONGEST_S = 1200.0
 
 
 def commands(page):

@@ -11,13 +11,14 @@ Back ends implement what is abstract here, or cannot be imported; the conformanc
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,6 +38,8 @@ MOST_VALUES = 1 << 16  # values of one measurement
 MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
 FURTHEST_GRID = (1 << 15) - 1  # log2 of the units of a grid in one unit, or the other way round
 PAYMENT = "payment:"  # how keys of payments begin
+LONGEST_TEXT = 1 << 16  # characters of a question that is kept beside its key
+_NAMED = re.compile(r"[a-z_]{1,40}/[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}")
 
 
@@ -205,6 +208,25 @@ class Reading:
         return [total / self.information for total in self.sums] if self.information else []
 
 
+class Worded(NamedTuple):
+    """Questions that were paid for.
+
+    Attributes:
+        texts: by their keys, which end with the SHA-256 of the text, or the text is not to be believed.
+        number: how many measurements were paid for, of any account.
+    """
+
+    texts: dict[str, str]
+    number: int
+
+
+class Recorded(NamedTuple):
+    """What is recorded under a key, and the numbers of the measurements that it comes from."""
+
+    reading: Reading
+    numbers: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Balance:
     """An account and what is spent of it. Invariant: spent + remaining == cap."""
@@ -306,8 +328,9 @@ class Ledger(ABC):
     def declare(self, account: str, key: str, *, question: str, grid: int, dimension: int) -> None:
         """Say what is measured under a key, before it is asked for.
 
-        A ledger beside the data needs no words: this does nothing there. Where somebody else measures, the
-        text is all that they have to go by.
+        A ledger beside the data keeps the text with the first charge under the key, if the key is named after
+        it (`is_named_after`), so that others can tell what was bought: see `worded`. Where somebody else
+        measures, the text is all that they have to go by.
 
         Args:
             account: who pays.
@@ -411,6 +434,18 @@ class Ledger(ABC):
     def reading(self, account: str, key: str) -> Reading:
         """What is recorded under a key; empty if nothing was ever asked."""
 
+    def worded(self, account: str, after: int = 0) -> Worded:
+        """The questions whose texts are kept and under which something was paid for, after a number or ever.
+
+        A text may be anybody's: whoever reads it checks `is_named_after`, as `verify` does. A ledger that
+        keeps no texts has none.
+        """
+        return Worded({}, 0)
+
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+        """What is recorded under each of several keys whose texts are kept, at one moment."""
+        return [Recorded(self.reading(account, key), ()) for key in keys]
+
     @abstractmethod
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded."""
@@ -419,7 +454,7 @@ class Ledger(ABC):
     def _open(self, terms: Terms) -> Balance: ...
 
     def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
-        """Keep checked words for whoever measures. Back ends that lie beside the data have nobody to tell."""
+        """Keep checked words until they are paid for."""
         return
 
     @abstractmethod
@@ -468,6 +503,37 @@ def increment(terms: Terms, requested: int, information: int, values: int = 1) -
         return 0
     least = terms.minimum * values
     return missing if missing > least else least
+
+
+def is_question(key: str) -> bool:
+    """Whether a key has the form of one that is named after a text: whatever it is, and a SHA-256."""
+    return _NAMED.fullmatch(key) is not None
+
+
+def is_named_after(key: str, text: str) -> bool:
+    """Whether a key ends with the SHA-256 of a text: then the text is the one that was paid for."""
+    return is_question(key) and key[-64:] == hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+class Wordings:
+    """Texts that were declared lately. Threads may meet here; losing one harms nobody."""
+
+    _MOST = 512
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], str] = {}
+
+    def keep(self, account: str, key: str, text: str) -> None:
+        """Keep a text that may be kept beside its key."""
+        if len(text) > LONGEST_TEXT or not is_named_after(key, text):
+            return
+        self._held[account, key] = text
+        for oldest in list(self._held)[: -self._MOST]:
+            self._held.pop(oldest, None)
+
+    def of(self, account: str, key: str) -> str:
+        """The text under a key; empty if there is none."""
+        return self._held.get((account, key), "")
 
 
 def _checked_name(field: str, given: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from reticent.errors import (
@@ -14,7 +15,18 @@ from reticent.errors import (
     UnknownAccount,
     UnknownMeasurement,
 )
-from reticent.ledger.base import Balance, Grant, Ledger, Measurement, Reading, Terms, increment
+from reticent.ledger.base import (
+    Balance,
+    Grant,
+    Ledger,
+    Measurement,
+    Reading,
+    Recorded,
+    Terms,
+    Worded,
+    Wordings,
+    increment,
+)
 
 
 @dataclass
@@ -22,6 +34,7 @@ class _Key:
     requested: int = 0
     information: int = 0
     sums: tuple[int, ...] = ()
+    text: str = ""
 
 
 @dataclass
@@ -38,6 +51,7 @@ class MemoryLedger(Ledger):
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._measurements: list[Measurement] = []
+        self._wordings = Wordings()
 
     def _open(self, terms: Terms) -> Balance:
         held = self._accounts.setdefault(terms.name, _Account(terms))
@@ -92,6 +106,8 @@ class MemoryLedger(Ledger):
         charge = increment(terms, under.requested, information)
         if held.spent + charge > terms.cap:
             raise BudgetExceeded(terms.name, charge, terms.cap - held.spent)
+        if key not in held.keys:
+            under.text = self._wordings.of(terms.name, key)
         held.keys[key] = under
         held.spent += charge
         under.requested += charge
@@ -125,6 +141,23 @@ class MemoryLedger(Ledger):
         """What is recorded under a key."""
         under = self._find(account).keys.get(key, _Key())
         return Reading(account, key, under.information, under.sums, under.requested - under.information)
+
+    def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
+        self._wordings.keep(account, key, question)
+
+    def worded(self, account: str, after: int = 0) -> Worded:
+        """The questions that were paid for and whose texts are kept."""
+        keys = self._find(account).keys
+        paid = [one.key for one in self._measurements[after:] if one.account == account]
+        return Worded({key: keys[key].text for key in paid if keys[key].text}, len(self._measurements))
+
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+        """What is recorded under each of several keys."""
+        numbers: dict[str, list[int]] = {}
+        for one in self._measurements:
+            if one.account == account and one.fulfilled:
+                numbers.setdefault(one.key, []).append(one.number)
+        return [Recorded(self.reading(account, key), tuple(numbers.get(key, ()))) for key in keys]
 
     def _pending(self, account: str, key: str | None = None) -> list[Measurement]:
         return [

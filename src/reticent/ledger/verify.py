@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from reticent.errors import LedgerDamaged, ReticentError, RolledBack
 from reticent.ledger import entries
+from reticent.ledger.base import is_named_after
 from reticent.ledger.checkpoint import Head, PublicKey, parse, totals_hash, verified
 from reticent.ledger.merkle import Frontier
 from reticent.ledger.replay import RECORDED, VOID, Opened, Replay, Report
@@ -41,7 +42,8 @@ _BOUGHT = "id, account, name, requested, information, sums, waiting, nonce, seal
 _NOT_PLAIN = """
 SELECT count(*) FROM pg_class c WHERE c.oid IN
     ('meta'::regclass, 'head'::regclass, 'account'::regclass, 'bought'::regclass,
-     'measurement'::regclass, 'answered'::regclass, 'entry'::regclass, 'node'::regclass)
+     'measurement'::regclass, 'answered'::regclass, 'entry'::regclass, 'node'::regclass,
+     'question'::regclass)
 AND (c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relrowsecurity OR c.relforcerowsecurity
     OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
     OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)
@@ -343,14 +345,17 @@ class _Tables:
             "SELECT bought, number, information, recorded, nonce FROM measurement ORDER BY bought, number",
             "SELECT b.id, a.verb, a.asked, a.information, a.charged FROM answered a "
             "LEFT JOIN bought b ON b.account = a.account AND b.name = a.name ORDER BY 1, a.idempotency",
+            "SELECT bought, wording, numbers FROM question ORDER BY bought",
         )
         with ExitStack() as open_streams:
-            bought, measured, answered = (
+            bought, measured, answered, worded = (
                 open_streams.enter_context(closing(_stream(self._store, sql))) for sql in queries
             )
-            self._check_keys(bought, _Groups(measured), _Groups(answered))
+            self._check_keys(bought, _Groups(measured), _Groups(answered), _Groups(worded))
 
-    def _check_keys(self, bought: Iterator[Row], measured: _Groups, answered: _Groups) -> None:
+    def _check_keys(
+        self, bought: Iterator[Row], measured: _Groups, answered: _Groups, worded: _Groups
+    ) -> None:
         for key, row in enumerate(bought):
             if row[0] != key:
                 raise LedgerDamaged(f"key {key} is missing")
@@ -363,8 +368,20 @@ class _Tables:
             if rows := list(answered.of(key)):
                 levels = _Levels(numbers, charges, self._replay.void)
                 _check_answers(key, self._replay.minimum[held.account], levels, rows)
-        if measured.rest() or answered.rest():
-            raise LedgerDamaged("a measurement or an answer belongs to no key")
+            for _, wording, listed in worded.of(key):
+                self._check_question(held, wording, listed, numbers)
+        if measured.rest() or answered.rest() or worded.rest():
+            raise LedgerDamaged("a measurement, an answer or a question belongs to no key")
+
+    def _check_question(self, held: Bought, wording: str, listed: str, numbers: array[int]) -> None:
+        """The text of a question is the one that its key is named after."""
+        if not is_named_after(held.name, wording):
+            raise LedgerDamaged(
+                f"key {held.id}: the text of its question is not the one that it is named after"
+            )
+        recorded = [str(one) for one in numbers if self._replay.recorded[one] == RECORDED]
+        if sorted(listed.split(",")) != sorted(recorded or [""]):
+            raise LedgerDamaged(f"key {held.id}: its question lists other measurements than it has")
 
     def _due(
         self, numbers: array[int], charges: array[int], rows: Iterator[Row]

@@ -1,4 +1,4 @@
-"""How exact an answer shall be: one value, whichever way a question comes.
+"""How exact an answer shall be, and what it may be made of: one value, whichever way a question comes.
 
 Functions for people take it as one or word by word, `ask(query, error=3)`; a request, a form and a command
 line are turned into it where they are read. What it costs is in `prices`.
@@ -15,11 +15,12 @@ from reticent.errors import ParameterError
 from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import cap_units
 from reticent.query.declarations.datasets import MOST_ROWS
-from reticent.query.language.tree import Query
+from reticent.query.language.tree import Query, shown
 from reticent.query.measure import Plan
 from reticent.query.prices import predicted_error, units_for_error, within
 
 CONFIDENCE = 0.95
+SPAN, KEY, NONE = REUSES = ("span", "key", "none")
 _REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scaled
 
 
@@ -32,6 +33,7 @@ class Words(TypedDict, total=False):
     information: float | None
     confidence: float
     rows: int | None
+    reuse: str
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Accuracy:
         information: mu^2.
         confidence: of every interval.
         rows: a guess of how many rows a group has, where their number is private.
+        reuse: what was bought before and may be part of the answer: "span", all that is recorded about the
+            data set; "key", what is recorded under the question itself; "none", a fresh draw.
     """
 
     error: float | None = None
@@ -54,6 +58,7 @@ class Accuracy:
     information: float | None = None
     confidence: float = CONFIDENCE
     rows: int | None = None
+    reuse: str = SPAN
 
     def __post_init__(self) -> None:
         given = [name for name in ("error", "epsilon", "information") if getattr(self, name) is not None]
@@ -69,6 +74,7 @@ class Accuracy:
         checked_confidence(self.confidence)
         if self.rows is not None:
             whole("rows", self.rows, low=1, high=MOST_ROWS)
+        checked_reuse(self.reuse)
 
     def units(self, query: Query, plan: Plan, budget: Budget, rows: float | None) -> int:
         """The information, in ledger units, that makes an answer as exact as asked.
@@ -100,7 +106,17 @@ class Accuracy:
 
     def words(self) -> Words:
         """What is given of it, word by word."""
-        return cast(Words, {name: one for name, one in asdict(self).items() if one is not None})
+        given = {name: one for name, one in asdict(self).items() if one is not None}
+        if self.reuse == SPAN:
+            del given["reuse"]
+        return cast(Words, given)
+
+
+def checked_reuse(reuse: str, *known: str) -> str:
+    """What an answer may be made of."""
+    if reuse not in (known or REUSES):
+        raise ParameterError(f"reuse must be one of {', '.join(known or REUSES)}, got {shown(reuse)}")
+    return reuse
 
 
 def checked_confidence(confidence: float) -> float:

@@ -15,6 +15,7 @@ from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import rendering
+from reticent.query.combined import Combined
 from reticent.query.estimates import widest
 from reticent.query.kinds.intervals import Cell, Estimate
 from reticent.query.kinds.listed import KIND
@@ -36,10 +37,11 @@ def _epsilon(units: int, delta: float) -> float:
 class Case(Enum):
     """How a request met what was bought before (Algorithm 7 of the thesis)."""
 
-    FRESH = "1"  # nothing was bought under the question
+    FRESH = "1"  # nothing was bought under the question, or nothing of it was to be reused
     EQUAL = "2A"  # exactly this was bought: nothing to pay
     REFINED = "2B"  # the missing part was bought and combined with the old
     COARSER = "2C"  # more was bought already: nothing to pay
+    SPAN = "3"  # other purchases, or the public number of rows, say part of it or all: less to pay
     PUBLIC = "public"  # the declaration answers it
 
 
@@ -92,6 +94,7 @@ class Price:
         assumed: what `error` rests on; None where it rests on nothing private.
         useless: whether an interval of this width would hold all that is possible.
         budget: units of the whole account; 0 if whoever told the price did not say it.
+        fresh_cost: units that a fresh draw would cost, reusing nothing.
     """
 
     query: Query
@@ -106,6 +109,7 @@ class Price:
     assumed: Assumed | None = None
     useless: bool = False
     budget: int = 0
+    fresh_cost: int = 0
 
     def __str__(self) -> str:
         return rendering.price_text(self)
@@ -148,6 +152,7 @@ class Price:
             "affordable": self.affordable,
             "budget": str(self.budget),
             "cost_share": self.share,
+            "fresh_cost": str(self.fresh_cost),
         }
 
     @classmethod
@@ -166,6 +171,7 @@ class Price:
             assumed=_assumed(given.get("assumed")),
             useless=bool(given.get("useless", False)),
             budget=int(given.get("budget", 0)),
+            fresh_cost=int(given.get("fresh_cost", 0)),
         )
 
 
@@ -192,6 +198,7 @@ class Answer:
         remaining: units of the account left after it.
         delta: of the budget.
         receipt: where the ledger shows it.
+        combined: how it was made from several purchases; None if it rests on its own question's alone.
     """
 
     query: Query
@@ -205,6 +212,7 @@ class Answer:
     remaining: int
     delta: float
     receipt: Receipt
+    combined: Combined | None = None
 
     def __str__(self) -> str:
         return rendering.answer_text(self)
@@ -321,6 +329,7 @@ class Answer:
                 "log_size": self.receipt.log_size,
                 "log_root": self.receipt.log_root,
             },
+            "combined": None if self.combined is None else self.combined.to_json(),
         }
 
     @classmethod
@@ -351,6 +360,7 @@ class Answer:
                 receipt["log_size"],
                 receipt["log_root"],
             ),
+            combined=None if given.get("combined") is None else Combined.from_json(given["combined"]),
         )
 
 

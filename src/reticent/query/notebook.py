@@ -1,4 +1,4 @@
-"""The engine's own memory beside the ledger: texts of questions, and draws of coarser answers.
+"""The engine's own memory beside the ledger: texts of questions, coarser draws, since when a draw is fresh.
 
 Nothing in it is needed to verify the ledger, and nothing in it is more than what was released, or
 post-processing of it. Losing it loses the names of earlier questions and, under the policy `degrade`, the
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reticent.errors import LedgerError
+from reticent.ledger import Reading
 from reticent.sqlite import explained, opened
 
 _WHAT = "the notebook"
@@ -22,6 +23,10 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS draw (
     key TEXT NOT NULL, information INTEGER NOT NULL, grid_values TEXT NOT NULL, PRIMARY KEY (key, information)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS since (
+    account TEXT NOT NULL, idempotency TEXT NOT NULL, key TEXT NOT NULL, information TEXT NOT NULL,
+    pending TEXT NOT NULL, sums TEXT NOT NULL, PRIMARY KEY (account, idempotency)
 ) WITHOUT ROWID;
 """
 
@@ -47,6 +52,23 @@ class Notebook:
         """Every question that was ever charged, by key."""
         with self._guard, explained(_WHAT):
             return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
+
+    def since(self, idempotency: str, before: Reading) -> Reading:
+        """What was recorded when a fresh draw was first asked for under a text: `before`, or earlier.
+
+        So whoever asks again, after a crash, asks the ledger for the same and is charged once.
+        """
+        told = (before.account, idempotency, before.key, str(before.information), str(before.pending))
+        with self._guard, explained(_WHAT):
+            self._connection.execute(
+                "INSERT OR IGNORE INTO since VALUES (?, ?, ?, ?, ?, ?)",
+                (*told, ",".join(map(str, before.sums))),
+            )
+            ((key, information, pending, sums),) = self._connection.execute(
+                "SELECT key, information, pending, sums FROM since WHERE account = ? AND idempotency = ?",
+                told[:2],
+            )
+        return kept_reading(before, key, information, pending, sums)
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
@@ -78,3 +100,11 @@ class Notebook:
         """Close the file."""
         with self._guard:
             self._connection.close()
+
+
+def kept_reading(before: Reading, key: str, information: str, pending: str, sums: str) -> Reading:
+    """What a notebook kept of an earlier look; `before`, if that was at another key: it will be refused."""
+    if key != before.key:
+        return before
+    values = tuple(int(one) for one in sums.split(",")) if sums else ()
+    return Reading(before.account, key, int(information), values, int(pending))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from reticent.ledger import Grant
+from reticent.ledger import Grant, Reading
 from reticent.query.accuracy import Accuracy
 from reticent.query.plans import Asked
 
@@ -21,9 +21,13 @@ class Due:
     Attributes:
         key: of the question, in the ledger.
         bought: units that were bought before.
-        wanted: units that must be bought in all.
+        wanted: units that the answer must be worth.
         cost: the most that may be charged for it: what is bought only grows.
         is_free: whether nothing must be bought or measured for it.
+        amount: units that must be bought under the key in all.
+        combined: whether others' purchases make that less.
+        words: the question's text, its grid and its number of values, for the ledger.
+        since: what was recorded before, if nothing of it may be reused.
     """
 
     key: str
@@ -31,6 +35,10 @@ class Due:
     wanted: int
     cost: int
     is_free: bool
+    amount: int
+    combined: bool
+    words: tuple[str, int, int]
+    since: Reading | None = None
 
 
 @dataclass(frozen=True)
@@ -39,13 +47,17 @@ class Paid:
 
     Attributes:
         bought: units that were bought before.
-        wanted: units that must be bought in all.
+        wanted: units that the answer must be worth.
         grant: what the ledger was asked for; None if nothing was missing.
+        combined: whether others' purchases are part of it.
+        since: what was recorded before, if nothing of it may be reused.
     """
 
     bought: int
     wanted: int
     grant: Grant | None
+    combined: bool = False
+    since: Reading | None = None
 
 
 class Hand(Protocol):

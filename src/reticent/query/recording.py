@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from reticent.errors import AlreadyFulfilled, MeasurementVoid, NotMeasured
@@ -40,6 +41,13 @@ def record(
         values = prepared.measure(exact, measurement.information, rng)
         with contextlib.suppress(AlreadyFulfilled):
             promptly(partial(ledger.fulfil, measurement.number, values))
+
+
+def drawn_since(after: Reading, before: Reading) -> Reading:
+    """What was recorded under a key since an earlier look: noise that nobody had seen then."""
+    earlier = before.sums or (0,) * len(after.sums)
+    sums = tuple(now - then for now, then in zip(after.sums, earlier, strict=True))
+    return replace(after, information=after.information - before.information, sums=sums)
 
 
 def awaited(

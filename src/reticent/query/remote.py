@@ -17,7 +17,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 from urllib.parse import quote, unquote, urlsplit
@@ -27,11 +27,12 @@ from reticent.arguments import real
 from reticent.errors import ParameterError, ParameterTypeError, SourceError
 from reticent.ledger import Balance, Terms, Unit
 from reticent.privacy import Budget, Neighbours, spent_epsilon
-from reticent.query.accuracy import CONFIDENCE, Accuracy, Words
+from reticent.query.accuracy import CONFIDENCE, KEY, SPAN, Accuracy, Words, checked_reuse
 from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
+from reticent.query.proposals import Proposal, each
 
 Asked = Query | Mapping[str, Any] | str
 _TRIES = 4
@@ -159,9 +160,23 @@ class RemoteSession(Shorthands):
         with self._understood():
             return Price.from_json(reply)
 
-    def known(self, query: Asked, *, confidence: float = CONFIDENCE) -> Answer | None:
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """As `Session.plan`."""
+        bodies = [_body(query, own) for query, own in each(workload, accuracy, words)]
+        reply = self._call("POST", self._at("/plan"), {"questions": bodies})
+        with self._understood():
+            return Proposal.from_json(reply)
+
+    def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
         """As `Session.known`."""
         body = {"query": _query(query), "confidence": confidence}
+        if checked_reuse(reuse, SPAN, KEY) != SPAN:
+            body["reuse"] = reuse
         reply = self._call("POST", self._at("/known"), body)
         with self._understood():
             return None if reply["answer"] is None else Answer.from_json(reply["answer"])

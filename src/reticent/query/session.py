@@ -32,28 +32,37 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
 from reticent.arguments import real
 from reticent.errors import (
     BudgetExceeded,
+    IdempotencyConflict,
     ParameterError,
     QuestionRefused,
 )
 from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
-from reticent.ledger.base import increment
 from reticent.privacy import spent_epsilon
-from reticent.query.accuracy import CONFIDENCE, Accuracy, Words, checked_confidence
-from reticent.query.answers import Answer, Assumed, Case, Price, Receipt
+from reticent.query.accuracy import (
+    CONFIDENCE,
+    KEY,
+    NONE,
+    SPAN,
+    Accuracy,
+    Words,
+    checked_confidence,
+    checked_reuse,
+)
+from reticent.query.answers import Answer, Assumed, Case, Price
+from reticent.query.combined import worth
 from reticent.query.declarations.account_opening import as_open
 from reticent.query.declarations.datasets import DataSet, Policy
-from reticent.query.degrade import degraded
-from reticent.query.estimates import estimates, widest
+from reticent.query.estimates import widest
 from reticent.query.kinds.count import COUNT
-from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
-from reticent.query.kinds.listed import KIND
+from reticent.query.kinds.intervals import half_width_factor
 from reticent.query.language import tree
 from reticent.query.language.questions import Question
 from reticent.query.language.shorthands import Shorthands
@@ -69,14 +78,19 @@ from reticent.query.prices import (
     rests_on_rows,
     sizes_at_least,
 )
-from reticent.query.recording import Promptly, at_once, awaited, record
+from reticent.query.proposals import Account, Proposal, each, proposed
+from reticent.query.proposals import Asked as Wanted
+from reticent.query.purchases import Purchases
+from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
 from reticent.query.shared_notebook import SharedNotebook
+from reticent.query.span import Joint
+from reticent.query.standing import SAME, Standing, bought, is_public, standing
+from reticent.query.telling import Teller
 from reticent.randomness import Stream
 
 _MOST_FREE = 500  # answers, each good while ledger and account stand as they did
 _FEW_CELLS = 64  # that are estimated in no time
 _FEWER = (10, 100)  # parts of the rows that an error assumes, to show what it would be with so many
-_SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
 
 
 class Session(Shorthands):
@@ -117,6 +131,9 @@ class Session(Shorthands):
         self._connecting = threading.Lock()
         self._notebook = notebook if notebook is not None else Notebook()
         self._plans = Plans(data, ledger)
+        shares = data.policy is not Policy.DEGRADE  # a coarser draw is not to be undone by others' purchases
+        self._purchases = Purchases(data, ledger, self._plans) if shares else None
+        self._teller = Teller(data, ledger, self._notebook, self._purchases, rng)
         self._free: Kept[tuple[Query, Accuracy], tuple[Reading, Answer]] = Kept(_MOST_FREE)
         ledger.open(data.terms)
 
@@ -188,31 +205,77 @@ class Session(Shorthands):
             hand: who says what is due, and draws and records what is paid for; this session by default.
         """
         other, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
-        due = other.due(asked, accuracy)
-        if due.is_free:
-            return Paid(due.bought, due.wanted, None)
-        if paying is not None:
-            paying(due.cost)
-        try:
-            grant = self._ledger.request(
-                self.data.account, due.key, self._amount(due.wanted), idempotency=idempotency
-            )
-        except BudgetExceeded as refusal:
-            if not offering:
-                raise
-            raise self.offer(asked, accuracy, refusal) from refusal
+        if isinstance(asked, Query) and hand is None:  # most is free: nothing is made that only payments need
+            found = self._standing(asked, accuracy)
+            if not found.fresh or is_public(asked, found.plan):
+                return Paid(found.bought, found.wanted, None, found.combined)
+            due = self._due(asked, found)
+        else:
+            due = other.due(asked, accuracy)
+        for last in (False, True):
+            if due.is_free:
+                return Paid(due.bought, due.wanted, None, due.combined)
+            if due.since is not None:
+                due = self._fresh(due, idempotency)
+            if paying is not None:
+                paying(due.cost)
+            try:
+                grant = self._granted(due, idempotency)
+                break
+            except BudgetExceeded as refusal:
+                if not offering:
+                    raise
+                raise self.offer(asked, accuracy, refusal) from refusal
+            except IdempotencyConflict:
+                # A first try with this text was charged meanwhile, when less was recorded by others.
+                again = other.due(asked, accuracy)
+                if last or again.amount == due.amount:
+                    raise
+                due = again
         other.record(asked, grant)
-        return Paid(due.bought, due.wanted, grant)
+        return Paid(due.bought, due.wanted, grant, due.combined, due.since)
+
+    def _granted(self, due: Due, idempotency: str | None) -> Grant:
+        """Tell the ledger what is asked, and ask for it.
+
+        What others recorded since a first try may make the amount of a second one less. One that needs
+        nothing more than is bought bears no text: it is charged for nothing.
+        """
+        text, grid, values = due.words
+        self._ledger.declare(self.data.account, due.key, question=text, grid=grid, dimension=values)
+        if due.combined and due.amount <= due.bought:
+            idempotency = None
+        return self._ledger.request(
+            self.data.account, due.key, self._amount(due.amount), idempotency=idempotency
+        )
+
+    def _fresh(self, due: Due, idempotency: str | None) -> Due:
+        """A draw that reuses nothing, as it was first asked for under this text."""
+        assert due.since is not None
+        since = due.since if idempotency is None else self._notebook.since(idempotency, due.since)
+        return replace(due, since=since, amount=since.information + since.pending + due.wanted)
 
     def due(self, query: Asked, accuracy: Accuracy) -> Due:
         """What must be bought for a question. Its rows are opened, not read: paying is not in vain."""
         asked = self._plans.read(query)
-        prepared, before, wanted = self._standing(asked, accuracy)
-        is_free = _is_public(asked, prepared) or wanted <= before.information
+        return self._due(asked, self._standing(asked, accuracy))
+
+    def _due(self, asked: Query, found: Standing) -> Due:
+        is_free = is_public(asked, found.plan) or not found.fresh
         if not is_free:
             self.warm()
-        cost = 0 if is_free else self._cost(prepared, _bought(before), wanted)
-        return Due(prepared.question.key, _bought(before), wanted, cost, is_free)
+        plan = found.plan
+        return Due(
+            plan.question.key,
+            found.bought,
+            found.wanted,
+            0 if is_free else self._teller.cost(plan, found.bought, found.amount),
+            is_free,
+            found.amount,
+            found.combined,
+            (plan.question.text, plan.shift, plan.values),
+            found.before if found.reuse == NONE else None,
+        )
 
     def record(self, query: Asked, grant: Grant, *, promptly: Promptly = at_once) -> None:
         """Read rows, draw noise and record it, for all that is paid for and not recorded.
@@ -239,14 +302,18 @@ class Session(Shorthands):
         """
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
-        if _is_public(asked, prepared):
-            return self._public(asked, prepared, confidence)
+        if is_public(asked, prepared):
+            return self._teller.public(asked, prepared, confidence)
         if paid.grant is not None and self._rows is None:
             look = partial(self._reading, prepared)
             after = awaited(look, paid.grant, self.data.name, self._wait_s, self._leaving)
         else:
             after = self._reading(prepared)
-        return self._answer(asked, prepared, paid.bought, after, paid.wanted, confidence, paid.grant)
+        if paid.combined:
+            return self._teller.combined(asked, prepared, after, paid.wanted, confidence, paid.grant)
+        if paid.since is not None:
+            after, paid = drawn_since(after, paid.since), replace(paid, bought=0)
+        return self._teller.answer(asked, prepared, paid.bought, after, paid.wanted, confidence, paid.grant)
 
     def free(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
         """What `ask` would answer if nothing must be bought or measured for it; None else.
@@ -255,49 +322,85 @@ class Session(Shorthands):
         """
         asked = self._plans.read(query)
         given = Accuracy.of(accuracy, words)
-        prepared, before, wanted = self._standing(asked, given)
-        if _is_public(asked, prepared):
-            return self._public(asked, prepared, given.confidence)
-        if wanted > before.information:
+        found = self._standing(asked, given)
+        prepared, before = found.plan, found.before
+        if is_public(asked, prepared):
+            return self._teller.public(asked, prepared, given.confidence)
+        if found.fresh:
             return None
-        return self._answer(asked, prepared, _bought(before), before, wanted, given.confidence, None)
+        if not found.combined:
+            return self._teller.answer(
+                asked, prepared, found.bought, before, found.wanted, given.confidence, None
+            )
+        answer = self._teller.combined(asked, prepared, before, found.wanted, given.confidence, None)
+        if prepared.question.cells <= _FEW_CELLS:
+            self._free.keep((asked, given), (before, answer))
+        return answer
 
-    def _standing(self, query: Query, accuracy: Accuracy) -> tuple[Plan, Reading, int]:
+    def _standing(self, query: Query, accuracy: Accuracy) -> Standing:
         """How a query is measured, what is bought, and what must be in all."""
         prepared = self._plans.of(query)
         before = self._reading(prepared)
-        if _is_public(query, prepared):
-            return prepared, before, 0
-        return prepared, before, self._wanted(query, prepared, accuracy, before)
+        if is_public(query, prepared):
+            return Standing(prepared, before, 0, before.information, 0, False, accuracy.reuse)
+        if self._purchases is None and accuracy.reuse == NONE:
+            raise ParameterError("reuse must be key under the policy degrade, got none: what it shows is "
+                                 "never better than what was asked for")  # fmt: skip
+        wanted = self._wanted(query, prepared, accuracy, before)
+        return standing(query, prepared, before, wanted, accuracy, self._purchases)
 
     def price(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Price:
         """What `ask` would charge now, from public numbers only. Arguments as for `ask`."""
         asked = self._plans.read(query)
         given = Accuracy.of(accuracy, words)
-        prepared = self._plans.of(asked)
-        balance, before = self.balance(), self._reading(prepared)
-        bought = _bought(before)
-        if _is_public(asked, prepared):
+        balance, found = self.balance(), self._standing(asked, given)
+        prepared, wanted = found.plan, found.wanted
+        if is_public(asked, prepared):
             delta, cap = self.data.budget.delta, balance.terms.cap
             return Price(asked, 0, 0, 0, balance.remaining, delta, 0.0, Case.PUBLIC, budget=cap)
-        wanted = self._wanted(asked, prepared, given, before)
-        cost = self._cost(prepared, bought, wanted)
-        units = max(wanted, bought + cost)
+        cost = self._teller.cost(prepared, found.bought, found.amount)
+        units = wanted + max(0, cost - found.missing)
+        if not found.combined and found.reuse != NONE:
+            units = max(wanted, found.bought + cost)
         error = self._expected_error(asked, prepared, given, units)
         return Price(
             asked,
             wanted,
-            bought,
+            found.bought,
             cost,
             balance.remaining,
             self.data.budget.delta,
             error,
-            _case(bought, wanted),
-            self._free_error(asked, prepared, before, given.confidence),
+            found.case,
+            self._free_error(asked, prepared, given),
             self._assumed(asked, prepared, given, units),
             error is not None and is_useless(asked, prepared, error),
             balance.terms.cap,
+            self._teller.cost(prepared, found.bought, found.bought + wanted),
         )
+
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """What to buy first for many questions, and what all of them cost then. Nothing is bought.
+
+        Args:
+            workload: queries, their JSON, or SQL texts, in the order in which they will be asked; or pairs of
+                one of these and its accuracy.
+            accuracy: of those without one of their own, as for `ask`.
+            **words: the same, word by word.
+        """
+        asked, reuses = [], self._purchases is not None
+        for query, own in each(workload, accuracy, words):
+            read, reuses = self._plans.read(query), reuses and own.reuse == SPAN
+            found = self._standing(read, replace(own, reuse=KEY))
+            asked.append(Wanted(read, found.plan, found.wanted, own.information is not None))
+        joint = partial(Joint, self.data) if self._purchases is None else self._purchases.supposable
+        held = (lambda plan: bought(self._reading(plan)), self._teller.cost)
+        return proposed(asked, Account(self._plans.of, joint, *held, self.balance(), self.data, reuses))
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
         """What the predicted error rests on, where that is private, and what fewer rows would make of it."""
@@ -308,11 +411,10 @@ class Session(Shorthands):
         errors = [predicted_error(query, prepared, units, accuracy.confidence, one) for one in fewer]
         return Assumed(rows, accuracy.rows is not None, tuple(zip(fewer, errors, strict=True)))
 
-    def _free_error(self, query: Query, prepared: Plan, reading: Reading, confidence: float) -> float | None:
+    def _free_error(self, query: Query, prepared: Plan, accuracy: Accuracy) -> float | None:
         """How exact the answer is that `known` gives; a guess of the rows may ask for more than is needed."""
-        if not reading.information or self.data.policy is Policy.DEGRADE:
-            return None
-        return widest(estimates(query, prepared, reading.nearest(), reading.information, confidence))
+        best = self._teller.best(query, prepared, accuracy.confidence, accuracy.reuse)
+        return None if best is None else widest(best[0])
 
     def reused(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
         """What `ask` would answer if that is free and takes no time; None if it may cost either.
@@ -323,34 +425,44 @@ class Session(Shorthands):
         if ready is None or self.data.policy is Policy.DEGRADE:
             return None
         asked, prepared = ready
-        if prepared.question.cells > _FEW_CELLS or _is_public(asked, prepared):
+        if prepared.question.cells > _FEW_CELLS or is_public(asked, prepared):
             return None
         given = Accuracy.of(accuracy, words)
         before = self._reading(prepared)
-        if not before.information:
-            return None
         held = self._free.get((asked, given))
         if held is not None and held[0] == before and held[1].spent == self.balance().spent:
             return held[1]
+        if not before.information or given.reuse == NONE:
+            return None
         wanted = self._wanted(asked, prepared, given, before)
         if wanted > before.information:
             return None
-        answer = self._answer(asked, prepared, _bought(before), before, wanted, given.confidence, None)
+        answer = self._teller.answer(asked, prepared, bought(before), before, wanted, given.confidence, None)
         self._free.keep((asked, given), (before, answer))
         return answer
 
-    def known(self, query: Asked, *, confidence: float = CONFIDENCE) -> Answer | None:
-        """The best answer that is already paid for, free of charge; None if nothing is recorded."""
+    def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
+        """The best answer that is already paid for, free of charge; None if nothing is recorded.
+
+        Args:
+            query: as for `ask`.
+            confidence: of the intervals.
+            reuse: "key" for what is recorded under the question itself alone.
+        """
         checked_confidence(confidence)
+        checked_reuse(reuse, SPAN, KEY)
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
-        if _is_public(asked, prepared):
-            return self._public(asked, prepared, confidence)
-        reading = self._reading(prepared)
-        if not reading.information or self.data.policy is Policy.DEGRADE:
+        if is_public(asked, prepared):
+            return self._teller.public(asked, prepared, confidence)
+        best = self._teller.best(asked, prepared, confidence, reuse)
+        if best is None:
             return None
-        bought, wanted = _bought(reading), reading.information
-        return self._answer(asked, prepared, bought, reading, wanted, confidence, None)
+        _, reading, found = best
+        if not found:
+            units = reading.information
+            return self._teller.answer(asked, prepared, bought(reading), reading, units, confidence, None)
+        return self._teller.combined(asked, prepared, reading, worth(found), confidence, None)
 
     def recorded_rows(self, query: Asked, *, confidence: float = CONFIDENCE) -> int | None:
         """How many rows the smallest group has at least, by what is recorded: a guess to give as `rows`.
@@ -408,11 +520,6 @@ class Session(Shorthands):
         """The query that is given, as its JSON or as SQL too."""
         return self._plans.read(given)
 
-    def _cost(self, prepared: Plan, bought: int, wanted: int) -> int:
-        """What is charged for so many units, where so many are bought."""
-        values = prepared.values if self._ledger.charges_values else 1
-        return increment(self.data.terms, bought, wanted, values)
-
     def _amount(self, units: int) -> Amount:
         return Amount(units, Unit.MU2, self.data.relation)
 
@@ -440,9 +547,9 @@ class Session(Shorthands):
         if accuracy.error is not None and rows is None:
             raise ParameterError("rows must be given with error: how many rows match is private, so guess it"
                                  f"{self._hint(query, accuracy.confidence)}")  # fmt: skip
-        units, bought = accuracy.units(query, prepared, self.data.budget, rows), _bought(reading)
-        is_same = accuracy.information is None and bought < units <= bought + bought // _SAME
-        return bought if is_same else units
+        units, held = accuracy.units(query, prepared, self.data.budget, rows), bought(reading)
+        is_same = accuracy.information is None and held < units <= held + held // SAME
+        return held if is_same else units
 
     def _hint(self, query: Query, confidence: float) -> str:
         """What is recorded of the rows that somebody should guess, in words."""
@@ -457,73 +564,15 @@ class Session(Shorthands):
         rows = assumed_rows(query, prepared, accuracy.rows)
         return None if rows is None else predicted_error(query, prepared, units, accuracy.confidence, rows)
 
-    def _answer(
-        self,
-        query: Query,
-        prepared: Plan,
-        bought: int,
-        after: Reading,
-        wanted: int,
-        confidence: float,
-        grant: Grant | None,
-    ) -> Answer:
-        vector: Sequence[float] = ()
-        worth = after.information
-        if self.data.policy is not Policy.DEGRADE:
-            vector = after.nearest()
-        else:
-            vector = degraded(prepared, after.estimate(), worth, wanted, self._notebook, self._rng)
-            worth = wanted
-        balance = self.balance()
-        return Answer(
-            query,
-            tuple(estimates(query, prepared, vector, worth, confidence)),
-            confidence,
-            _case(bought, wanted),
-            worth,
-            grant.charged if grant is not None else 0,
-            self._cost(prepared, 0, wanted),
-            balance.spent,
-            balance.remaining,
-            self.data.budget.delta,
-            self._receipt(prepared, grant),
-        )
-
-    def _receipt(self, prepared: Plan, grant: Grant | None) -> Receipt:
-        numbers = tuple(one.number for one in grant.pending) if grant is not None else ()
-        head = getattr(self._ledger, "head", None)
-        if not numbers or head is None:
-            return Receipt(self.data.account, prepared.question.key, numbers)
-        seen = head()
-        return Receipt(self.data.account, prepared.question.key, numbers, seen.size, seen.root.hex())
-
-    def _public(self, query: Query, prepared: Plan, confidence: float) -> Answer:
-        """The number of all rows, where the declaration says it."""
-        rows = float(self.data.rows or 0)
-        balance = self.balance()
-        return Answer(
-            query,
-            (Cell((), Estimate(rows, 0.0, rows, rows)),),
-            confidence,
-            Case.PUBLIC,
-            0,
-            0,
-            0,
-            balance.spent,
-            balance.remaining,
-            self.data.budget.delta,
-            Receipt(self.data.account, prepared.question.key),
-        )
-
     def offer(self, query: Asked, accuracy: Accuracy, refusal: BudgetExceeded) -> QuestionRefused:
         """The ledger's refusal of a query, with the best answer that is free and what is within reach."""
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
         best = self.known(asked, confidence=accuracy.confidence)
-        bought, delta = _bought(self._reading(prepared)), self.data.budget.delta
+        held, delta = bought(self._reading(prepared)), self.data.budget.delta
         reachable = None
-        if refusal.left >= self._cost(prepared, 0, 1):
-            reachable = self._expected_error(asked, prepared, accuracy, bought + refusal.left)
+        if refusal.left >= self._teller.cost(prepared, 0, 1):
+            reachable = self._expected_error(asked, prepared, accuracy, held + refusal.left)
         return QuestionRefused(
             refusal.account,
             refusal.asked,
@@ -544,23 +593,3 @@ def _check_elsewhere(data: DataSet, rows: object) -> None:
     if data.policy is Policy.DEGRADE:
         raise ParameterError("policy must be share with this ledger, got degrade: it shows the best answer "
                              "to everybody")  # fmt: skip
-
-
-def _bought(reading: Reading) -> int:
-    """The units that are paid for under a question, recorded or not."""
-    return reading.information + reading.pending
-
-
-def _case(bought: int, wanted: int) -> Case:
-    if not bought:
-        return Case.FRESH
-    if wanted == bought:
-        return Case.EQUAL
-    return Case.REFINED if wanted > bought else Case.COARSER
-
-
-def _is_public(query: Query, prepared: Plan) -> bool:
-    """Whether the declaration answers it: the number of all rows when that is public."""
-    question: Question = prepared.question
-    everything = question.where is True and not question.by and question.data.rows is not None
-    return KIND[query.kind].is_public and everything

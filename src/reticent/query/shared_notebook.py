@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reticent import postgres
-from reticent.query.notebook import Notebook
+from reticent.ledger import Reading
+from reticent.query.notebook import Notebook, kept_reading
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS notebook (dataset TEXT PRIMARY KEY)",
@@ -22,6 +23,9 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS draw ("
     "dataset TEXT NOT NULL, key TEXT NOT NULL, information BIGINT NOT NULL, grid_values TEXT NOT NULL, "
     "PRIMARY KEY (dataset, key, information))",
+    "CREATE TABLE IF NOT EXISTS since ("
+    "dataset TEXT NOT NULL, idempotency TEXT NOT NULL, key TEXT NOT NULL, information TEXT NOT NULL, "
+    "pending TEXT NOT NULL, sums TEXT NOT NULL, PRIMARY KEY (dataset, idempotency))",
 )
 
 
@@ -49,6 +53,19 @@ class SharedNotebook:
             "SELECT key, asked FROM question WHERE dataset = ? ORDER BY key", self._dataset
         )
         return dict(asked)
+
+    def since(self, idempotency: str, before: Reading) -> Reading:
+        """As `Notebook.since`."""
+        self._database.put(
+            "INSERT INTO since VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            *(self._dataset, idempotency, before.key, str(before.information), str(before.pending)),
+            ",".join(map(str, before.sums)),
+        )
+        kept = self._database.one(
+            "SELECT key, information, pending, sums FROM since WHERE dataset = ? AND idempotency = ?",
+            *(self._dataset, idempotency),
+        )
+        return before if kept is None else kept_reading(before, *kept)
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:

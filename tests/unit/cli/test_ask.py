@@ -110,7 +110,7 @@ def test_a_bought_answer_says_everything(ask, spent):
     assert error == "20,000"
     numbers = [int(text.replace(",", "")) for text in (low, value, high)]
     assert numbers == sorted(numbers)
-    assert told["case"] == "1: nothing was bought for this question before"
+    assert told["case"] == "1: nothing that was bought before is part of it"
     assert told["cost"] == "1.156 % of the budget, epsilon 0.5947 alone"
     assert told["spent in all"] == "1.156 % of the budget, epsilon 0.5947 of 8 at delta 0.0001"
     assert told["left"].startswith("98.84 % of the budget: for one answer, epsilon 7.9")

@@ -76,7 +76,7 @@ def test_every_column_is_in_the_list(template):
             held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
             assert held == set(columns)
         names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-        assert names == set(COLUMNS)
+        assert names == {*COLUMNS, "question"}  # which has tests of its own: a text may be missing
 
 
 def altered(rng, old, others):

@@ -47,6 +47,7 @@ class Telling:
     told: dict
 
     def _declare(self, account, key, question, grid, dimension):
+        super()._declare(account, key, question, grid, dimension)
         self.told[key] = question, grid, dimension
 
 
@@ -149,7 +150,7 @@ def test_an_answer_is_paid_for_here_and_measured_elsewhere(shared):
         assert (finer.cost, finer.case, finer.information) == (HALF // 2, Case.REFINED, HALF // 2 * 3)
         assert finer.cells != answer.cells
         assert session.balance().spent == HALF // 2 * 3
-        assert session.known(tree.mean("age", by="sex")).cells == finer.cells
+        assert session.known(tree.mean("age", by="sex"), reuse="key").cells == finer.cells
         assert list(session.questions().values()) == [tree.mean("age", by="sex")]
         assert session._ledger.pending("d") == []
 
@@ -186,7 +187,7 @@ def test_an_oracle_in_another_process(shared):
     measuring.start()
     try:
         with asking(shared) as session:
-            answers = [session.ask(query, information=0.1) for query in QUESTIONS]
+            answers = [session.ask(query, information=0.1, reuse="key") for query in QUESTIONS]
     finally:
         done.set()
         measuring.join()

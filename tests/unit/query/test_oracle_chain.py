@@ -81,7 +81,7 @@ def test_analysts_ask_and_the_oracle_records(town, data, running):
         assert (again.case, again.cost, again.cells) == (Case.EQUAL, 0, first.cells)
         finer = session.ask(ASKED, epsilon=1.5)
         assert (finer.case, finer.cost) == (Case.REFINED, finer.information - first.information)
-        other = session.ask(histogram("race"), epsilon=1.0)
+        other = session.ask(histogram("race"), epsilon=1.0, reuse="key")
         assert len(other.cells) == 4
         balance = session.balance()
         reading = town.ledger(town.owner)
@@ -200,10 +200,10 @@ def test_the_price_on_a_chain_is_what_is_charged(town, data, running):
     query, least = histogram("race"), data.terms.minimum
     with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
         assert session.price(query, information=2 * least / 10**12).cost == 4 * least
-        answer = session.ask(query, information=2 * least / 10**12)
+        answer = session.ask(query, information=2 * least / 10**12, reuse="key")
         assert (answer.cost, answer.information, answer.without_reuse) == (4 * least,) * 3
         assert session.price(query, information=3.9 * least / 10**12).cost == 0
-        assert session.price(query, information=5 * least / 10**12).cost == 4 * least
+        assert session.price(query, information=5 * least / 10**12, reuse="key").cost == 4 * least
         assert session.balance().spent == 4 * least
 
 

@@ -267,3 +267,11 @@ def test_values_of_a_cell():
 
 def test_a_query_is_a_value():
     assert resolve(Query("count"), ROWS) == resolve(tree.count(), ROWS)
+
+
+def test_a_cut_at_the_low_bound_cuts_nothing():
+    """As WIDTH_BUCKET(age, 0, 40, 2) writes it: nothing is below the bound, so it is the question without."""
+    given = resolve(tree.count(by=By("age", edges=(0.0, 20.0, 40.0))), ROWS)
+    assert given == resolve(tree.count(by=By("age", edges=(20.0, 40.0))), ROWS)
+    with pytest.raises(ParameterError, match=r"by.edges must be > 0.0"):
+        resolve(tree.count(by=By("age", edges=(-1.0, 20.0))), ROWS)

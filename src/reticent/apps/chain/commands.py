@@ -35,31 +35,60 @@ Owner = Annotated[
 ]
 
 
-class Words(TypedDict):
-    """What `Signing` says, as arguments of a call."""
+class SendingWords(TypedDict):
+    """What `Sending` says, as arguments of a call."""
 
     key: Path
-    chain: Path
     rpc: str | None
-    owner: str | None
     fees: tuple[float | None, float | None]
 
 
+class Words(SendingWords):
+    """What `Signing` says, as arguments of a call."""
+
+    chain: Path
+    owner: str | None
+
+
 @dataclass(frozen=True)
-class Signing:
-    """Who signs a transaction about a data set, where, and what it may cost."""
+class Sending:
+    """Who signs a transaction, by which node it goes, and what it may cost: of every command that sends."""
 
     key: Key
-    chain: Chain = CHAIN
     rpc: Rpc = None
-    owner: Owner = None
     max_fee: MaxFee = None
     max_tip: MaxTip = None
 
+    def sending(self) -> SendingWords:
+        """The arguments of what does it."""
+        return {"key": self.key, "rpc": self.rpc, "fees": (self.max_fee, self.max_tip)}
+
+
+@dataclass(frozen=True)
+class Deploying(Sending):
+    """How contracts are put on a chain; where the file goes that says so, each command says by itself."""
+
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=10_000, help="Blocks on top before anything counts; 5, or 0 on a development chain."
+        ),
+    ] = None
+    forget_rpc: Annotated[
+        bool, typer.Option("--forget-rpc", help="Do not write the node's address into the file.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Signing(Sending):
+    """Who signs a transaction about a data set, where, and what it may cost."""
+
+    chain: Chain = CHAIN
+    owner: Owner = None
+
     def words(self) -> Words:
         """The arguments of what does it."""
-        fees = (self.max_fee, self.max_tip)
-        return {"key": self.key, "chain": self.chain, "rpc": self.rpc, "owner": self.owner, "fees": fees}
+        return {**self.sending(), "chain": self.chain, "owner": self.owner}
 
 
 @group.command()
@@ -80,21 +109,10 @@ def key(
 
 
 @group.command()
+@with_options
 def deploy(
-    key: Key,
-    rpc: Rpc = None,
+    deploying: Deploying,
     out: Annotated[Path, typer.Option(help="Where to write the chain file; must not exist.")] = CHAIN,
-    confirmations: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=10_000, help="Blocks on top before anything counts; 5, or 0 on a development chain."
-        ),
-    ] = None,
-    forget_rpc: Annotated[
-        bool, typer.Option("--forget-rpc", help="Do not write the node's address into the file.")
-    ] = False,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
 ) -> None:
     """Put the contracts on a chain.
 
@@ -103,19 +121,21 @@ def deploy(
     """
     from reticent.apps.chain.work import deploy as run
 
-    fees = (max_fee, max_tip)
-    run(rpc, key, out=out, confirmations=confirmations, forget_rpc=forget_rpc, fees=fees)
+    run(
+        out=out,
+        confirmations=deploying.confirmations,
+        forget_rpc=deploying.forget_rpc,
+        **deploying.sending(),
+    )
 
 
 @group.command()
+@with_options
 def register(
     dataset: Declaration,
     oracle: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose key alone may record answers.")],
-    key: Key,
+    sending: Sending,
     chain: Chain = CHAIN,
-    rpc: Rpc = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
 ) -> None:
     """Open the budget of a data set on the chain, for ever.
 
@@ -124,7 +144,7 @@ def register(
     """
     from reticent.apps.chain.work import register as run
 
-    run(dataset, oracle=oracle, key=key, chain=chain, rpc=rpc, fees=(max_fee, max_tip))
+    run(dataset, oracle=oracle, chain=chain, **sending.sending())
 
 
 @group.command()

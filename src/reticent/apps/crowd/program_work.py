@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from reticent.apps.crowd.opened import GweiFees, opened, say, stopped_by_signals, task_of
+from reticent.apps.crowd.opened import GweiFees, Opened, opened, say, stopped_by_signals, task_of
 from reticent.apps.store.work import read_token
 from reticent.arguments import whole
 from reticent.chain.keys import Key
@@ -18,10 +20,30 @@ from reticent.federated.crowd.edge_learner import EdgeLearner
 from reticent.federated.crowd.miner import Miner
 from reticent.federated.split.noised import NoisedHome
 from reticent.files import secluded
-from reticent.store import at
+from reticent.store import Store, at
 
 _MOST_STAKE = (1 << 32) - 1
 _HOME = b"reticent crowd home/v1\n"
+
+
+@contextmanager
+def _running(
+    home: Path,
+    chain: Path,
+    key: Path,
+    rpc: str | None,
+    fees: GweiFees,
+    store: str,
+    token_file: Path | None,
+) -> Iterator[tuple[Opened, Store, threading.Event]]:
+    """The contract with what sends to it, the store, and what ends a program: all that both of them need."""
+    secluded(home)
+    with (
+        opened(chain, key, rpc, fees, home / "outbox.sqlite", say) as held,
+        at(store, token=read_token(token_file)) as place,
+        stopped_by_signals() as stop,
+    ):
+        yield held, place, stop
 
 
 def customer(
@@ -46,12 +68,7 @@ def customer(
     """
     identifier = task_of(task)
     records.check_files(files)
-    secluded(home)
-    with (
-        opened(chain, key, rpc, fees, home / "outbox.sqlite", say) as held,
-        at(store, token=read_token(token_file)) as place,
-        stopped_by_signals() as stop,
-    ):
+    with _running(home, chain, key, rpc, fees, store, token_file) as (held, place, stop):
         held.calls.check_purse("commit", "reveal", "settle")  # later it is waited for
         mine = NoisedHome(home / "ledger", home / "updates", home_key(held.key), lifetime=lifetime)
         learner = learns(EdgeLearner(mine, partial(records.read, files), place, edge))
@@ -80,12 +97,7 @@ def miner(
 ) -> None:
     """Serve all tasks of a contract until stopped."""
     whole("stake", stake, low=0, high=_MOST_STAKE)
-    secluded(home)
-    with (
-        opened(chain, key, rpc, fees, home / "outbox.sqlite", say) as held,
-        at(store, token=read_token(token_file)) as place,
-        stopped_by_signals() as stop,
-    ):
+    with _running(home, chain, key, rpc, fees, store, token_file) as (held, place, stop):
         held.follower.look()
         if not stake and held.key.address not in held.follower.history.units:
             raise ParameterError(f"{held.key.address} is no miner of this contract: give --stake")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 
-from reticent.apps.chain.commands import Key, MaxFee, MaxTip, Rpc
+from reticent.apps.chain.commands import Deploying, Rpc, Sending, SendingWords
 from reticent.cli.options import with_options
 
 CROWD = Path("crowd.json")
@@ -24,49 +24,30 @@ TokenFile = Annotated[Path | None, typer.Option(help="A file with the store's to
 Task = Annotated[str, typer.Argument(metavar="TASK", help="What `crowd post` printed: 64 digits.")]
 
 
-class Words(TypedDict):
+class Words(SendingWords):
     """What `Signing` says, as arguments of a call."""
 
-    key: Path
     chain: Path
-    rpc: str | None
-    fees: tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
-class Signing:
+class Signing(Sending):
     """Who signs, where, and what it may cost."""
 
-    key: Key
     chain: Chain = CROWD
-    rpc: Rpc = None
-    max_fee: MaxFee = None
-    max_tip: MaxTip = None
 
     def words(self) -> Words:
         """The arguments of what does it."""
-        fees = (self.max_fee, self.max_tip)
-        return {"key": self.key, "chain": self.chain, "rpc": self.rpc, "fees": fees}
+        return {**self.sending(), "chain": self.chain}
 
 
+@with_options
 def deploy(
-    key: Key,
-    rpc: Rpc = None,
+    deploying: Deploying,
     out: Annotated[Path, typer.Option(help="Where to write the chain file; must not exist.")] = CROWD,
     stake_unit: Annotated[
         int, typer.Option(metavar="WEI", help="Of one unit of a miner's stake, for ever.")
     ] = 10**15,
-    confirmations: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=10_000, help="Blocks on top before anything counts; 5, or 0 on a development chain."
-        ),
-    ] = None,
-    forget_rpc: Annotated[
-        bool, typer.Option("--forget-rpc", help="Do not write the node's address into the file.")
-    ] = False,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
 ) -> None:
     """Put FederatedTask and its Lottery on a chain.
 
@@ -75,13 +56,11 @@ def deploy(
     from reticent.apps.crowd.task_work import deploy as run
 
     run(
-        rpc,
-        key,
         out=out,
         stake_unit=stake_unit,
-        confirmations=confirmations,
-        forget_rpc=forget_rpc,
-        fees=(max_fee, max_tip),
+        confirmations=deploying.confirmations,
+        forget_rpc=deploying.forget_rpc,
+        **deploying.sending(),
     )
 
 

@@ -58,9 +58,9 @@ def training(request: Request, desk: TheDesk, visit: Seen, identifier: Identifie
     )
 
 
-def _spent(found: Training, units: list[int]) -> list[list[Any]]:
+def _spent(found: Training, units: list[int]) -> list[list[float]]:
     """The share of the account that is spent after each round, as the chart takes it."""
-    total, drawn = 0, []
+    total, drawn = 0, [[0, 0.0]]
     for number, one in enumerate(units, 1):
         total += one
         drawn.append([number, 100 * total / found.balance.terms.cap])

@@ -58,10 +58,16 @@ def verify(
         Path | None, typer.Option(help="chain.json of a chain with anchored heads; needs --public-key.")
     ] = None,
     rpc: Rpc = None,
+    answer: Annotated[
+        Path | None, typer.Option(help="JSON of a combined answer, to be done again; with --declaration.")
+    ] = None,
+    declaration: Annotated[
+        Path | None, typer.Option(help="The YAML file of the data set that the answer is about.")
+    ] = None,
 ) -> None:
-    """Check every entry, hash, charge and row.
+    """Check every entry, hash, charge and row; with --answer, what a combined answer is made of too.
 
-    Exit code 1 if the ledger does not verify.
+    Exit code 1 if the ledger or the answer does not verify.
     """
     from reticent.apps.ledger.work import verify as run
 
@@ -74,6 +80,8 @@ def verify(
         witness_key=witness_key,
         chain=chain,
         rpc=rpc,
+        answer=answer,
+        declaration=declaration,
     )
 
 

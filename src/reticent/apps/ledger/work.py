@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -35,7 +37,11 @@ from reticent.ledger.witness.state import WitnessState
 from reticent.numerals import up
 from reticent.privacy import Neighbours
 
+if TYPE_CHECKING:
+    from reticent.ledger.measured import Measured
+
 _LONGEST_PROOF = 1 << 20
+_LONGEST_ANSWER = 1 << 26
 
 
 def _console() -> Console:
@@ -131,23 +137,28 @@ def verify(
     witness_key: str | None,
     chain: Path | None = None,
     rpc: str | None = None,
+    answer: Path | None = None,
+    declaration: Path | None = None,
 ) -> None:
-    """Verify a ledger or an exported file; exit with 1 if it does not hold."""
+    """Verify a ledger or an exported file, and an answer from it; exit with 1 if something does not hold."""
     if (where is None) == (export is None):
         raise ParameterError("give a ledger, or --export FILE")
     if chain is not None and (where is None or public_key is None):
         raise ParameterError("--chain needs a ledger, and --public-key: anybody may write to a chain")
     if export is not None and witness is not None:
         raise ParameterError("an exported file is held against --checkpoint, not against a witness")
+    if (answer is None) != (declaration is None):
+        raise ParameterError("--answer and --declaration, the data set that it is about, go together")
     kept = checkpoint.read_text() if checkpoint else None
     signer = PublicKey.parse(public_key) if public_key else None
     client = WitnessClient(witness, key=witness_key) if witness else None
-    anchored = ""
+    anchored = redone = ""
     try:
         with _progress("verifying") as progress:
             if export is not None:
                 with export.open(encoding="utf-8", newline="\n") as lines:
                     report = verify_export(lines, public_key=signer, checkpoint=kept, progress=progress)
+                    redone = _redone(answer, declaration, lines)
             else:
                 assert where is not None
                 with closing(opened(where)) as ledger:
@@ -158,6 +169,7 @@ def verify(
                         from reticent.apps.ledger.anchor import held_against
 
                         anchored = held_against(ledger, signer, chain, rpc)
+                    redone = _redone_in(ledger, answer, declaration)
     except (LedgerDamaged, UnicodeDecodeError) as error:
         reason = str(error) if isinstance(error, LedgerDamaged) else "the file is not text"
         print(f"error: does not verify: {' '.join(reason.split())}", file=sys.stderr)
@@ -165,6 +177,44 @@ def verify(
     _print_report(report)
     if anchored:
         _console().print(anchored, soft_wrap=True)
+    if redone:
+        _console().print(redone, soft_wrap=True)
+
+
+def _redone_in(ledger: SqlLedger, answer: Path | None, declaration: Path | None) -> str:
+    """The same from a ledger, in a file that has no name: it holds what the log keeps closed."""
+    if answer is None:
+        return ""
+    with TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
+        write_export(ledger, file, openings=True)
+        return _redone(answer, declaration, file)
+
+
+def _redone(answer: Path | None, declaration: Path | None, lines: TextIO) -> str:
+    """Do a combined answer again from an exported ledger; say so."""
+    if answer is None or declaration is None:
+        return ""
+    from reticent.ledger.measured import measured
+    from reticent.query.answers import Answer
+    from reticent.query.declarations import dataset_file
+    from reticent.query.receipts import check_answer
+
+    if answer.stat().st_size > _LONGEST_ANSWER:
+        raise ParameterError(f"{answer} is too large for an answer")
+    try:
+        given = Answer.from_json(json.loads(answer.read_text(encoding="utf-8")))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise LedgerDamaged("the file of the answer is not the JSON of one") from error
+    if given.combined is None:
+        raise ParameterError(f"{answer} must be a combined answer: this one rests on its own question alone")
+
+    def lookup(numbers: frozenset[int], size: int) -> tuple[dict[int, Measured], str]:
+        lines.seek(0)
+        return measured(lines, numbers, size)
+
+    data = dataset_file.read(declaration)
+    check_answer(given, replace(data, shares=given.receipt.account), lookup)
+    return f"answer: {given.combined.title}; redone: identity, variance, value and intervals hold"
 
 
 def _print_report(report: Report) -> None:

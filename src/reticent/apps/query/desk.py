@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack, cast
 
@@ -25,9 +25,10 @@ from reticent.errors import (
 )
 from reticent.ledger import Ledger, SqlLedger
 from reticent.query import Answer, Price, Session
-from reticent.query.accuracy import CONFIDENCE, Accuracy, Words
+from reticent.query.accuracy import CONFIDENCE, NONE, SPAN, Accuracy, Words
 from reticent.query.language.tree import Query, to_json
 from reticent.query.paying import Hand, Paid
+from reticent.query.proposals import Proposal
 from reticent.service.keys import Person
 from reticent.service.refusals import Refused
 from reticent.service.replies import written
@@ -69,13 +70,19 @@ class Desk(DataSets):
         """What an answer would cost now."""
         return self.session(name).price(query, accuracy, **words)
 
+    def plan(self, name: str, workload: Sequence[tuple[Question, Accuracy]]) -> Proposal:
+        """What to buy first for many questions."""
+        return self.session(name).plan(workload)
+
     def rehearse(self, name: str, query: Question, accuracy: Accuracy, *, seed: int) -> Answer:
         """The same question to made-up rows."""
         return self.session(name).rehearse(query, accuracy, seed=seed)
 
-    def known(self, name: str, query: Question, *, confidence: float = CONFIDENCE) -> Answer | None:
+    def known(
+        self, name: str, query: Question, *, confidence: float = CONFIDENCE, reuse: str = SPAN
+    ) -> Answer | None:
         """The best answer that is free."""
-        return self.session(name).known(query, confidence=confidence)
+        return self.session(name).known(query, confidence=confidence, reuse=reuse)
 
     def cells(self, name: str, query: Question) -> int:
         """How much work a question is, in cells (`weights`): from the request and the declaration alone."""
@@ -300,7 +307,7 @@ def _may_be_charged(
     """Whether a question that failed may have been paid for, as far as can be told."""
     if isinstance(error, (BudgetExceeded, IdempotencyConflict, ParameterError, ParameterTypeError)):
         return False
-    if isinstance(error, CommitUnknown):
+    if isinstance(error, CommitUnknown) or accuracy.reuse == NONE:  # what a fresh draw costs never falls
         return True
     try:
         return session.price(query, accuracy).cost < reserved

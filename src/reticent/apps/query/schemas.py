@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from reticent.query.accuracy import CONFIDENCE, Accuracy
+from reticent.query.proposals import MOST_WISHES
 from reticent.service.schemas import Body, Finite
 
 
@@ -26,6 +27,11 @@ class Priced(Body):
         None, description="A guess of the rows in a group, for the price only."
     )
 
+    reuse: Literal["span", "key", "none"] = Field(
+        "span",
+        description="What was bought before and may be part of the answer: all, the question's own, or none.",
+    )
+
     def accuracy(self) -> Accuracy:
         """How exact. Raises ParameterError if the fields do not go together."""
         return Accuracy(**{one.name: getattr(self, one.name) for one in fields(Accuracy)})
@@ -38,12 +44,19 @@ class Known(Body):
         description="SQL, or the JSON tree of a question."
     )
     confidence: Finite = Field(CONFIDENCE, description="Of the interval.")
+    reuse: Literal["span", "key"] = Field("span", description="All purchases, or the question's own.")
 
 
 class Rehearsed(Priced):
     """A question to made-up rows."""
 
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 32)] = 0
+
+
+class Planned(Body):
+    """Questions that will be asked, each with how exact its answer must be."""
+
+    questions: Annotated[list[Priced], Field(min_length=1, max_length=MOST_WISHES)]
 
 
 class Declaration(Body):

@@ -12,19 +12,23 @@ from rich.table import Table
 from reticent.cli.terminal import Bar, console, down, error_text, facts, rounded, up
 from reticent.privacy import Budget, spent_epsilon
 from reticent.query.answers import Answer, Assumed, Case, Price, as_mu2
+from reticent.query.combined import Combined, weights
 from reticent.query.declarations.datasets import Policy
 from reticent.query.kinds.intervals import Estimate, half_width_factor
 from reticent.query.kinds.listed import KIND
+from reticent.query.language.text_words import question_line
 from reticent.query.language.words import in_words
 
 MOST_SHOWN = 60  # groups in a terminal
+_MOST_PARTS = 8  # purchases that an answer is combined from
 _MOST_NAMED = 40  # groups with a name in a plot
 
 CASES = {
-    Case.FRESH: "nothing was bought for this question before",
+    Case.FRESH: "nothing that was bought before is part of it",
     Case.EQUAL: "bought before as exactly as this: free",
     Case.REFINED: "less was bought before: only the missing part is paid",
     Case.COARSER: "more was bought before: free",
+    Case.SPAN: "other purchases, or the public number of rows, say part of it or all: only the rest is paid",
     Case.PUBLIC: "the declaration says it: free",
 }
 
@@ -93,6 +97,8 @@ def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2
     rows.append(("cost", amount(answer.cost, data, mu2=mu2)))
     if answer.without_reuse != answer.cost:
         rows.append(("without reuse", amount(answer.without_reuse, data, mu2=mu2)))
+    if answer.combined is not None:
+        rows += _combined(answer, answer.combined, data)
     if rehearsed:
         rows.append(("budget", "not touched: these are made-up rows"))
     else:
@@ -102,6 +108,25 @@ def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2
     screen.print(facts(rows))
     if not rehearsed:
         print(_receipt(answer))  # in one piece, whatever the width: it is there to be copied
+
+
+def _combined(answer: Answer, how: Combined, data: Described) -> list[tuple[str, str]]:
+    """How an answer was combined, and how far it is to be trusted."""
+    parts = [
+        f"{question_line(part.question)} ({weights(part)}, {100 * part.noise:.3g} % of the noise)"
+        for part in how.parts[:_MOST_PARTS]
+    ]
+    if len(how.parts) > _MOST_PARTS:
+        parts.append(f"and {len(how.parts) - _MOST_PARTS} more")
+    rows = [("made of", how.title if not how.reuses_others else "\n".join([how.title, *parts]))]
+    if how.reuses_others:
+        low, high = how.ends[0]
+        width = (high - low) / 2
+        any_choice = f"{rounded(low, width)} to {rounded(high, width)}" if len(how.ends) == 1 else (
+            f"{how.factor:.3g} standard errors")  # fmt: skip
+        rows.append(("if chosen by looking", any_choice))
+        rows.append(("a fresh one", f"{amount(how.fresh_cost, data)}: --reuse none"))
+    return rows
 
 
 def show_price(price: Price, data: Described, confidence: float, *, mu2: bool = False) -> None:

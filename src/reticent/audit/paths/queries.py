@@ -161,10 +161,10 @@ class _Asked:
         ledger = SqlLedger(path.parent / "ledger.sqlite")
         with opener(path, ledger=ledger) as session:
             for one in range(answers):
-                answer = session.ask(question(kind, one), information=MU2)
+                answer = session.ask(question(kind, one), information=MU2, reuse="key")
                 recorded = ledger.reading(answer.receipt.account, answer.receipt.key).nearest()
                 samples.append(_cells(answer, recorded).reshape(per_answer, -1))
-            first = session.ask(question(kind, 0), information=MU2)
+            first = session.ask(question(kind, 0), information=MU2, reuse="key")
             self.repeated = first.cost == 0 and np.array_equal(
                 _cells(first, ledger.reading(first.receipt.account, first.receipt.key).nearest()),
                 samples[0].reshape(CELLS, -1),

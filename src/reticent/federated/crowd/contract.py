@@ -208,9 +208,9 @@ class TaskContract(ContractView):
             raise ChainError(f"there is no contract at {self.address} in block {block}")
         return answer[0]
 
-    def stake_unit(self) -> int:
+    def stake_unit(self, *, block: int | str = "latest") -> int:
         """Wei of one unit of a miner's stake."""
-        return int(self._one("stake_unit"))
+        return int(self._one("stake_unit", block=block))
 
     def progress(self, task: bytes, *, block: int | str = "latest") -> Progress | None:
         """Where a task is; None if there is none."""

@@ -87,7 +87,7 @@ def read(contract: TaskContract, *, first_block: int = 0, confirmations: int = 0
     return Evidence(
         node.chain_id,
         address.lower(),
-        int(contract._one("stake_unit", block=last)),
+        contract.stake_unit(block=last),
         tuple(Called(one, tuple(events[one.hash])) for one in found),
         blocks,
         last,

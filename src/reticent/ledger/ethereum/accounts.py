@@ -25,7 +25,7 @@ from reticent.errors import (
     TransactionRefused,
     UnknownAccount,
 )
-from reticent.ledger.base import PAYMENT, Balance, Ledger, Measurement, Reading, Terms
+from reticent.ledger.base import PAYMENT, Balance, Ledger, Measurement, Reading, Recorded, Terms, Worded
 from reticent.ledger.ethereum.contract import (
     NOBODY,
     Contract,
@@ -148,6 +148,30 @@ class ChainAccounts(Ledger, is_part=True):
         calls = [("recorded", (dataset, self._key_id(account, key)[0])) for key in keys]
         answers = self._contract.call_many(calls, block=self._depth())
         return [as_reading(account, key, answer) for key, answer in zip(keys, answers, strict=True)]
+
+    def worded(self, account: str, after: int = 0) -> Worded:
+        """The questions that were paid for. All, each time: a chain may be reorganised."""
+        with self.log.reading() as state:
+            dataset = self._listed(state, account).id
+            held = [one for place, one in state.keys.items() if place[0] == dataset]
+            texts = {one.name: one.question for one in held if one.question and one.requested}
+            return Worded(texts, 0)
+
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+        """What is recorded under each of several keys, as of one block."""
+        with self.log.reading() as state:
+            dataset = self._listed(state, account).id
+            places = {key: self._key_id(account, key)[0] for key in keys}
+            numbers: dict[bytes, list[int]] = {place: [] for place in places.values()}
+            for one in state.measurements:
+                if one.dataset == dataset and one.fulfilled and one.key in numbers:
+                    numbers[one.key].append(one.number)
+            found = []
+            for key in keys:
+                under = state.keys.get((dataset, places[key]))
+                told = None if under is None else (under.requested, under.recorded, under.sums)
+                found.append(Recorded(as_reading(account, key, told), tuple(numbers[places[key]])))
+            return found
 
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded."""

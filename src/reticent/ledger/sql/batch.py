@@ -26,7 +26,7 @@ from reticent.errors import (
     UnknownMeasurement,
 )
 from reticent.ledger import entries
-from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, increment
+from reticent.ledger.base import Balance, Grant, Measurement, Reading, Terms, increment, is_question
 from reticent.ledger.merkle import leaf_hash
 from reticent.ledger.sql.rows import (
     ACCOUNT_COLUMNS,
@@ -69,6 +69,9 @@ _ADD_ANSWERED = (
     "INSERT INTO answered (account, idempotency, verb, name, asked, information, charged, entry, nonce) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_NUMBERS = "SELECT numbers FROM question WHERE bought = ?"
+_ADD_QUESTION = "INSERT INTO question (bought, wording, numbers) VALUES (?, ?, '')"
+_SET_QUESTION = "UPDATE question SET numbers = ? WHERE bought = ?"
 _ADD_ENTRY = "INSERT INTO entry (number, leaf) VALUES (?, ?)"
 _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
 
@@ -102,6 +105,8 @@ class Batch:
         self._recorded: list[tuple[str, bytes, int]] = []  # values, nonce, number
         self._earlier: dict[tuple[int, str], Answer | None] = {}
         self._answered: list[tuple[int, str, str, str, int, int, int, int, bytes]] = []
+        self._worded: dict[int, str] = {}  # of a fresh key: its text
+        self._numbers: dict[int, str] = {}  # of a key with a text: its recorded measurements
         self._leaves: list[str] = []
         self._secrets, self._used = b"", 0
 
@@ -246,9 +251,19 @@ class Batch:
         return Balance(held.terms, held.spent)
 
     def request(
-        self, terms: Terms, key: str, information: int, idempotency: str | None, *, verb: str = "request"
+        self,
+        terms: Terms,
+        key: str,
+        information: int,
+        idempotency: str | None,
+        text: str = "",
+        *,
+        verb: str = "request",
     ) -> Grant:
-        """Charge, or raise before anything changes. An idempotency key serves one verb."""
+        """Charge, or raise before anything changes. An idempotency key serves one verb.
+
+        `text` is the question that the key is named after, and is kept if the key is new.
+        """
         held = self._accounts.get(terms.name) or self._both(terms.name, key)
         if idempotency is not None:
             repeated = self._repeated(held, verb, key, information, idempotency)
@@ -260,9 +275,9 @@ class Batch:
         if held.spent + charge > held.terms.cap:
             raise BudgetExceeded(terms.name, charge, held.terms.cap - held.spent)
         if charge and under is None and idempotency is None and self._alone:
-            return self._charge_alone(held, key, charge)
+            return self._charge_alone(held, key, charge, text)
         if charge:
-            under = self._charge(held, under, key, charge)
+            under = self._charge(held, under, key, charge, text)
         if idempotency is not None:
             self.answer(held.id, idempotency, (verb, key, information, requested + charge, charge))
         return self._grant(held, under, key, requested + charge, charge)
@@ -283,11 +298,13 @@ class Batch:
             self.fulfil(number, ())
         return self._grant(held, under, key, *repeated)
 
-    def _charge(self, held: Account, under: Bought | None, key: str, charge: int) -> Bought:
+    def _charge(self, held: Account, under: Bought | None, key: str, charge: int, text: str = "") -> Bought:
         if under is None:
             under = Bought(self._keys_made, held.id, key, self._nonce())
             self._bought[held.id, key] = under
             self._keys_made += 1
+            if text:
+                self._worded[under.id] = text
         number = self._measurements_made
         self._measurements_made = number + 1
         held.spent += charge
@@ -299,7 +316,7 @@ class Batch:
         self._leaves.append(_request_entry(under, number, charge))
         return under
 
-    def _charge_alone(self, held: Account, key: str, charge: int) -> Grant:
+    def _charge_alone(self, held: Account, key: str, charge: int, text: str) -> Grant:
         """What `_charge` under a fresh key, `flush` and `_grant` do, as the only work of a transaction."""
         under = Bought(self._keys_made, held.id, key, self._nonce())
         number = self._measurements_made
@@ -314,6 +331,7 @@ class Batch:
                 (_SET_ACCOUNT, ((held.spent, held.seal(), held.id),)),
                 (_ADD_BOUGHT, (bought,)),
                 (_ADD_MEASUREMENT, ((number, under.id, charge),)),
+                *(((_ADD_QUESTION, ((under.id, text),)),) if text else ()),
                 (_ADD_ENTRY, ((self.first, leaf),)),
                 (_ADD_NODE, nodes),
                 (_SET_HEAD, (self._head_row(),)),
@@ -362,8 +380,20 @@ class Batch:
         under.information += information
         self._altered[under.id] = under
         self._recorded.append((text, nonce, number))
+        if is_question(under.name):
+            self._number(under.id, number)
         self.log("fulfil", commitment=entries.commitment(nonce, text), measurement=number)
         return under.reading(account)
+
+    def _number(self, key: int, number: int) -> None:
+        """Note a recorded measurement with the text of its key, if that is kept."""
+        held = self._numbers.get(key)
+        if held is None:
+            row = ("",) if key in self._worded else self._store.one(_NUMBERS, (key,))
+            if row is None:
+                return
+            held = str(row[0])
+        self._numbers[key] = f"{held},{number}" if held else str(number)
 
     def _measurement(self, number: int) -> tuple[str, Bought]:
         if number in self._measured:
@@ -440,6 +470,8 @@ class Batch:
                 (_ADD_MEASUREMENT, self._asked),
                 (_SET_MEASUREMENT, self._recorded),
                 (_ADD_ANSWERED, self._answered),
+                (_ADD_QUESTION, list(self._worded.items())),
+                (_SET_QUESTION, [(numbers, key) for key, numbers in self._numbers.items()]),
                 (_ADD_ENTRY, list(enumerate(self._leaves, self.first))),
                 (_ADD_NODE, nodes),
                 (_SET_HEAD, (self._head_row(),)),

@@ -31,7 +31,10 @@ from reticent.ledger.base import (
     Measurement,
     Order,
     Reading,
+    Recorded,
     Terms,
+    Worded,
+    Wordings,
     decided,
     increment,
 )
@@ -41,18 +44,21 @@ from reticent.ledger.sql.connect import connect
 from reticent.ledger.sql.rows import (
     ACCOUNT_COLUMNS,
     BOUGHT_COLUMNS,
+    WORDED,
+    WORDED_SINCE,
     Account,
     Bought,
     Carried,
     make_head,
     read_head,
+    recorded,
     stored_bytes,
 )
 from reticent.ledger.sql.sqlite_store import SqliteStore
 from reticent.ledger.sql.store import Store, TryAgain
 
 ORIGIN = "reticent/ledger"  # of a ledger that is made without another
-VERSION = "2"  # of the tables
+VERSION = "3"  # of the tables
 LOG_VERSION = "1"  # of the rules that entries follow, in entry 0
 MOST_TOGETHER = 256  # calls that share one commit
 MOST_ORDERS = 4096  # orders of one call that share one commit
@@ -89,7 +95,7 @@ def _log_answers(store: Store) -> None:
 
 # What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
 # never touched, though more may be appended: a migration changes how rows are kept, not what was promised.
-MIGRATIONS: dict[int, Migration] = {1: _log_answers}
+MIGRATIONS: dict[int, Migration] = {1: _log_answers, 2: lambda store: store.make_schema("question")}
 
 
 class _Job:
@@ -157,6 +163,7 @@ class SqlLedger(Ledger):
         self._carried: Carried | None = None  # touched by whoever leads
         self._known_terms: dict[str, Terms] = {}
         self._tight: set[str] = set()  # accounts that refused once
+        self._wordings = Wordings()
         try:
             self._prepare(origin, create=create, migrate=migrate)
         except BaseException:
@@ -360,6 +367,9 @@ class SqlLedger(Ledger):
         grant: Grant = self._write(_Job(Batch.pay, (terms, key, units, idempotency)))
         return grant
 
+    def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
+        self._wordings.keep(account, key, question)
+
     def _terms(self, account: str) -> Terms:
         """Terms never change, so they are read once."""
         terms = self._known_terms.get(account)
@@ -373,7 +383,7 @@ class SqlLedger(Ledger):
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
         if terms.name in self._tight and idempotency is None:
             self._refuse_early(terms, key, information)
-        given = (terms, key, information, idempotency)
+        given = (terms, key, information, idempotency, self._wordings.of(terms.name, key))
         try:
             grant: Grant = self._write(_Job(Batch.request, given, ((terms.name, key, idempotency),)))
         except BudgetExceeded:
@@ -433,6 +443,21 @@ class SqlLedger(Ledger):
         return (
             Bought.of(row[10:]).reading(account) if row[10] is not None else Reading(account, key, 0, (), 0)
         )
+
+    def worded(self, account: str, after: int = 0) -> Worded:
+        """The questions that were paid for and whose texts are kept."""
+        with self._store.reading():
+            _, _, _, number, _ = read_head(self._store)
+            if number == after:
+                return Worded({}, number)
+            sql, given = (WORDED_SINCE, (after,)) if after else (WORDED, ())
+            rows = self._store.all(sql, (*given, self._account(account).id))
+        return Worded(dict(rows), number)
+
+    def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
+        """What is recorded under each of several keys."""
+        with self._store.reading():
+            return recorded(self._store, account, self._account(account).id, keys)
 
     def pending(self, account: str) -> list[Measurement]:
         """Measurements that are paid for and not recorded."""

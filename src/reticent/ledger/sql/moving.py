@@ -40,6 +40,7 @@ class History:
         terms: of the account.
         spent: units, without those that closed it.
         recorded: key, information and values of each measurement.
+        texts: of questions, by their keys.
         lost: units that bought nothing: they were paid for and closed.
         mark: the same for the same history alone.
     """
@@ -49,6 +50,7 @@ class History:
     recorded: tuple[tuple[str, int, tuple[int, ...]], ...]
     lost: int
     mark: str
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,14 @@ def hand_over(ledger: SqlLedger, account: str, to: str, terms: Terms) -> History
         recorded,
         spent - sum(information for _, information, _ in recorded),
         hashlib.sha256(text.encode()).hexdigest()[:32],
+        tuple(ledger.worded(account).texts.items()),
     )
 
 
 def take_over(ledger: SqlLedger, terms: Terms, history: History) -> Taken:
     """Add a history to an account of the same terms, whoever it is called after there; once."""
     check_same(history.terms, terms)
-    mark = f"taken:{history.mark}"
+    mark, texts = f"taken:{history.mark}", dict(history.texts)
 
     def work(batch: Batch) -> Taken:
         held = batch.known(terms.name)
@@ -120,7 +123,7 @@ def take_over(ledger: SqlLedger, terms: Terms, history: History) -> Taken:
                 over += information
                 continue
             bought = batch.requested(held.id, key)
-            grant = batch.request(terms, key, bought + information, once())
+            grant = batch.request(terms, key, bought + information, once(), texts.get(key, ""))
             batch.fulfil(grant.pending[-1].number, values)
         lost = min(history.lost, terms.cap - held.spent)
         over += history.lost - lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,13 +12,22 @@ from reticent.errors import (
     LedgerDamaged,
 )
 from reticent.ledger import entries
-from reticent.ledger.base import Measurement, Reading, Terms, Unit
+from reticent.ledger.base import Measurement, Reading, Recorded, Terms, Unit
 from reticent.ledger.merkle import Frontier
 from reticent.ledger.sql.store import Store
 from reticent.privacy import Neighbours
 
 ACCOUNT_COLUMNS = "id, name, unit, neighbours, subject, cap, minimum, spent, nonce"
 BOUGHT_COLUMNS = "id, account, name, requested, information, sums, waiting, nonce, seal"
+WORDED = (
+    "SELECT b.name, q.wording FROM question q JOIN bought b ON b.id = q.bought WHERE b.account = ? "
+    "ORDER BY q.bought"
+)
+WORDED_SINCE = (
+    "SELECT b.name, q.wording FROM measurement m JOIN question q ON q.bought = m.bought "
+    "JOIN bought b ON b.id = m.bought WHERE m.number >= ? AND b.account = ? ORDER BY m.number"
+)
+_TOGETHER = 256  # keys looked up in one query
 _HEAD = "SELECT size, accounts, keys, measurements, frontier, seal FROM head WHERE id = 1"
 
 
@@ -182,6 +192,28 @@ class Bought:
         """The exact sums."""
         pending = self.requested - self.information
         return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
+
+
+def recorded(store: Store, account: str, number: int, keys: Sequence[str]) -> list[Recorded]:
+    """What is recorded under keys of an account, by its name and its number, in a view begun before."""
+    found: dict[str, Recorded] = {}
+    for start in range(0, len(keys), _TOGETHER):
+        some = list(keys[start : start + _TOGETHER])
+        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))  # few different statements
+        marks = ", ".join("?" * len(some))
+        rows = store.all(
+            f"SELECT b.{BOUGHT_COLUMNS.replace(', ', ', b.')}, q.numbers FROM bought b "  # noqa: S608
+            f"LEFT JOIN question q ON q.bought = b.id WHERE b.account = ? AND b.name IN ({marks})",
+            (number, *some),
+        )
+        for *row, numbers in rows:
+            under = Bought.of(tuple(row))
+            try:
+                listed = tuple(int(one) for one in numbers.split(",")) if numbers else ()
+            except (AttributeError, ValueError) as error:
+                raise LedgerDamaged(f"the question of key {under.id} is damaged") from error
+            found[under.name] = Recorded(under.reading(account), listed)
+    return [found.get(key) or Recorded(Reading(account, key, 0, (), 0), ()) for key in keys]
 
 
 def _request_entry(under: Bought, number: int, charge: int) -> str:

@@ -1,4 +1,4 @@
--- Reticent ledger, schema version 2. One file for SQLite and PostgreSQL: {id} is a whole-number primary key,
+-- Reticent ledger, schema version 3. One file for SQLite and PostgreSQL: {id} is a whole-number primary key,
 -- {blob} a byte string, {keyed} stores a table in the order of its primary key where that can be asked for.
 -- Amounts are whole units of 1e-12 below 2^62. Sums are decimal texts: they outgrow 64 bits.
 -- `seal` is a CRC-32 over a row's other fields, against torn pages; against people there is the log.
@@ -55,6 +55,15 @@ CREATE TABLE measurement (
     information BIGINT NOT NULL CHECK (information > 0),
     recorded TEXT,
     nonce {blob}
+);
+
+-- The text of the question that a key is named after: the key ends with its SHA-256. Written with the first charge
+-- under the key, and `numbers` with each record: those of its recorded measurements, comma separated. Keys of releases
+-- before version 3, of payments, and of what is no question have none.
+CREATE TABLE question (
+    bought {id} REFERENCES bought (id),
+    wording TEXT NOT NULL,
+    numbers TEXT NOT NULL
 );
 
 -- The answers to calls with an idempotency key; `verb` is 'request' or 'pay', `entry` commits to the row.

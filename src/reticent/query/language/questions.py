@@ -225,6 +225,10 @@ def even_cuts(column: Column, bins: int) -> tuple[int, ...]:
 def _cuts(column: Column, edges: tuple[float, ...]) -> tuple[int, ...]:
     """The first code at or above each edge."""
     cuts = tuple(math.ceil(Fraction(repr(float(edge))) / column.unit) for edge in edges)
+    if (
+        len(cuts) > 1 and cuts[0] == column.first
+    ):  # the low bound itself: nothing lies below, so it cuts nothing
+        edges, cuts = edges[1:], cuts[1:]
     for edge, cut in zip(edges, cuts, strict=True):
         if not column.first < cut <= column.last:
             low, high = column.meaning(column.first), column.meaning(column.last)

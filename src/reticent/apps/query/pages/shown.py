@@ -12,9 +12,12 @@ from reticent.errors import ReticentError
 from reticent.privacy import spent_epsilon
 from reticent.query import Answer, DataSet
 from reticent.query.answers import Case
+from reticent.query.combined import weights
 from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
+from reticent.query.language.text_words import question_line
+from reticent.query.proposals import Proposal
 from reticent.service import showing
 from reticent.service.state import Asked
 
@@ -22,10 +25,11 @@ MOST_HISTORY = 1000
 PER_PAGE = 50
 MOST_DRAWN = 200  # points of a chart, lines of a table
 CASES = {
-    Case.FRESH: "fresh: nothing was bought under this question before",
+    Case.FRESH: "fresh: nothing that was bought before is part of it",
     Case.EQUAL: "reused: exactly this was bought before",
     Case.REFINED: "refined: only the missing part was bought, and combined with the earlier answers",
     Case.COARSER: "reused: a more exact answer was bought before",
+    Case.SPAN: "combined: other purchases, or the public number of rows, say part of it; the rest is paid",
     Case.PUBLIC: "public: the declaration answers it",
 }
 
@@ -44,6 +48,39 @@ class Keys:
             except ReticentError:
                 self._known[query] = None
         return self._known[query]
+
+
+def proposal(found: Proposal, data: DataSet) -> dict[str, Any]:
+    """What the template of a plan shows."""
+    return {
+        "data": data,
+        "plan": found,
+        "first": [
+            {
+                "text": words.in_words(one.query),
+                "query": json.dumps(tree.to_json(one.query)),
+                "mu2": one.mu2,
+                "share": found.share(one.cost),
+            }
+            for one in found.first
+        ],
+        "questions": [
+            {
+                "text": words.in_words(one.query),
+                "alone": found.share(one.alone),
+                "after": found.share(one.after),
+            }
+            for one in found.wishes
+        ],
+        "alone": found.share(found.alone),
+        "as_they_come": found.share(found.as_they_come),
+        "cost": found.share(found.cost),
+        "left": found.share(found.remaining),
+        "chart": {
+            "names": ["each by itself", "as they come", "as proposed"],
+            "values": [100 * found.share(units) for units in (found.alone, found.as_they_come, found.cost)],
+        },
+    }
 
 
 def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, Any]:
@@ -86,11 +123,39 @@ def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, 
         "spent_share": given.spent / cap,
         "worth_share": given.information / cap,
         "purchases": _purchases(desk, data, given),
+        "combined": _combined(given, cap),
         "transactions": _transactions(desk, data, given),
         "data": data,
         "asked": line,
         "query": json.dumps(tree.to_json(given.query)),
         "copies": copies.of(given, data.name, address),
+    }
+
+
+def _combined(given: Answer, cap: int) -> dict[str, Any] | None:
+    """How an answer was combined from several purchases, if it was."""
+    how = given.combined
+    if how is None:
+        return None
+    ends = None
+    if len(how.ends) == 1:
+        low, high = how.ends[0]
+        ends = [showing.rounded(one, (high - low) / 2) for one in (low, high)]
+    return {
+        "title": how.title,
+        "parts": [
+            {
+                "text": question_line(part.question),
+                "weight": weights(part),
+                "noise": part.noise,
+                "numbers": part.measurements,
+            }
+            for part in how.parts[:MOST_DRAWN]
+        ],
+        "ends": ends,
+        "factor": f"{how.factor:.3g}",
+        "fresh_share": how.fresh_cost / cap,
+        "reuses_others": how.reuses_others,
     }
 
 

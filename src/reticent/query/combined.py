@@ -1,0 +1,263 @@
+"""What is said of an answer that is combined from several purchases: which, their weights, how to trust it.
+
+The interval of a combined answer holds for a question that was fixed before anybody saw the noise that it is
+made of. Whoever looks at recorded values and then asks about what stood out reuses the noise that made it
+stand out. Two ways out are told with every such answer: what a fresh draw costs, and the interval that holds
+for any question that is chosen from those purchases, however it is chosen.
+
+Reference: Scheffe 1953: with r independent normal errors, all their combinations are at most
+sqrt(chi2_r) standard deviations from zero at once, with the chance of the quantile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from reticent.query.kinds.intervals import half_width_factor
+from reticent.query.language.tree import Query
+from reticent.query.measure import Plan
+from reticent.query.span import Estimate, combined_cells
+from reticent.query.span.certificate import certify
+
+_MOST_WEIGHTS = 1 << 14  # that are told with an answer
+
+
+@dataclass(frozen=True)
+class Part:
+    """A purchase that an answer is combined from.
+
+    Attributes:
+        key: of its question.
+        question: the text that the key is named after.
+        information: units recorded under it, that were used.
+        measurements: their numbers.
+        values: how many it has.
+        noise: its part of the variance of the answer, from 0 to 1; over all cells, where there are several.
+        least: the least weight that any of its values has, in units of what is counted or summed.
+        most: and the largest.
+    """
+
+    key: str
+    question: str
+    information: int
+    measurements: tuple[int, ...]
+    values: int
+    noise: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Combined:
+    """How an answer was combined.
+
+    Attributes:
+        parts: the purchases, those with most of the noise first.
+        question: the text of the question that was asked.
+        values: recorded values of all these purchases.
+        factor: standard errors to either end of `ends`.
+        ends: for each cell, an interval that holds for any question chosen from these purchases.
+        fresh_cost: units that an answer as exact would cost as a fresh draw.
+        certificate: exact weights and what they make, to be checked by anybody (`span.certificate`); None
+            where there are too many, or the ledger does not tell which measurements they are of.
+    """
+
+    parts: tuple[Part, ...]
+    question: str
+    values: int
+    factor: float
+    ends: tuple[tuple[float, float], ...]
+    fresh_cost: int
+    certificate: Mapping[str, Any] | None
+
+    @property
+    def reuses_others(self) -> bool:
+        """Whether noise is in it that was drawn for another question."""
+        return any(part.question != self.question for part in self.parts)
+
+    @property
+    def title(self) -> str:
+        """What it is made of, in words."""
+        if not self.reuses_others:
+            return "combined from its own purchase and the public number of rows"
+        return f"combined from {len(self.parts)} purchase{'' if len(self.parts) == 1 else 's'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with amounts as decimal strings of units and weights as fractions."""
+        return {
+            "parts": [
+                {
+                    "key": part.key,
+                    "question": part.question,
+                    "information": str(part.information),
+                    "measurements": list(part.measurements),
+                    "values": part.values,
+                    "noise": part.noise,
+                    "least": part.least,
+                    "most": part.most,
+                }
+                for part in self.parts
+            ],
+            "question": self.question,
+            "values": self.values,
+            "factor": self.factor,
+            "ends": [list(one) for one in self.ends],
+            "fresh_cost": str(self.fresh_cost),
+            "certificate": self.certificate,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Combined:
+        """What `to_json` told."""
+        return cls(
+            tuple(
+                Part(
+                    str(one["key"]),
+                    str(one["question"]),
+                    int(one["information"]),
+                    tuple(int(number) for number in one["measurements"]),
+                    int(one["values"]),
+                    float(one["noise"]),
+                    float(one["least"]),
+                    float(one["most"]),
+                )
+                for one in given["parts"]
+            ),
+            str(given["question"]),
+            int(given["values"]),
+            float(given["factor"]),
+            tuple((float(low), float(high)) for low, high in given["ends"]),
+            int(given["fresh_cost"]),
+            given["certificate"],
+        )
+
+
+def combined(
+    query: Query,
+    plan: Plan,
+    found: Sequence[Estimate],
+    confidence: float,
+    fresh_cost: int,
+    look: Callable[[str], tuple[Plan, tuple[int, ...]]],
+    head: tuple[int, str] | None,
+) -> Combined:
+    """What is said of an answer.
+
+    Args:
+        query: what was asked.
+        plan: how it would be measured.
+        found: the estimates that it is made of.
+        confidence: of its intervals.
+        fresh_cost: units that a fresh draw would cost.
+        look: from a key to how that purchase was measured, and the numbers of its recorded measurements.
+        head: entries and root of the log, where the ledger has one.
+    """
+    looked = {key: look(key) for key in dict.fromkeys(key for one in found for key in one.keys)}
+    values = sum(purchase.values for purchase, _ in looked.values())
+    factor, ends = ends_of(query, plan, found, confidence, values)
+    parts = [_part(key, *looked[key], found) for key in looked]
+    certificate = None
+    numbered = all(numbers for _, numbers in looked.values())
+    if numbered and sum(len(one.rows) for one in found) <= _MOST_WEIGHTS:
+        size, root = head or (None, None)
+        numbers = {key: listed for key, (_, listed) in looked.items()}
+        certificate = certify(plan, found, measurements=numbers, log_size=size, log_root=root)
+    return Combined(
+        tuple(sorted(parts, key=lambda part: -part.noise)),
+        plan.question.text,
+        values,
+        factor,
+        ends,
+        fresh_cost,
+        certificate,
+    )
+
+
+def ends_of(
+    query: Query, plan: Plan, found: Sequence[Estimate], confidence: float, values: int
+) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """The factor, and for each cell the ends, that hold for any question chosen from so many values."""
+    factor = any_choice_factor(values, confidence)
+    wider = (factor / half_width_factor(confidence)) ** 2
+    cells = combined_cells(query, plan, [_Wider(one, wider) for one in found], confidence)  # type: ignore[misc]
+    return factor, tuple((cell.estimate.low, cell.estimate.high) for cell in cells)
+
+
+def _part(key: str, plan: Plan, numbers: tuple[int, ...], found: Sequence[Estimate]) -> Part:
+    """What a purchase gives to an answer."""
+    noise, units, weights = 0.0, 0, []
+    for one in found:
+        parts = [(row, float(weight)) for row, weight in zip(one.rows, one.weights, strict=True)]
+        total = math.fsum(weight**2 * float(row.variance) for row, weight in parts) or 1.0
+        for row, weight in parts:
+            if row.key == key:
+                noise += weight**2 * float(row.variance) / total / len(found)
+                units = row.information
+                weights.append(weight)
+    return Part(
+        *(key, plan.question.text, units, numbers, plan.values),
+        *(noise, min(weights), max(weights)),
+    )
+
+
+def weights(part: Part) -> str:
+    """The weights of a purchase's values, in words."""
+    if part.least == part.most:
+        return f"weight {part.least:.3g}"
+    return f"weights {part.least:.3g} to {part.most:.3g}"
+
+
+def worth(found: Sequence[Estimate]) -> int:
+    """The units that an answer is worth: those of its least exact coordinate."""
+    return min(one.information for one in found)
+
+
+@dataclass(frozen=True)
+class _Wider:
+    """An estimate whose noise counts so many times, by its variance: its interval is wider by the root."""
+
+    one: Estimate
+    times: float
+
+    @property
+    def value(self) -> Fraction:
+        return self.one.value
+
+    @property
+    def variance(self) -> float:
+        return self.one.variance * self.times
+
+    def covariance(self, other: _Wider) -> float:
+        return self.one.covariance(other.one) * self.times
+
+
+@lru_cache(maxsize=1024)
+def any_choice_factor(values: int, confidence: float) -> float:
+    """sqrt(chi2_r) at the quantile of the confidence, r = values.
+
+    Reference: Scheffe 1953.
+    """
+    wide = 10 * math.sqrt(2 * values) + 100
+    low, high = max(0.0, values - wide), values + wide
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _above(values, middle) > 1 - confidence else (low, middle)
+    return math.sqrt(high)
+
+
+def _above(r: int, x: float) -> float:
+    """The chance that chi2 with r degrees of freedom is above x: a finite sum for whole r."""
+    if x <= 0:
+        return 1.0
+    half, odd = x / 2, r % 2
+    total = math.erfc(math.sqrt(half)) if odd else 0.0
+    term = 0.5 * odd * math.log(half) - half - math.lgamma(1 + 0.5 * odd)  # log of the first one
+    for k in range(r // 2):
+        total += math.exp(term)
+        term += math.log(half / (k + 1 + 0.5 * odd))
+    return total

@@ -1,0 +1,109 @@
+"""An answer that was combined from several purchases, held against the ledger: without data, by anybody.
+
+Everything that an answer says is done again: that its question is the one that was asked, that the weights
+make that question of the purchases' questions, term by term; that the purchases were recorded in the log that
+it names; value, variance, worth and intervals. What is not shown is that the noise was drawn honestly: nobody
+can see that from a log (`limits`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from reticent.errors import LedgerDamaged, ParameterError
+from reticent.ledger import Reading
+from reticent.ledger.measured import Measured
+from reticent.query.answers import Answer
+from reticent.query.combined import ends_of, worth
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.kinds.intervals import Cell
+from reticent.query.language.questions import parse, resolve
+from reticent.query.measure import plan as planned
+from reticent.query.span import combined_cells
+from reticent.query.span.certificate import check_certificate
+
+_CLOSE = 1e-9  # of the last digits of floats that another machine computed
+
+Lookup = Callable[[frozenset[int], int], tuple[dict[int, Measured], str]]
+"""From numbers of measurements and a size of the log to what was recorded by then, and the log's root."""
+
+
+def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
+    """Redo what a combined answer says.
+
+    Args:
+        answer: as it was given; it may be anybody's.
+        data: the declaration.
+        lookup: in the ledger's log.
+
+    Raises:
+        ParameterError: it was not combined, or bears nothing to be checked.
+        LedgerDamaged: something in it is not so.
+    """
+    how = answer.combined
+    if how is None or how.certificate is None or answer.receipt.log_size is None:
+        raise ParameterError("answer must be a combined one, with its weights and the head of a log")
+    receipt, said = answer.receipt, how.certificate
+    numbers = frozenset(number for part in how.parts for number in part.measurements)
+    found, root = lookup(numbers, answer.receipt.log_size)
+    if (receipt.log_root, said.get("log_size"), said.get("log_root")) != (root, receipt.log_size, root):
+        raise LedgerDamaged(f"the root of the first {receipt.log_size} entries is another one")
+
+    def recorded(key: str, listed: Sequence[int]) -> Reading:
+        return _reading(data.account, key, [_known(found, number, key) for number in listed])
+
+    texts = {part.key: part.question for part in how.parts} | {receipt.key: how.question}
+    try:
+        if resolve(answer.query, data).key != receipt.key or said.get("key") != receipt.key:
+            raise LedgerDamaged("the key of the answer is not that of its question")
+        plan, estimates = check_certificate(said, data, texts, recorded)
+        questions = [parse(part.question, data) for part in how.parts]
+    except ParameterError as error:
+        raise LedgerDamaged(str(error)) from error
+    purchases = {key for one in estimates for key in one.keys}
+    told = {part.key: (part.information, part.measurements) for part in how.parts}
+    listed = {one["key"]: (int(one["information"]), tuple(one["measurements"])) for one in said["purchases"]}
+    if told != listed or set(told) != purchases:
+        raise LedgerDamaged("the purchases that the answer lists are not those of its weights")
+    if answer.information != worth(estimates):
+        raise LedgerDamaged(f"the answer is worth {worth(estimates)} units, not {answer.information}")
+    _check_cells(answer.cells, combined_cells(answer.query, plan, estimates, answer.confidence))
+    if [one.key for one in questions] != [part.key for part in how.parts]:
+        raise LedgerDamaged("the text of a purchase is not the one that its key is named after")
+    values = sum(planned(one).values for one in questions)
+    factor, ends = ends_of(answer.query, plan, estimates, answer.confidence, values)
+    told_ends = [(how.factor, factor), *zip(chain(*how.ends), chain(*ends), strict=False)]
+    if (how.values, len(how.ends)) != (values, len(ends)) or not all(_is_close(*pair) for pair in told_ends):
+        raise LedgerDamaged("the intervals for any choice are not those of the purchases")
+
+
+def _known(found: dict[int, Measured], number: int, key: str) -> Measured:
+    one = found.get(number)
+    if one is None or one.key != key:
+        raise LedgerDamaged(f"measurement {number} is not recorded under the key that the answer names")
+    return one
+
+
+def _reading(account: str, key: str, listed: Sequence[Measured]) -> Reading:
+    """What some measurements under a key make together."""
+    if any(one.account != account for one in listed):
+        raise LedgerDamaged(f"a measurement is not of the account {account}")
+    columns = zip(*([one.information * value for value in one.values] for one in listed), strict=True)
+    return Reading(
+        account, key, sum(one.information for one in listed), tuple(sum(one) for one in columns), 0
+    )
+
+
+def _check_cells(given: Sequence[Cell], due: Sequence[Cell]) -> None:
+    if [one.labels for one in given] != [one.labels for one in due]:
+        raise LedgerDamaged("the groups of the answer are not those of its question")
+    for one, other in zip(given, due, strict=True):
+        for name in ("value", "standard_error", "low", "high"):
+            if not _is_close(getattr(one.estimate, name), getattr(other.estimate, name)):
+                raise LedgerDamaged(f"{name} of the answer is not what its weights make")
+
+
+def _is_close(one: float, other: float) -> bool:
+    return one == other or math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE)

@@ -1,0 +1,183 @@
+"""Answers from what is recorded: arithmetic on released numbers, as often as anybody likes.
+
+Nothing here charges or reads rows. Under the policy `degrade` coarser answers are drawn (`degrade`), from
+what is recorded under their own question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reticent.errors import NotMeasured
+from reticent.ledger import Grant, Ledger, Reading
+from reticent.ledger.base import increment
+from reticent.query.accuracy import SPAN
+from reticent.query.answers import Answer, Case, Receipt
+from reticent.query.combined import Combined, combined, worth
+from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.degrade import degraded
+from reticent.query.estimates import estimates
+from reticent.query.kinds.intervals import Cell, Estimate
+from reticent.query.language.tree import Query
+from reticent.query.measure import Plan
+from reticent.query.notebook import Notebook
+from reticent.query.purchases import Purchases
+from reticent.query.shared_notebook import SharedNotebook
+from reticent.query.span import Estimate as Part
+from reticent.query.span import combined_cells
+from reticent.query.standing import bought, case
+from reticent.randomness import Stream
+
+
+class Teller:
+    """Whoever makes answers of one data set.
+
+    Args:
+        data: the declaration.
+        ledger: where everything is recorded.
+        notebook: keeps the draws of coarser answers.
+        purchases: of all questions; None if they may not be combined.
+        rng: of coarser draws; None for the secure stream.
+    """
+
+    def __init__(
+        self,
+        data: DataSet,
+        ledger: Ledger,
+        notebook: Notebook | SharedNotebook,
+        purchases: Purchases | None,
+        rng: Stream | None,
+    ) -> None:
+        self.data, self._ledger, self._notebook = data, ledger, notebook
+        self._purchases, self._rng = purchases, rng
+
+    def answer(
+        self,
+        query: Query,
+        prepared: Plan,
+        held: int,
+        after: Reading,
+        wanted: int,
+        confidence: float,
+        grant: Grant | None,
+    ) -> Answer:
+        """An answer from what is recorded under the question's own key.
+
+        Args:
+            query: what was asked.
+            prepared: how it is measured.
+            held: units that were bought under the key before.
+            after: what is recorded.
+            wanted: units that the answer must be worth.
+            confidence: of the intervals.
+            grant: what was paid for it, if anything was.
+        """
+        vector: Sequence[float] = ()
+        units = after.information
+        if self.data.policy is not Policy.DEGRADE:
+            vector = after.nearest()
+        else:
+            vector = degraded(prepared, after.estimate(), units, wanted, self._notebook, self._rng)
+            units = wanted
+        cells = estimates(query, prepared, vector, units, confidence)
+        return self._made(query, prepared, cells, confidence, case(held, wanted), units, wanted, grant)
+
+    def combined(
+        self,
+        query: Query,
+        prepared: Plan,
+        own: Reading,
+        wanted: int,
+        confidence: float,
+        grant: Grant | None,
+    ) -> Answer:
+        """An answer from all that is recorded by now."""
+        purchases = self._purchases
+        assert purchases is not None
+        purchases.combines(query, prepared, own)
+        found = purchases.estimates(prepared)
+        if found is None:  # a bound on the work was met meanwhile: only where nothing is its own
+            raise NotMeasured(f"{self.data.name}: others bought meanwhile what cannot be combined; ask again")
+        cells = combined_cells(query, prepared, found, confidence)
+        fresh_cost = self.cost(prepared, bought(own), bought(own) + wanted)
+        receipt = self._receipt(prepared, grant, always=True)
+        head = None if receipt.log_size is None else (receipt.log_size, str(receipt.log_root))
+        how = combined(query, prepared, found, confidence, fresh_cost, purchases.look, head)
+        units = worth(found)
+        return self._made(query, prepared, cells, confidence, Case.SPAN, units, wanted, grant, how)
+
+    def _made(
+        self,
+        query: Query,
+        prepared: Plan,
+        cells: Sequence[Cell],
+        confidence: float,
+        how_met: Case,
+        units: int,
+        wanted: int,
+        grant: Grant | None,
+        how: Combined | None = None,
+    ) -> Answer:
+        balance = self._ledger.balance(self.data.account)
+        return Answer(
+            query,
+            tuple(cells),
+            confidence,
+            how_met,
+            units,
+            grant.charged if grant is not None else 0,
+            self.cost(prepared, 0, wanted),
+            balance.spent,
+            balance.remaining,
+            self.data.budget.delta,
+            self._receipt(prepared, grant, always=how is not None),
+            how,
+        )
+
+    def _receipt(self, prepared: Plan, grant: Grant | None, *, always: bool = False) -> Receipt:
+        """Where the ledger shows what was paid; with the head of its log where something was, or `always`."""
+        numbers = tuple(one.number for one in grant.pending) if grant is not None else ()
+        head = getattr(self._ledger, "head", None)
+        if head is None or not (numbers or always):
+            return Receipt(self.data.account, prepared.question.key, numbers)
+        seen = head()
+        return Receipt(self.data.account, prepared.question.key, numbers, seen.size, seen.root.hex())
+
+    def public(self, query: Query, prepared: Plan, confidence: float) -> Answer:
+        """The number of all rows, where the declaration says it."""
+        rows = float(self.data.rows or 0)
+        balance = self._ledger.balance(self.data.account)
+        return Answer(
+            query,
+            (Cell((), Estimate(rows, 0.0, rows, rows)),),
+            confidence,
+            Case.PUBLIC,
+            0,
+            0,
+            0,
+            balance.spent,
+            balance.remaining,
+            self.data.budget.delta,
+            Receipt(self.data.account, prepared.question.key),
+        )
+
+    def best(
+        self, query: Query, prepared: Plan, confidence: float, reuse: str = SPAN
+    ) -> tuple[list[Cell], Reading, tuple[Part, ...]] | None:
+        """The best cells that are free, and what they are made of: the own key's reading, or estimates."""
+        reading = self._ledger.reading(self.data.account, prepared.question.key)
+        if self._purchases is None:
+            return None
+        if reuse == SPAN and self._purchases.combines(query, prepared, reading):
+            found = self._purchases.estimates(prepared) or ()
+            if any(len(one.weights) > 1 or one.keys != (prepared.question.key,) for one in found):
+                return combined_cells(query, prepared, found, confidence), reading, found
+        if not reading.information:
+            return None
+        vector = reading.nearest()
+        return estimates(query, prepared, vector, reading.information, confidence), reading, ()
+
+    def cost(self, prepared: Plan, bought: int, wanted: int) -> int:
+        """What is charged for so many units, where so many are bought."""
+        values = prepared.values if self._ledger.charges_values else 1
+        return increment(self.data.terms, bought, wanted, values)

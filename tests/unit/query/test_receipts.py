@@ -1,0 +1,149 @@
+"""Combined answers redone from the ledger's log, without data; whatever was altered does not pass."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from reticent.errors import LedgerDamaged, ParameterError
+from reticent.ledger import SqlLedger
+from reticent.ledger.export import export, verify_export
+from reticent.ledger.measured import measured
+from reticent.query import Answer
+from reticent.query.receipts import check_answer
+
+from .reusing import Town
+from .test_reuse import COUNTS
+
+
+def exported(ledger, **given):
+    file = io.StringIO(newline="\n")
+    export(ledger, file, **{"openings": True, **given})
+    return file.getvalue().splitlines(keepends=True)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """An answer from three purchases, one of them its own; the declaration; the exported ledger."""
+    with SqlLedger(tmp_path_factory.mktemp("ledger") / "l.sqlite") as ledger:
+        town = Town(COUNTS, seed=4, ledger=ledger)
+        town.by_region(information=0.2)
+        town.by_both(information=0.3)
+        answer = town.among([0, 2], information=0.5)
+        town.by_region(information=0.6)  # later purchases change nothing about it
+        assert len(answer.combined.parts) == 3
+        assert answer.cost
+        yield answer, town.data, exported(ledger), exported(ledger, openings=False)
+
+
+def check(answer, data, lines):
+    verify_export(lines)
+    check_answer(answer, data, lambda numbers, size: measured(lines, numbers, size))
+
+
+def test_an_answer_is_redone_from_the_log(asked):
+    answer, data, lines, _ = asked
+    check(answer, data, lines)
+    check(Answer.from_json(json.loads(json.dumps(answer.to_json()))), data, lines)
+
+
+def _weight(said):
+    said["combined"]["certificate"]["coordinates"][0]["weights"][0][2] = "1/3"
+
+
+def _value(said):
+    said["combined"]["certificate"]["coordinates"][0]["value"] += "1"
+
+
+def _variance(said):
+    said["combined"]["certificate"]["coordinates"][0]["inverse"] = "1/1000000"
+
+
+def _shown(said):
+    said["cells"][0]["value"] += 1.0
+
+
+def _narrower(said):
+    said["cells"][0]["high"] -= 1.0
+
+
+def _worth(said):
+    said["information"] = str(2 * int(said["information"]))
+
+
+def _key(said):
+    parts = said["combined"]["parts"]
+    parts[0]["key"], parts[1]["key"] = parts[1]["key"], parts[0]["key"]
+
+
+def _text(said):
+    parts = said["combined"]["parts"]
+    parts[0]["question"], parts[1]["question"] = parts[1]["question"], parts[0]["question"]
+
+
+def _twice(said):
+    """The own key counted twice: its noise as that of two."""
+    purchases = said["combined"]["certificate"]["purchases"]
+    purchases.append(dict(purchases[-1]))
+
+
+def _numbers(said):
+    said["combined"]["certificate"]["purchases"][0]["measurements"] = [1]
+
+
+def _unrecorded(said):
+    said["combined"]["parts"][0]["measurements"] = [99]
+    said["combined"]["certificate"]["purchases"][0]["measurements"] = [99]
+
+
+def _root(said):
+    said["receipt"]["log_root"] = said["combined"]["certificate"]["log_root"] = "00" * 32
+
+
+def _earlier(said):
+    """A head from before the purchases were recorded."""
+    said["receipt"]["log_size"] = said["combined"]["certificate"]["log_size"] = 3
+
+
+def _query(said):
+    said["query"]["where"] = {"column": "region", "op": "=", "value": "r1"}
+
+
+def _factor(said):
+    said["combined"]["factor"] /= 2
+
+
+def _ends(said):
+    said["combined"]["ends"][0][0] += 2.0
+
+
+def _fewer(said):
+    said["combined"]["values"] = said["combined"]["parts"][0]["values"] = 1
+
+
+ALTERED = [_weight, _value, _variance, _shown, _narrower, _worth, _key, _text, _twice, _numbers, _unrecorded,
+           _root, _earlier, _query, _factor, _ends, _fewer]  # fmt: skip
+
+
+@pytest.mark.parametrize("alter", ALTERED, ids=lambda one: one.__name__)
+def test_what_was_altered_does_not_pass(asked, alter):
+    answer, data, lines, _ = asked
+    said = json.loads(json.dumps(answer.to_json()))
+    alter(said)
+    with pytest.raises(LedgerDamaged):
+        check(Answer.from_json(said), data, lines)
+
+
+def test_a_closed_export_says_what_is_missing(asked):
+    answer, data, _, closed = asked
+    with pytest.raises(LedgerDamaged, match="exported with --with-openings"):
+        check(answer, data, closed)
+
+
+def test_an_answer_of_its_own_question_bears_nothing_to_redo(tmp_path):
+    with SqlLedger(tmp_path / "l.sqlite") as ledger:
+        town = Town(COUNTS, seed=4, ledger=ledger)
+        with pytest.raises(ParameterError, match="answer must be a combined one"):
+            check(town.among([0], information=0.2), town.data, exported(ledger))
