@@ -84,6 +84,14 @@ class Joint:
             elif reading.information > held.reading.information:
                 self._refine(held, reading)
 
+    def copied(self) -> Joint:
+        """Another with the same purchases, in which more may be supposed."""
+        other = Joint(self.data)
+        with self._guard:
+            for held in self._purchases.values():
+                other.record(held.plan, held.reading)
+        return other
+
     def recorded(self, key: str) -> int:
         """The units recorded under a key, as far as this was told."""
         with self._guard:
