@@ -10,7 +10,7 @@ from .running import until
 
 PLAIN = (
     *("/", "/ledger", "/surveys", "/surveys/fleet", "/market"),
-    *(f"/datasets/story{path}" for path in ("", "/ask", "/answers", "/reuse")),
+    *(f"/datasets/story{path}" for path in ("", "/ask", "/plan", "/answers", "/reuse")),
 )
 
 

@@ -14,6 +14,7 @@ from reticent.ledger import SqlLedger, merkle
 from reticent.ledger.checkpoint import load_key, parse
 from reticent.query import Answer, Price, Session
 from reticent.query.declarations import dataset_file
+from reticent.query.proposals import Proposal
 from reticent.service.settings import Settings
 
 from .running import BASE, MEAN, ROWS, make_keys, refused
@@ -54,6 +55,22 @@ def test_price_then_ask_then_ask_again(service):
     assert free == known["answer"]
     rehearsed = service.call("bob", "POST", f"{BASE}/rehearse", json=MEAN).json()
     assert rehearsed["spent"] != str(service.spent())
+
+
+def test_a_workload_is_planned_and_charges_nothing(service):
+    asked = {"query": "SELECT race, COUNT(*) FROM census GROUP BY race", "error": 50.0}
+    told = service.call("alice", "POST", f"{BASE}/plan", json={"questions": [asked] * 3}).json()
+    found = Proposal.from_json(told)
+    assert (len(found.wishes), found.cost, found.wishes[1].after) == (3, found.as_they_come, 0)
+    assert service.spent() == 0
+    for body, rule in (
+        ({"questions": []}, "questions"),
+        ({"questions": [asked] * 201}, "questions"),
+        ({"questions": [{"query": "SELECT nothing", "error": 1.0}]}, ""),
+    ):
+        refused = service.call("alice", "POST", f"{BASE}/plan", json=body)
+        assert refused.status_code in (400, 422)
+        assert rule in refused.text
 
 
 def test_answers_come_in_pages(service):

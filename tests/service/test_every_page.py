@@ -61,7 +61,7 @@ def too_wide(page):
 def test_names_and_labels_never_become_elements(service, visiting):
     alice = visiting()
     page = alice.page
-    for path in ("", "/ask", "/answers", "/reuse"):
+    for path in ("", "/ask", "/plan", "/answers", "/reuse"):
         page.goto(f"/datasets/hostile{path}")
         assert injected(page) == 0, path
     alice.build("hostile", "count")

@@ -400,3 +400,29 @@ def test_a_survey_is_watched_and_harms_nobody(service, visiting):
         collecting.collector.receive([b"nonsense"])
     page.locator("#live table:last-of-type", has_text="version").wait_for()
     assert person.said == []
+
+
+# A dashboard before it is bought
+
+
+def test_plan_a_dashboard_and_buy_what_comes_first(service, visiting):
+    alice = visiting()
+    page = alice.page
+    page.goto("/datasets/story/plan")
+    asked = [f"SELECT COUNT(*) FROM story WHERE age >= {age} AND sex = '{sex}'" for age in (20, 40, 60)
+             for sex in ("female", "male")]  # fmt: skip
+    page.fill("#sql", "-- error 400\n" + ";\n".join(asked))
+    before = spent(service, "story")
+    page.click("#send")
+    page.wait_for_selector("#proposal table")
+    told = page.inner_text("#proposal")
+    assert "Buy first" in told
+    assert "number of rows by age (cut at 20, 40, 60) and sex" in told
+    assert spent(service, "story") == before
+    page.click("#proposal button")
+    page.wait_for_selector("#bought-1 table")
+    assert spent(service, "story") > before
+    page.fill("#sql", "SELECT nothing")
+    page.fill("#error", "3")
+    page.click("#send")
+    page.wait_for_selector("#proposal .bad")

@@ -52,6 +52,7 @@ def token(reply):
 
 FORMS = {
     "/datasets/census/price": {"kind": "count"},
+    "/datasets/census/plan": {"sql": "SELECT COUNT(*) FROM census WHERE age > 30", "error": "50"},
     "/datasets/census/ask": {"kind": "mean", "column": "age", "exactness": "1"},
     "/datasets/census/quota": {"analyst": "bob", "share": "50"},
     "/owner/keys": {"name": "mallory", "role": "owner"},
@@ -152,7 +153,7 @@ def test_pages_are_for_their_roles(world):
     vera = world.visit("vera")
     for path in ("/", "/ledger", "/datasets/census", "/datasets/census/reuse"):
         assert vera.get(path).status_code == 200
-    for path in ("/datasets/census/ask", "/datasets/census/answers"):
+    for path in ("/datasets/census/ask", "/datasets/census/plan", "/datasets/census/answers"):
         assert vera.get(path).status_code == 403
         assert path not in vera.get("/").text
     csrf = token(vera.get("/"))

@@ -102,6 +102,16 @@ def test_a_rehearsal_is_the_same_to_the_last_digit(both):
     assert far.rehearse(query, epsilon=1.0).cells == near.rehearse(query, epsilon=1.0).cells
 
 
+def test_the_same_plans(both):
+    far, near = both
+    questions = [f"SELECT COUNT(*) FROM census WHERE age >= {age} AND sex = 'male'" for age in (30, 50, 70)]
+    workload = [*questions, "SELECT sex, COUNT(*) FROM census GROUP BY sex"]
+    one, other = far.plan(workload, error=200.0), near.plan(workload, error=200.0)
+    assert (one.first, one.wishes, one.cost) == (other.first, other.wishes, other.cost)
+    with pytest.raises(ParameterError, match="accuracy must be given"):
+        far.plan(workload)
+
+
 def test_the_same_prices_and_books(both):
     far, near = both
     query = "SELECT AVG(family_income) FROM census"

@@ -51,6 +51,7 @@ EXPECTED = {
     ("GET", "/api/v1/datasets/{name}/answers"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/known"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/price"): ASKERS,
+    ("POST", "/api/v1/datasets/{name}/plan"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/rehearse"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/ask"): ASKERS,
     ("POST", "/api/v1/datasets/{name}/jobs"): by_role(202, 202, 403),
@@ -157,6 +158,7 @@ def request(service, method, path, who):
         body = {
             "datasets": {"declaration": declaration(f"new-{who}")},
             "known": {"query": service.question["query"]},
+            "plan": {"questions": [service.question]},
             "keys": {"name": f"new-{who}", "role": "auditor"},
             "{analyst}": {"share": 0.5},
             "end": {"number": 0},

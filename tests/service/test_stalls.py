@@ -221,6 +221,8 @@ def test_work_has_a_rate_whatever_is_asked(serving, first):
         reply = sent(service, verb)
         refused(reply, 429, "too_much_work")
         assert int(reply.headers["retry-after"]) > 300_000
+    planned = service.ask("alice", {"questions": [MEAN] * 4}, path=f"{BASE}/plan")
+    refused(planned, 429, "too_much_work")
     assert service.spent() == spent, "what is refused is not charged"
     assert sent(service, "price", body=MEAN).status_code == 200, "ordinary questions have room"
     assert sent(service, "price", who="bob").status_code == 200, "others have their own"

@@ -46,7 +46,7 @@ def main():
     master, table = sys.argv[1:3]
     engine = spark.connected(master)
     if "--make" in sys.argv:
-        engine._session.sql(f"CREATE TABLE {table} USING parquet AS {ROWS.format(rows=200_000)}")
+        engine._session.sql(f"CREATE TABLE {table} USING parquet AS {ROWS.format(rows=50_000)}")
     data = data_set(spark=master, table=table)
     with source.connect(data, Path()) as rows:
         context = engine._session.sparkContext

@@ -191,10 +191,16 @@ def test_days_bytes_and_what_says_nothing(tmp_path, cells, kind, said):
         assert codes(table) == list(enumerate(said))
 
 
-@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("ms"), pa.time64("us"), pa.float16()])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.timestamp("ns"), pa.timestamp("ms"), pa.time64("us"), pa.float16(), pa.duration("us"), pa.uuid(),
+     pa.decimal256(50, 2)],
+)  # fmt: skip
 def test_types_that_spark_fails_on_are_refused_by_name(tmp_path, kind):
     given = written(tmp_path, {"x": pa.nulls(2, kind)})
-    with pytest.raises(ParameterError, match=r"^source.parquet must have types that Spark reads, 'x' is "):
+    with pytest.raises(
+        ParameterError, match=r"^source.parquet must have types that Spark reads alike, 'x' is "
+    ):
         source.connect(data_set((WORD,), source=given), tmp_path)
 
 
@@ -243,3 +249,33 @@ def test_a_long_text_fails_nothing(tmp_path):
     given = written(tmp_path, {"x": ["f", "t" * 30_000_000, " " * 5_000_000 + "1", "1" * 5_000_000]})
     with source.connect(data_set((WORD,), source=given), tmp_path) as table:
         assert codes(table) == [(0,), (3,), (3,), (3,)]
+
+
+def test_moments_as_spark_writes_them(spark, tmp_path):
+    """By itself it writes 96 bits, which Arrow takes for nanoseconds."""
+    spark.sql("SELECT TIMESTAMP '2026-01-02 05:00:00' AS x").write.mode("overwrite").parquet(
+        f"{tmp_path}/rows"
+    )
+    (part,) = (tmp_path / "rows").glob("*.parquet")
+    assert pq.ParquetFile(part).schema.column(0).physical_type == "INT96"
+    with source.connect(data_set((WORD,), source={"spark": MASTER, "parquet": "rows"}), tmp_path) as table:
+        assert codes(table) == [(1,)]
+
+
+def test_a_table_over_files_that_spark_fails_on_is_refused(spark, tmp_path):
+    """One cell of too many milliseconds would fail every statement, after the charge."""
+    (tmp_path / "rows").mkdir()
+    given = pa.table({"x": pa.array([2**62], pa.int64()).cast(pa.timestamp("ms")), "y": ["f"]})
+    pq.write_table(given, tmp_path / "rows" / "one.parquet")
+    spark.sql("DROP TABLE IF EXISTS foreign_files")
+    spark.sql(
+        f"CREATE TABLE foreign_files (x TIMESTAMP_NTZ, y STRING) USING parquet LOCATION '{tmp_path}/rows'"
+    )
+    given = {"spark": MASTER, "table": "foreign_files"}
+    with pytest.raises(
+        ParameterError, match=r"^source.table must have types that Spark reads alike, 'x' is "
+    ):
+        source.connect(data_set((WORD,), source=given), tmp_path)
+    other = Column("y", Kind.CATEGORY, values=("f", "none"))
+    with source.connect(data_set((other,), source=given), tmp_path) as table:
+        assert codes(table) == [(0,)]

@@ -16,16 +16,17 @@ from reticent.query.rows.source import connect
 
 from .on_cluster import asked, data_set
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DEFAULTS = """
 spark.executor.memory 512m
 spark.executor.cores 1
 spark.cores.max 2
-spark.sql.shuffle.partitions 4
+spark.sql.shuffle.partitions 2
 spark.sql.warehouse.dir {folder}/warehouse
 spark.sql.catalogImplementation hive
 spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName={folder}/catalogue;create=true
+spark.driver.extraJavaOptions -Dderby.stream.error.file={folder}/derby.log
 spark.local.dir {folder}
 """
 

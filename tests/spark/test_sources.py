@@ -1,6 +1,8 @@
 """Tables and files on Spark: what is found, what is refused, what is said, how statements end."""
 
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 from importlib import import_module
@@ -195,6 +197,26 @@ class TestSpark:
 
     def test_ctrl_c_stays_whose_it_was(self):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+DIED = """
+from reticent.query.rows import spark
+one = spark.connected("local[1]")
+from pyspark import SparkContext
+process = SparkContext._gateway.proc
+process.kill()
+process.wait()
+other = spark.connected("local[1]")
+print(other._session.sql("SELECT 1").collect()[0][0])
+other.disconnect()
+"""
+
+
+@pytest.mark.slow
+def test_a_spark_that_died_is_started_anew():
+    """In a process of its own: there is one Spark in each."""
+    done = subprocess.run([sys.executable, "-c", DIED], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
 
 
 def slow_statement(table):

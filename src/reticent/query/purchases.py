@@ -67,6 +67,11 @@ class Purchases:
         """The best estimate of each coordinate; None if one is outside of the span."""
         return self._joint.estimates(plan)
 
+    def supposable(self) -> Joint:
+        """All of them, in a joint estimate of its own: what is supposed there stays there."""
+        self._look()
+        return self._joint.copied()
+
     def look(self, key: str) -> tuple[Plan, tuple[int, ...]]:
         """How a purchase was measured that takes part, and its recorded measurements."""
         return self._plans[key], self._numbers.get(key, ())

@@ -17,7 +17,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 from urllib.parse import quote, unquote, urlsplit
@@ -32,6 +32,7 @@ from reticent.query.answers import Answer, Price
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
+from reticent.query.proposals import Proposal, each
 
 Asked = Query | Mapping[str, Any] | str
 _TRIES = 4
@@ -158,6 +159,18 @@ class RemoteSession(Shorthands):
         reply = self._call("POST", self._at("/price"), body)
         with self._understood():
             return Price.from_json(reply)
+
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """As `Session.plan`."""
+        bodies = [_body(query, own) for query, own in each(workload, accuracy, words)]
+        reply = self._call("POST", self._at("/plan"), {"questions": bodies})
+        with self._understood():
+            return Proposal.from_json(reply)
 
     def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
         """As `Session.known`."""

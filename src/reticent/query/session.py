@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -78,9 +78,12 @@ from reticent.query.prices import (
     rests_on_rows,
     sizes_at_least,
 )
+from reticent.query.proposals import Account, Proposal, each, proposed
+from reticent.query.proposals import Asked as Wanted
 from reticent.query.purchases import Purchases
 from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
 from reticent.query.shared_notebook import SharedNotebook
+from reticent.query.span import Joint
 from reticent.query.standing import SAME, Standing, bought, is_public, standing
 from reticent.query.telling import Teller
 from reticent.randomness import Stream
@@ -375,6 +378,29 @@ class Session(Shorthands):
             balance.terms.cap,
             self._teller.cost(prepared, found.bought, found.bought + wanted),
         )
+
+    def plan(
+        self,
+        workload: Iterable[Asked | tuple[Asked, Accuracy]],
+        accuracy: Accuracy | None = None,
+        **words: Unpack[Words],
+    ) -> Proposal:
+        """What to buy first for many questions, and what all of them cost then. Nothing is bought.
+
+        Args:
+            workload: queries, their JSON, or SQL texts, in the order in which they will be asked; or pairs of
+                one of these and its accuracy.
+            accuracy: of those without one of their own, as for `ask`.
+            **words: the same, word by word.
+        """
+        asked, reuses = [], self._purchases is not None
+        for query, own in each(workload, accuracy, words):
+            read, reuses = self._plans.read(query), reuses and own.reuse == SPAN
+            found = self._standing(read, replace(own, reuse=KEY))
+            asked.append(Wanted(read, found.plan, found.wanted, own.information is not None))
+        joint = partial(Joint, self.data) if self._purchases is None else self._purchases.supposable
+        held = (lambda plan: bought(self._reading(plan)), self._teller.cost)
+        return proposed(asked, Account(self._plans.of, joint, *held, self.balance(), self.data, reuses))
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
         """What the predicted error rests on, where that is private, and what fewer rows would make of it."""

@@ -91,14 +91,28 @@ def standing(
         or not purchases.combines(query, plan, before)
     ):
         return Standing(plan, before, wanted, before.information, missing, False, accuracy.reuse)
-    recorded, fresh = purchases.fresh(plan, wanted)
+    recorded, found = purchases.fresh(plan, wanted)
+    fresh, combined = to_buy(plan, wanted, recorded, found, is_exact=accuracy.information is not None)
+    return Standing(plan, before, wanted, recorded, fresh, combined, SPAN)
+
+
+def to_buy(plan: Plan, wanted: int, recorded: int, fresh: int, *, is_exact: bool) -> tuple[int, bool]:
+    """The units to buy under a question, and whether others' purchases make that less.
+
+    Args:
+        plan: how it is measured.
+        wanted: units that its answer must be worth.
+        recorded: units under its key.
+        fresh: units that are missing beyond those, as `Joint.fresh` finds them.
+        is_exact: whether units were asked for, and not an error.
+    """
     missing, little = max(0, wanted - recorded), wanted // LITTLE
     if fresh and plan.values > 1:  # found in floats: on the safe side of them
         fresh += little + 1
-    if accuracy.information is None and fresh <= wanted // SAME:
+    if not is_exact and fresh <= wanted // SAME:
         fresh = 0
     combined = fresh < missing - little
-    return Standing(plan, before, wanted, recorded, fresh if combined else missing, combined, SPAN)
+    return (fresh if combined else missing), combined
 
 
 def bought(reading: Reading) -> int:

@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from reticent.apps.query.dependencies import TheDesk, TheJobs, jobs_of
 from reticent.apps.query.desk import LONGEST_REPEAT, Desk
 from reticent.apps.query.jobs import in_bytes
-from reticent.apps.query.schemas import Declaration, Known, Priced, Quota, Rehearsed
+from reticent.apps.query.schemas import Declaration, Known, Planned, Priced, Quota, Rehearsed
+from reticent.apps.query.weights import PLANNED
 from reticent.ledger import Balance
 from reticent.privacy import spent_epsilon
 from reticent.query import DataSet
@@ -153,6 +154,18 @@ async def price(person: Asker, jobs: TheJobs, name: Name, body: Priced) -> Reply
 
 def _price(name: str, body: Priced, desk: Desk) -> bytes:
     return written(desk.price(name, body.query, body.accuracy()).to_json())
+
+
+@questions.post("/datasets/{name}/plan", response_model=Json)
+async def plan(person: Asker, jobs: TheJobs, name: Name, body: Planned) -> Reply:
+    """What to buy first for many questions, and what all of them cost then: nothing is charged."""
+    cells = PLANNED * len(body.questions)
+    jobs.charge(person, name, cells)
+    return Reply(await jobs.free_of(cells, name, partial(_plan, name, body)))
+
+
+def _plan(name: str, body: Planned, desk: Desk) -> bytes:
+    return written(desk.plan(name, [(one.query, one.accuracy()) for one in body.questions]).to_json())
 
 
 @questions.post("/datasets/{name}/rehearse", response_model=Json)

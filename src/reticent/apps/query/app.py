@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 def _commands() -> Commands:
-    from reticent.apps.query.commands import answers, ask, demo, price
+    from reticent.apps.query.commands import answers, ask, demo, plan, price
     from reticent.apps.query.dataset_commands import group
 
-    return Commands(panel=Panel.ASK, groups=(group,), commands=(answers, ask, price), demos={ALONE: demo})
+    return Commands(
+        panel=Panel.ASK, groups=(group,), commands=(answers, ask, plan, price), demos={ALONE: demo}
+    )
 
 
 def _served() -> Served:

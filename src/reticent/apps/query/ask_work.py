@@ -49,7 +49,7 @@ def ask(
         terminal.need_plots()
         plot.parent.mkdir(parents=True, exist_ok=True)
     buys = not rehearse and not _says_nothing(accuracy)
-    with _opened(dataset, where, buys=buys) as (session, data, place):
+    with opened(dataset, where, buys=buys) as (session, data, place):
         if rehearse:
             answer = session.rehearse(question, **accuracy)
         elif not buys:
@@ -87,7 +87,7 @@ def price(
     question = _question(text, file)
     if form == "csv":
         raise ParameterError("format must be table or json for a price, got csv")
-    with _opened(dataset, where, buys=False) as (session, data, _):
+    with opened(dataset, where, buys=False) as (session, data, _):
         found = session.price(question, **accuracy)
         if form == "json":
             print(json.dumps(found.to_json(), indent=1))
@@ -99,7 +99,7 @@ def answers(dataset: str, *, where: Where, form: str) -> None:
     """Print what was bought, each as exactly as it is known."""
     if form == "csv":
         raise ParameterError("format must be table or json for answers, got csv")
-    with _opened(dataset, where, buys=False) as (session, data, _):
+    with opened(dataset, where, buys=False) as (session, data, _):
         if data.policy is Policy.DEGRADE:
             raise ParameterError("under the policy degrade nothing is shown without --error: ask for it")
         known = [session.known(query) for query in session.questions().values()]
@@ -113,7 +113,7 @@ def answers(dataset: str, *, where: Where, form: str) -> None:
 
 
 @contextmanager
-def _opened(
+def opened(
     dataset: str, where: Where, *, buys: bool
 ) -> Iterator[tuple[Session | RemoteSession, views.Described, _OnChain | None]]:
     """The data set, what is said of it, and its place on a chain if it has one.

@@ -6,18 +6,21 @@ declaration is text that `dataset_file` reads as if the owner had typed it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from reticent.errors import ParameterError
 from reticent.privacy.budget import UNITS_PER_ONE
-from reticent.query import DataSet
+from reticent.query import DataSet, workload_text
 from reticent.query.accuracy import SPAN, Accuracy
 from reticent.query.declarations import dataset_file
 from reticent.query.kinds.listed import FORMS
 from reticent.query.language import tree
+from reticent.query.proposals import MOST_WISHES
 from reticent.query.rows.columns import Column, Kind
+from reticent.service.limits import DEEPEST_BODY, is_deeper
 
 OPERATORS = (*tree.OPERATORS, "one of")
 STEPS = 100  # of the slider: from a ten-thousandth of the cap to all of it
@@ -40,7 +43,30 @@ def asked(data: DataSet, fields: Fields) -> str | tree.Query:
         if not sql:
             raise ParameterError("sql must be given: write a question, or use the builder")
         return sql
+    if one(fields, "mode") == "json":  # of a table that was proposed
+        return read(one(fields, "query"))
     return _built(data, fields)
+
+
+def read(text: str) -> tree.Query:
+    """A question that a page holds as JSON; the text may be anybody's."""
+    if is_deeper(text.encode()):
+        raise ParameterError(f"query must be nested at most {DEEPEST_BODY} deep")
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ParameterError("query must be JSON") from error
+    return tree.from_json(given)
+
+
+def workload(data: DataSet, fields: Fields) -> list[tuple[str, Accuracy]]:
+    """Many questions in SQL, each with how exact its answer shall be."""
+    error = one(fields, "error")
+    wanted = accuracy(data, fields) if error else None
+    found = workload_text.questions(one(fields, "sql"), wanted)
+    if len(found) > MOST_WISHES:
+        raise ParameterError(f"workload must be 1 to {MOST_WISHES} questions, got {len(found)}")
+    return found
 
 
 def accuracy(data: DataSet, fields: Fields) -> Accuracy:
@@ -50,6 +76,8 @@ def accuracy(data: DataSet, fields: Fields) -> Accuracy:
     reuse = one(fields, "reuse") or SPAN
     if error is not None:
         return Accuracy(error=error, rows=rows, reuse=reuse)
+    if text := one(fields, "information"):
+        return Accuracy(information=number("information", text), rows=rows, reuse=reuse)
     part = share(one(fields, "exactness") or "50")
     return Accuracy(information=part * data.terms.cap / UNITS_PER_ONE, rows=rows, reuse=reuse)
 

@@ -177,6 +177,48 @@ def price(
     )
 
 
+@with_options
+def plan(
+    dataset: DataSetOrAddress,
+    workload: Annotated[
+        Path, typer.Argument(metavar="FILE", help="SQL, each question ended by a semicolon; - for the input.")
+    ],
+    error: Annotated[
+        float | None, typer.Option(help="Half the width of each interval, where no line -- error says it.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="A guess of the rows in a group, beside --error.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    buy: Annotated[
+        bool, typer.Option("--buy", help="Pay for the tables that are to be bought first.")
+    ] = False,
+    ledger: Ledger = None,
+    chain: Chain = None,
+    key: ApiKey = None,
+    insecure: Insecure = False,
+    rpc: Rpc = None,
+    owner: Owner = None,
+    form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Plan many questions: what to buy first, and what all of them cost then.
+
+    FILE has SQL questions; a line `-- error 60` (or `-- error 60 rows 2000`) says how exact those after it
+    shall be. A few tables that hold all of them often cost much less than the questions one by one. Nothing
+    is bought without --buy, and no row is read.
+    """
+    from reticent.apps.query.plan_work import plan as run
+
+    run(
+        dataset,
+        workload,
+        error=error,
+        rows=rows,
+        confidence=confidence,
+        buy=buy,
+        where=_where(dataset, ledger, chain, key, insecure, rpc, owner),
+        form=form.value,
+    )
+
+
 def answers(
     dataset: DataSetOrAddress,
     key: ApiKey = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack, cast
 
@@ -28,6 +28,7 @@ from reticent.query import Answer, Price, Session
 from reticent.query.accuracy import CONFIDENCE, NONE, SPAN, Accuracy, Words
 from reticent.query.language.tree import Query, to_json
 from reticent.query.paying import Hand, Paid
+from reticent.query.proposals import Proposal
 from reticent.service.keys import Person
 from reticent.service.refusals import Refused
 from reticent.service.replies import written
@@ -68,6 +69,10 @@ class Desk(DataSets):
     ) -> Price:
         """What an answer would cost now."""
         return self.session(name).price(query, accuracy, **words)
+
+    def plan(self, name: str, workload: Sequence[tuple[Question, Accuracy]]) -> Proposal:
+        """What to buy first for many questions."""
+        return self.session(name).plan(workload)
 
     def rehearse(self, name: str, query: Question, accuracy: Accuracy, *, seed: int) -> Answer:
         """The same question to made-up rows."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reticent.query.accuracy import CONFIDENCE, Accuracy
+from reticent.query.proposals import MOST_WISHES
 from reticent.service.schemas import Body, Finite
 
 
@@ -50,6 +51,12 @@ class Rehearsed(Priced):
     """A question to made-up rows."""
 
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 32)] = 0
+
+
+class Planned(Body):
+    """Questions that will be asked, each with how exact its answer must be."""
+
+    questions: Annotated[list[Priced], Field(min_length=1, max_length=MOST_WISHES)]
 
 
 class Declaration(Body):

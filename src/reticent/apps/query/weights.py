@@ -16,6 +16,7 @@ from reticent.query.language.questions import MOST_VALUES
 from reticent.query.language.tree import By, Query
 
 MANY = 1024  # cells that take long enough to need a thread of their own
+PLANNED = 300  # cells that a question of a workload counts as: it is gone through several times
 _LETTERS_PER_CELL = 16  # reading so much of a question takes about as long as a cell does
 
 

@@ -30,6 +30,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from reticent.errors import MissingExtra, ParameterError, SourceError
 from reticent.query.rows import sealed
@@ -83,6 +84,7 @@ _SETTINGS = {
 }
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_DIGITS = 38  # of a decimal
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where a schema keeps that a text is padded
 _PROVIDERS = ("parquet",)  # of tables: what passed the tests
 _lock = threading.Lock()
@@ -138,6 +140,10 @@ def _session(master: str) -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    gateway = SparkContext._gateway
+    if _is_ours and gateway is not None and gateway.proc.poll() is not None:  # its process died
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+        _is_ours = False
     context = SparkContext._active_spark_context
     if context is not None and context.master != master:
         raise ParameterError(
@@ -212,14 +218,19 @@ def opened(source: Mapping[str, Any], base: Path, chosen: Callable[[Sequence[str
         chosen: which columns are needed, of a source with columns of these names.
     """
     path = _located(str(source["parquet"]), base) if "parquet" in source else None
+    if path is not None:
+        _check_files(path)
     engine = connected(str(source["spark"]))
     with ending_badly(engine):
         session = engine._session
         if path is None:
             frame = _table(session, str(source["table"]), str(source.get("schema", "default")))
         else:
-            frame = _files(session, path)
+            frame = session.read.parquet(f"file:{path}")
+        _check_names(frame.columns)
         names = chosen(frame.columns)
+        if path is None:
+            _check_stored(frame, names)
         frame.selectExpr(*columns(frame.schema, names)).createOrReplaceTempView("source")
         return engine, engine.table("source")
 
@@ -278,14 +289,21 @@ def _table(session: Any, table: str, schema: str) -> Any:
             f"source.table must be a table of {', '.join(_PROVIDERS)} or a view, got one of "
             f"{provider!r:.20}: other formats have not passed the tests of total functions"
         )
-    return _distinct(session.table(place), "source.table")
+    return session.table(place)
 
 
-def _distinct(frame: Any, field: str) -> Any:
-    small = [name.lower() for name in frame.columns]
+def _check_names(names: Sequence[str]) -> None:
+    small = [name.lower() for name in names]
     if len(set(small)) != len(small):
-        raise ParameterError(f"{field} must have columns whose names differ by more than capitals")
-    return frame
+        raise ParameterError("source must have columns whose names differ by more than capitals")
+
+
+def _check_stored(frame: Any, names: Sequence[str]) -> None:
+    """Refuse columns of a table that are stored as Spark fails on, as far as its files lie here."""
+    for file in frame.inputFiles():
+        path = Path(unquote(urlsplit(file).path))
+        if urlsplit(file).scheme == "file" and path.is_file():
+            _check_types("source.table", path, names)
 
 
 # Files
@@ -300,32 +318,35 @@ def _located(given: str, base: Path) -> Path:
     return path
 
 
-def _files(session: Any, path: Path) -> Any:
-    """Parquet files, which Spark and all who run it find under this path. Their types are looked at first.
-
-    Spark would find out while it reads, after the charge, that one file has other types than another.
-    """
+def _check_files(path: Path) -> None:
+    """Refuse files that Spark fails on, or finds to differ, while it reads them: that is after a charge."""
     import pyarrow.parquet
-
-    def schema_of(file: Path) -> Any:
-        return pyarrow.parquet.read_schema(file)
 
     parts = sorted(_parts(path)) if path.is_dir() else [path]
     if not parts:
         raise ParameterError(f"source.parquet must be a file or a folder of files, {path.name} has none")
-    first = schema_of(parts[0])
+    first = pyarrow.parquet.read_schema(parts[0])
     for part in parts:
-        if not schema_of(part).equals(first):
+        if not pyarrow.parquet.read_schema(part).equals(first):
             raise ParameterError(
                 "source.parquet must be files of one schema: two of them have other columns or types"
             )
-    for field in first:
-        if reason := unreadable(field.type):
-            raise ParameterError(
-                f"source.parquet must have types that Spark reads, {field.name!r:.80} is {reason}"
-            )
-    frame = session.read.parquet(f"file:{path}")
-    return _distinct(frame, "source.parquet")
+        _check_types("source.parquet", part)
+
+
+def _check_types(field: str, file: Path, names: Sequence[str] | None = None) -> None:
+    """Refuse types of a Parquet file, or of some of its columns, on which Spark fails."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(file) as opened_file:
+        stored = [opened_file.schema.column(leaf) for leaf in range(len(opened_file.schema))]
+        old = {leaf.path for leaf in stored if leaf.physical_type == "INT96"}  # how Spark writes moments
+        for one in opened_file.schema_arrow:
+            reason = "" if one.name in old else unreadable(one.type)
+            if reason and (names is None or one.name in names):
+                raise ParameterError(
+                    f"{field} must have types that Spark reads alike, {one.name!r:.80} is {reason}"
+                )
 
 
 def _parts(folder: Path) -> Iterator[Path]:
@@ -340,14 +361,20 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def unreadable(kind: Any) -> str:
-    """Why Spark fails on a type of Arrow's in a Parquet file; empty if it does not."""
-    from pyarrow import types
+    """Why a type of Arrow's in a Parquet file is not read on Spark; empty if it is.
 
+    Spark fails on nanoseconds, times of day, half floats and decimals beyond 38 digits, and on milliseconds
+    where a cell has too many of them. Spans of time it takes for numbers, and types of others for bytes.
+    """
+    import pyarrow as pa
+
+    types = pa.types
     if types.is_timestamp(kind) and kind.unit in ("ns", "s", "ms"):
         return f"{kind}: write it in microseconds"
-    if types.is_float16(kind) or types.is_time(kind):
-        return str(kind)
-    return ""
+    if types.is_decimal(kind) and kind.precision > _DIGITS:
+        return f"{kind}: write at most {_DIGITS} digits"
+    other = types.is_float16(kind) or types.is_time(kind) or types.is_duration(kind)
+    return str(kind) if other or isinstance(kind, pa.BaseExtensionType) else ""
 
 
 # Statements

@@ -26,7 +26,7 @@ from reticent.ledger import Reading
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.measure import Plan
 from reticent.query.plans import Kept
-from reticent.query.span.best import SCALAR, VECTOR, Weights, improved, nearby, whole
+from reticent.query.span.best import CHOSEN, SCALAR, VECTOR, Weights, improved, nearby, promising, whole
 from reticent.query.span.elimination import Elimination, Made, Relation
 from reticent.query.span.forms import Form, forms
 from reticent.query.span.vectors import least_information
@@ -83,6 +83,14 @@ class Joint:
                 self._join(plan, reading)
             elif reading.information > held.reading.information:
                 self._refine(held, reading)
+
+    def copied(self) -> Joint:
+        """Another with the same purchases, in which more may be supposed."""
+        other = Joint(self.data)
+        with self._guard:
+            for held in self._purchases.values():
+                other.record(held.plan, held.reading)
+        return other
 
     def recorded(self, key: str) -> int:
         """The units recorded under a key, as far as this was told."""
@@ -185,6 +193,8 @@ class Joint:
         """Better weights of the same forms, never worse than their own purchase and what was known before."""
         limits = SCALAR if len(starts) == 1 else VECTOR
         relations, is_capped = nearby(self._elimination, [one.numerators for one in starts], limits)
+        if is_capped and len(starts) == 1:
+            relations = promising(self._elimination, starts[0], self._noise, CHOSEN)
         held = self._purchases.get(plan.question.key)
         if is_capped or (held is not None and not held.is_joined):
             relations += self._beside(plan, starts)

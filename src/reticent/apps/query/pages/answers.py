@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from reticent.apps.query import builder
 from reticent.apps.query.dependencies import TheDesk, jobs_of
 from reticent.apps.query.desk import Desk
 from reticent.apps.query.pages import copies, shown
@@ -18,7 +18,6 @@ from reticent.query import Answer, DataSet
 from reticent.query.accuracy import Accuracy
 from reticent.query.declarations.datasets import Policy
 from reticent.query.language import tree, words
-from reticent.service.limits import DEEPEST_BODY, is_deeper
 from reticent.service.refusals import not_found
 from reticent.service.state import Visit
 from reticent.service.visits import AskerSeen, AskerSent, page
@@ -97,22 +96,12 @@ async def download(
     if form not in copies.FORMATS:
         raise ParameterError(f"form must be one of {', '.join(copies.FORMATS)}, got {form!r:.20}")
     data = await run_in_threadpool(desk.data, name)
-    asked = _read(query)
+    asked = builder.read(query)
     text = await jobs_of(request).free(visit.person, name, asked, partial(_file, name, asked, units, form))
     if text is None:
         raise not_found("answer")
     named = {"Content-Disposition": f'attachment; filename="{data.name}-{asked.kind}.{form}"'}
     return Response(text, media_type=copies.FORMATS[form], headers=named)
-
-
-def _read(text: str) -> tree.Query:
-    if is_deeper(text.encode()):
-        raise ParameterError(f"query must be nested at most {DEEPEST_BODY} deep")
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise ParameterError("query must be JSON") from error
-    return tree.from_json(given)
 
 
 def _file(name: str, query: tree.Query, units: int, form: str, desk: Desk) -> str | None:

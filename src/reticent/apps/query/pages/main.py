@@ -24,6 +24,7 @@ from reticent.apps.query.dependencies import TheDesk, jobs_of
 from reticent.apps.query.desk import Desk
 from reticent.apps.query.pages import answers, owners, shown
 from reticent.apps.query.schemas import Priced
+from reticent.apps.query.weights import PLANNED
 from reticent.errors import QuestionRefused, ReticentError
 from reticent.fleet.people import not_added
 from reticent.query import Answer, DataSet, Price
@@ -32,6 +33,7 @@ from reticent.query.declarations.datasets import Policy
 from reticent.query.declarations.explanation import columns, explain
 from reticent.query.kinds.listed import FORMS, KIND
 from reticent.query.language import tree
+from reticent.query.proposals import Proposal
 from reticent.service import showing
 from reticent.service.keys import Person, Role
 from reticent.service.limits import until_deadline
@@ -217,6 +219,33 @@ def _priced(request: Request, desk: Desk, person: Person, data: DataSet, found: 
         "own_quota": _own_quota(desk, person, data.name),
     }
     return part(request, "price_part.html", content)
+
+
+@router.get("/datasets/{name}/plan")
+def plan_page(request: Request, desk: TheDesk, visit: AskerSeen, name: str) -> HTMLResponse:
+    """Many questions before any of them is bought."""
+    data = desk.data(name)
+    numbers = [column.name for column in data.columns if column.is_number]
+    own_quota = _own_quota(desk, visit.person, name)
+    card = _card(desk, name)
+    return page(request, "plan.html", visit, data=data, numbers=numbers, card=card, own_quota=own_quota)
+
+
+@router.post("/datasets/{name}/plan")
+async def plan_part(
+    request: Request, desk: TheDesk, visit: AskerSent, name: str, fields: Given
+) -> HTMLResponse:
+    """What to buy first, and what all of it costs then."""
+    data = await run_in_threadpool(desk.data, name)
+    wanted = builder.workload(data, fields)
+    jobs, cells = jobs_of(request), PLANNED * len(wanted)
+    jobs.charge(visit.person, name, cells)
+    found = await jobs.free_of(cells, name, partial(_plan, name, wanted))
+    return part(request, "plan_part.html", shown.proposal(found, data) | {"csrf": visit.csrf})
+
+
+def _plan(name: str, wanted: list[tuple[str, Accuracy]], desk: Desk) -> Proposal:
+    return desk.plan(name, wanted)
 
 
 @router.post("/datasets/{name}/ask")

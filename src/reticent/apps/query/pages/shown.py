@@ -17,6 +17,7 @@ from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
 from reticent.query.language.text_words import question_line
+from reticent.query.proposals import Proposal
 from reticent.service import showing
 from reticent.service.state import Asked
 
@@ -47,6 +48,39 @@ class Keys:
             except ReticentError:
                 self._known[query] = None
         return self._known[query]
+
+
+def proposal(found: Proposal, data: DataSet) -> dict[str, Any]:
+    """What the template of a plan shows."""
+    return {
+        "data": data,
+        "plan": found,
+        "first": [
+            {
+                "text": words.in_words(one.query),
+                "query": json.dumps(tree.to_json(one.query)),
+                "mu2": one.mu2,
+                "share": found.share(one.cost),
+            }
+            for one in found.first
+        ],
+        "questions": [
+            {
+                "text": words.in_words(one.query),
+                "alone": found.share(one.alone),
+                "after": found.share(one.after),
+            }
+            for one in found.wishes
+        ],
+        "alone": found.share(found.alone),
+        "as_they_come": found.share(found.as_they_come),
+        "cost": found.share(found.cost),
+        "left": found.share(found.remaining),
+        "chart": {
+            "names": ["each by itself", "as they come", "as proposed"],
+            "values": [100 * found.share(units) for units in (found.alone, found.as_they_come, found.cost)],
+        },
+    }
 
 
 def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, Any]:

@@ -1,0 +1,325 @@
+"""A workload before any of it is bought: what to buy first, and what all of it costs then.
+
+A dashboard, or the questions of last month, asks many things about the same columns. A few tables that have
+all of them in their span may cost much less than the questions one by one, and less than they cost as they
+come, when each reuses what others happened to leave. `proposed` looks for such tables (`span.tables`) and
+goes through the workload with them, as the ledger would charge it, without asking anything.
+
+Whatever is proposed is only advice: each purchase is asked for, priced and charged like any other question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from reticent.errors import ParameterError
+from reticent.ledger import Balance
+from reticent.numerals import up
+from reticent.privacy import spent_epsilon
+from reticent.query.accuracy import KEY, SPAN, Accuracy, Words, checked_reuse
+from reticent.query.answers import as_mu2
+from reticent.query.declarations.datasets import DataSet
+from reticent.query.language.tree import Query, from_json, to_json
+from reticent.query.language.words import in_words
+from reticent.query.measure import Plan
+from reticent.query.plans import Asked as Given
+from reticent.query.span import Joint, is_combined
+from reticent.query.span.tables import candidates, chosen, rates, supposed
+from reticent.query.standing import to_buy
+
+MOST_WISHES = 200
+_FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A question of a workload.
+
+    Attributes:
+        query: what is asked.
+        information: units that its answer must be worth.
+        alone: units that it costs now, by what is bought under the question itself.
+        after: units that it costs in its turn, once the proposed tables are bought.
+    """
+
+    query: Query
+    information: int
+    alone: int
+    after: int
+
+
+@dataclass(frozen=True)
+class First:
+    """A table to buy first.
+
+    Attributes:
+        query: what to ask for.
+        information: units that must be bought under it in all.
+        cost: units that are charged for it.
+    """
+
+    query: Query
+    information: int
+    cost: int
+
+    @property
+    def mu2(self) -> float:
+        """The information in mu^2, to be asked for: `ask(query, information=mu2)`."""
+        return as_mu2(self.information)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a workload costs, and what to buy first.
+
+    Attributes:
+        first: tables to buy before anything else; none where that would save nothing.
+        wishes: the questions, in their order.
+        alone: units of all of them, each by what is bought under the question itself.
+        as_they_come: units of all of them, each reusing what those before it left.
+        cost: units of the tables, and of what is then still missing of each question.
+        remaining: units left in the account.
+        budget: units of the whole account.
+        delta: of the budget.
+    """
+
+    first: tuple[First, ...]
+    wishes: tuple[Wish, ...]
+    alone: int
+    as_they_come: int
+    cost: int
+    remaining: int
+    budget: int
+    delta: float
+
+    @property
+    def affordable(self) -> bool:
+        """Whether the account has enough left for all of it."""
+        return self.cost <= self.remaining
+
+    @property
+    def epsilon(self) -> float:
+        """The cost of all of it alone as epsilon at the budget's delta."""
+        return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
+
+    def share(self, units: int) -> float:
+        """Units as a share of the whole budget: shares add up."""
+        return units / self.budget
+
+    def __str__(self) -> str:
+        def part(units: int) -> str:
+            return f"{up(100 * self.share(units), 3)} % of the budget" if units else "nothing"
+
+        lines = [f"{len(self.wishes)} questions: {part(self.alone)} each by itself, "
+                 f"{part(self.as_they_come)} as they come, {part(self.cost)} as proposed"]  # fmt: skip
+        lines += [f"  first {in_words(one.query)}: {part(one.cost)}" for one in self.first]
+        free = sum(not one.after for one in self.wishes)
+        lines.append(f"  then {free} of {len(self.wishes)} questions are free")
+        if not self.affordable:
+            lines.append("  more than is left")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with amounts as decimal strings of units."""
+        return {
+            "first": [
+                {
+                    "query": to_json(one.query),
+                    "information": str(one.information),
+                    "mu2": one.mu2,
+                    "cost": str(one.cost),
+                    "cost_share": self.share(one.cost),
+                }
+                for one in self.first
+            ],
+            "questions": [
+                {
+                    "query": to_json(one.query),
+                    "information": str(one.information),
+                    "alone": str(one.alone),
+                    "after": str(one.after),
+                }
+                for one in self.wishes
+            ],
+            "alone": str(self.alone),
+            "as_they_come": str(self.as_they_come),
+            "cost": str(self.cost),
+            "cost_share": self.share(self.cost),
+            "cost_epsilon": self.epsilon,
+            "remaining": str(self.remaining),
+            "budget": str(self.budget),
+            "delta": self.delta,
+            "affordable": self.affordable,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Proposal:
+        """What `to_json` told."""
+        return cls(
+            tuple(
+                First(from_json(one["query"]), int(one["information"]), int(one["cost"]))
+                for one in given["first"]
+            ),
+            tuple(
+                Wish(from_json(one["query"]), int(one["information"]), int(one["alone"]), int(one["after"]))
+                for one in given["questions"]
+            ),
+            int(given["alone"]),
+            int(given["as_they_come"]),
+            int(given["cost"]),
+            int(given["remaining"]),
+            int(given["budget"]),
+            float(given["delta"]),
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of a workload, planned.
+
+    Attributes:
+        query: what is asked.
+        plan: how it is measured.
+        wanted: units that its answer must be worth; 0 where the declaration answers it.
+        is_exact: whether it is asked for by these units, and not by an error (`standing.SAME`).
+    """
+
+    query: Query
+    plan: Plan
+    wanted: int
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a workload is paid from.
+
+    Attributes:
+        plan: how a query is measured.
+        joint: a joint estimate of its own, made anew, of all that is recorded.
+        bought: units that are paid for under a question.
+        cost: (plan, units bought, units wanted) to what the ledger charges.
+        balance: what is left.
+        data: the declaration.
+        reuses: whether questions may reuse others' purchases.
+    """
+
+    plan: Callable[[Query], Plan]
+    joint: Callable[[], Joint]
+    bought: Callable[[Plan], int]
+    cost: Callable[[Plan, int, int], int]
+    balance: Balance
+    data: DataSet
+    reuses: bool
+
+
+def each(
+    workload: Iterable[Given | tuple[Given, Accuracy]], accuracy: Accuracy | None, words: Words
+) -> Iterator[tuple[Given, Accuracy]]:
+    """The questions of a workload, each with how exact it shall be: its own way, or that of all."""
+    given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
+    for one in islice(workload, MOST_WISHES + 1):
+        query, own = one if isinstance(one, tuple) else (one, given)
+        if own is None:
+            raise ParameterError("accuracy must be given for every question of a workload, or for all")
+        checked_reuse(own.reuse, SPAN, KEY)
+        yield query, own
+
+
+def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
+    """What to buy first for a workload, and what all of it costs then."""
+    if not 0 < len(asked) <= MOST_WISHES:
+        raise ParameterError(f"workload must be 1 to {MOST_WISHES} questions, got {len(asked)}")
+    alone = _by_themselves(asked, account)
+    if not account.reuses:
+        return _proposal([], asked, alone, sum(alone), (sum(alone), alone), account)
+    as_they_come = _gone_through([], asked, account)
+    best, tables = as_they_come, []
+    for some in _choices(asked, account):
+        found = _gone_through(some, asked, account)
+        if found[0] < best[0]:
+            best, tables = found, some
+    return _proposal(tables, asked, alone, as_they_come[0], best, account)
+
+
+def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
+    """Tables that may pay, with their units."""
+    served = [one for one in asked if one.wanted and is_combined(one.query, one.plan)]
+    if not served:
+        return []
+    data = account.data
+    listed = candidates([(one.query, one.plan) for one in served], data)
+    plans = [account.plan(query) for query in listed]
+    worth = rates(plans, [one.plan for one in served], data)
+    units = chosen(np.array([float(one.wanted) for one in served]), worth)
+    bought = [(place, float(units[place])) for place in np.flatnonzero(units).tolist()]
+    return [
+        [Asked(listed[place], plans[place], max(1, round(factor * many)), True) for place, many in bought]
+        for factor in (_FACTORS if bought else ())
+    ]
+
+
+def _by_themselves(asked: Sequence[Asked], account: Account) -> list[int]:
+    """What each costs in its turn if only the same measurement is reused."""
+    bought: dict[str, int] = {}
+    found = []
+    for one in asked:
+        key = one.plan.question.key
+        before = bought[key] if key in bought else account.bought(one.plan)
+        cost = account.cost(one.plan, before, one.wanted)
+        bought[key] = before + cost
+        found.append(cost)
+    return found
+
+
+def _gone_through(tables: Sequence[Asked], asked: Sequence[Asked], account: Account) -> tuple[int, list[int]]:
+    """What tables and questions cost, one after the other, by the rule of the span."""
+    joint = account.joint()
+    costs = [_step(one, joint, account) for one in (*tables, *asked)]
+    return sum(costs), costs
+
+
+def _step(one: Asked, joint: Joint, account: Account) -> int:
+    """What a question costs in its turn; it is then taken for recorded."""
+    plan = one.plan
+    recorded = joint.recorded(plan.question.key)
+    fresh = max(0, one.wanted - recorded)
+    if is_combined(one.query, plan):
+        found = joint.fresh(plan, one.wanted)
+        fresh, _ = to_buy(plan, one.wanted, recorded, found, is_exact=one.is_exact)
+    cost = account.cost(plan, recorded, recorded + fresh)
+    if cost:
+        joint.record(plan, supposed(plan, recorded + cost))
+    return cost
+
+
+def _proposal(
+    tables: Sequence[Asked],
+    asked: Sequence[Asked],
+    alone: Sequence[int],
+    as_they_come: int,
+    best: tuple[int, Sequence[int]],
+    account: Account,
+) -> Proposal:
+    total, costs = best
+    first = [First(one.query, one.wanted, cost) for one, cost in zip(tables, costs, strict=False) if cost]
+    after = costs[len(tables) :]
+    wishes = [
+        Wish(one.query, one.wanted, before, then)
+        for one, before, then in zip(asked, alone, after, strict=True)
+    ]
+    return Proposal(
+        tuple(sorted(first, key=lambda one: -one.cost)),
+        tuple(wishes),
+        sum(alone),
+        as_they_come,
+        total,
+        account.balance.remaining,
+        account.balance.terms.cap,
+        account.data.budget.delta,
+    )
