@@ -257,6 +257,11 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "deployment",
+            "a hundred million devices and ten thousand analysts, by a model calibrated by measured parts",
+            "ours.deployment",
+        ),
+        Experiment(
             "leakage-bounds",
             "how often attacks on updates succeed, and the bound that none can pass",
             "ours.leakage_bounds",

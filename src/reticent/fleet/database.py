@@ -1,8 +1,8 @@
 """What collectors on several machines share in PostgreSQL: one connection that writes, one that looks.
 
-Every connection looks in one schema alone, whatever the search path of a role, a database or the environment
-says, and a commit is on the server's disk. A connection that was lost is made anew by the next call. What the
-server says is told in our words: its own could quote a row, and name the host and the user.
+Sessions are those of `reticent.postgres`. `postgres.Database` gives each transaction a turn; here they run
+beside each other, and the tables' keys decide. A connection that was lost is made anew by the next call. What
+the server says is told in our words: its own could quote a row, and name the host and the user.
 
 It lies beside a ledger in the same database, in a schema of its own, so that one address does for both.
 """
@@ -11,39 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reticent.errors import LedgerDamaged, LedgerError, MissingExtra, StorageUnavailable
+from reticent import postgres
+from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
 from reticent.files import appearing
 
 Result = TypeVar("Result")
 
 SHARED = ".shared"  # of `enrolment.key` the note is `enrolment.shared`
 
-_SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
 _TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237433)"  # of those who make tables
 _TRIES = 5
-_REASONS = (
-    "connection refused",
-    "timeout expired",
-    "could not translate host name",
-    "no such file or directory",
-    "no password supplied",
-    "password authentication failed",
-    "no pg_hba.conf entry",
-    "too many clients",
-    "too many connections",
-    "the database system is starting up",
-    "the database system is shutting down",
-    "server closed the connection unexpectedly",
-    "does not exist",
-    "certificate",
-)
 
 
 class GaveWay(StorageUnavailable):
@@ -52,7 +35,7 @@ class GaveWay(StorageUnavailable):
 
 def is_address(where: str | os.PathLike[str]) -> bool:
     """Whether this is an address of PostgreSQL, and no path."""
-    return os.fsdecode(where).startswith(("postgresql://", "postgres://"))
+    return os.fsdecode(where).startswith(postgres.ADDRESSES)
 
 
 def noted(master: Path) -> str | None:
@@ -88,17 +71,13 @@ class Database:
     """
 
     def __init__(self, url: str, *, what: str) -> None:
-        try:
-            import psycopg
-        except ImportError as error:
-            raise MissingExtra(f"{what} in PostgreSQL", "postgres") from error
-        self._psycopg: Any = psycopg
+        self._psycopg: Any = postgres.driver()
         self._url, self._what = url, what
         self._connections: dict[bool, Any] = {}
         self._looking = threading.Lock()
         self._is_closed = False
         with self._told():
-            self.schema = _schema_of(psycopg.conninfo.conninfo_to_dict(url).get("options"))
+            self.schema = f"{postgres.schema_of(url)}_fleet"
             self._connected(write=True)
 
     def close(self) -> None:
@@ -173,13 +152,7 @@ class Database:
             raise StorageUnavailable(f"{self._what} cannot be used now: it was closed")
         connection = self._connections.get(write)
         if connection is None or connection.closed:
-            connection = self._psycopg.connect(self._url, autocommit=True)
-            self._connections[write] = connection
-            sql = self._psycopg.sql
-            connection.execute("SET synchronous_commit = on")
-            connection.execute(
-                sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema))
-            )  # pg_catalog comes first by itself, tables of this session alone last
+            connection = self._connections[write] = postgres.session(self._url, self.schema)
         return connection
 
     def _drop(self, *, write: bool) -> None:
@@ -202,22 +175,6 @@ class Database:
         passing = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
         refusing = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
         if isinstance(error, (*passing, *refusing)):
-            return StorageUnavailable(f"{self._what} cannot be used now: {_reason(error)}")
+            return StorageUnavailable(f"{self._what} cannot be used now: {postgres.reason(error)}")
         name = type(error).__name__  # the message could quote a row
         return LedgerDamaged(f"{self._what} is damaged, or is something else ({name})")
-
-
-def _reason(error: Exception) -> str:
-    said = str(error).lower()
-    found = next((one for one in _REASONS if one in said), "")
-    state = getattr(error, "sqlstate", None)
-    return found or (f"{type(error).__name__}, SQLSTATE {state}" if state else type(error).__name__)
-
-
-def _schema_of(options: Any) -> str:
-    text = str(options or "")
-    found = _SEARCH_PATH.search(text)
-    if found is None and "search_path" in text:
-        raise LedgerError("options of the address must name one schema: -csearch_path=NAME")
-    ledger = "reticent" if found is None else found[1] or found[2].lower()
-    return f"{ledger}_fleet"

@@ -21,7 +21,7 @@ NAMES = [
     *(f"crowd-5.{figure}" for figure in range(3, 9)),
     *("crowd-device", "crowd-5.10", "crowd-5.11", "crowd-decoder"),
     *("crowd-robust", "collect-mse", "sharper-training", "learning-means"),
-    *("collect-pipeline", "leakage-bounds"),
+    *("collect-pipeline", "deployment", "leakage-bounds"),
     *(
         "fig-5.3",
         "fig-5.4",

@@ -8,8 +8,7 @@ births and deaths. The broker works beside them, so that its work takes from the
 Many machines: by the utilisation law a part that costs D seconds a piece is busy for D X of its time at X
 pieces a second. A part that can be divided takes as many cores as that; one that cannot saturates at 1 / D.
 
-Reference: Kleinrock 1975, Queueing Systems I, Sec. 3.8 (M/M/m//N); Denning and Buzen 1978, The Operational
-    Analysis of Queueing Network Models, Sec. 2 (utilisation law).
+Reference: Kleinrock 1975, Ch. 3 (finite customer populations); Denning and Buzen 1978 (utilisation law).
 Departure: cores are a real number, since the broker and others on a machine take parts of them.
 Units: seconds, pieces a second.
 """
