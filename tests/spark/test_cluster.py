@@ -26,6 +26,7 @@ spark.sql.shuffle.partitions 2
 spark.sql.warehouse.dir {folder}/warehouse
 spark.sql.catalogImplementation hive
 spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName={folder}/catalogue;create=true
+spark.driver.extraJavaOptions -Dderby.stream.error.file={folder}/derby.log
 spark.local.dir {folder}
 """
 

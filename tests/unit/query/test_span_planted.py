@@ -269,6 +269,7 @@ def test_multiplied_out_is_the_same_question():
 
 def test_small_bounds_cost_money_and_no_truth(monkeypatch):
     monkeypatch.setattr(joint, "SCALAR", best.Limits(1, 6))
+    monkeypatch.setattr(joint, "CHOSEN", best.Limits(2, 8))
     monkeypatch.setattr(joint, "VECTOR", best.Limits(2, 12))
     for seed in range(6):
         held = {}

@@ -5,9 +5,10 @@ numbers c. The c of least variance solve a small least-squares problem; they are
 binary fractions and put in exactly. So a float that is off costs a little variance, of second order, and no
 truth: the identity holds for every c, and the variance that is said is that of the weights that are used.
 
-Only relations near the weights are looked at, and so many at most. Where that bound is met, two more kinds
-are among them: to the question's own purchase, and to what was known of it when it was asked before. So what
-an estimate is worth does not fall as more is bought, as long as that is kept.
+Only relations near the weights are looked at, and so many at most; of more, those that take most off the
+variance. Where that bound is met, two more kinds are among them: to the question's own purchase, and to what
+was known of it when it was asked before. So what an estimate is worth does not fall as more is bought, as
+long as that is kept.
 
 Reference: docs/mathematics.md 7.2.
 """
@@ -15,7 +16,7 @@ Reference: docs/mathematics.md 7.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -33,10 +34,14 @@ class Limits(NamedTuple):
 
 
 SCALAR = Limits(64, 512)
+CHOSEN = Limits(32, 320)  # for a number that more than so many are about
 VECTOR = Limits(384, 1536)
 _BITS = 40  # after the point, of what c makes of a weight
 _FITS = 2.0**62  # sums of whole numbers of 64 bits, with room for the roundings of c
 _REFINEMENTS = 3
+_ROUNDS = 2  # of choosing relations
+_NOISIEST = 32  # rows whose relations are looked at
+_CANDIDATES = 128
 _NEARLY = 1e-5  # a diagonal of the root of the normal equations below which they say too little
 
 
@@ -71,6 +76,62 @@ def whole(made: Made) -> Weights:
     """The same with a common denominator."""
     denominator = math.lcm(*(value.denominator for value in made.values()))
     return Weights({row: int(value * denominator) for row, value in made.items()}, denominator)
+
+
+def promising(
+    among: Elimination, start: Weights, variances: NDArray[np.float64], limits: Limits
+) -> list[Relation]:
+    """The relations that take most off the variance, where there are more than may be looked at.
+
+    In rounds, as matching pursuit does: those with the largest gain by themselves, (z'Kw)^2 / z'Kz, then the
+    weights that all chosen ones together make of the start, then those with the largest gain beside them.
+    """
+    places = np.fromiter(start.numerators, np.int64, len(start.numerators))
+    roots = np.sqrt(variances)
+    first = np.zeros(variances.size)
+    first[places] = [value / start.denominator for value in start.numerators.values()]
+    first *= roots
+    now, known, found = first, set(places.tolist()), dict[int, None]()
+    for _ in range(_ROUNDS):
+        more = _touching(among, np.argsort(-np.abs(now))[:_NOISIEST].tolist(), found)
+        if not more:
+            break
+        gains = _gains([among.relations[place] for place in more], now, roots)
+        for at in np.argsort(-gains)[: limits.relations // _ROUNDS].tolist():
+            rows = known.union(among.relations[more[at]].rows.tolist())
+            if len(rows) <= limits.rows:
+                known, found[more[at]] = rows, None
+        if not found:
+            break
+        rows_now = np.array(sorted(known), dtype=np.int64)
+        z = _matrix([among.relations[place] for place in found], rows_now).astype(float)
+        z *= roots[rows_now, None]
+        z /= np.linalg.norm(z, axis=0)
+        now = np.zeros(variances.size)
+        now[rows_now] = first[rows_now] - z @ _coefficients(z, first[rows_now, None], 1)[:, 0]
+    return [among.relations[place] for place in found]
+
+
+def _touching(among: Elimination, rows: Iterable[int], found: Container[int]) -> list[int]:
+    """Relations of some rows that are not found yet, so many at most."""
+    listed: dict[int, None] = {}
+    for row in rows:
+        listed.update(dict.fromkeys(among.touching.get(row, ())))
+        if len(listed) > _CANDIDATES:
+            break
+    return [place for place in listed if place not in found][:_CANDIDATES]
+
+
+def _gains(
+    relations: Sequence[Relation], weights: NDArray[np.float64], roots: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What each relation by itself takes off the variance."""
+    rows = np.concatenate([one.rows for one in relations])
+    z = np.concatenate([one.values for one in relations]).astype(float) * roots[rows]
+    starts = np.cumsum([0, *(one.rows.size for one in relations[:-1])])
+    gains: NDArray[np.float64] = np.add.reduceat(z * weights[rows], starts) ** 2
+    gains /= np.add.reduceat(z * z, starts)
+    return gains
 
 
 def improved(
@@ -110,7 +171,9 @@ def _matrix(relations: Sequence[Relation], rows: NDArray[np.int64]) -> NDArray[A
     return matrix
 
 
-def _coefficients(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+def _coefficients(
+    z: NDArray[np.float64], target: NDArray[np.float64], times: int = _REFINEMENTS
+) -> NDArray[np.float64]:
     """The c that makes target - z c least, with the rounding of the normal equations refined away."""
     normal = z.T @ z
     try:
@@ -121,7 +184,7 @@ def _coefficients(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArra
         return _of_many(z, target)
     inverse = np.linalg.inv(root)
     found = np.zeros((z.shape[1], target.shape[1]))
-    for _ in range(_REFINEMENTS):
+    for _ in range(times):
         found += inverse.T @ (inverse @ (z.T @ (target - z @ found)))
     return found
 

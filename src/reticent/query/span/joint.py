@@ -26,7 +26,7 @@ from reticent.ledger import Reading
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.measure import Plan
 from reticent.query.plans import Kept
-from reticent.query.span.best import SCALAR, VECTOR, Weights, improved, nearby, whole
+from reticent.query.span.best import CHOSEN, SCALAR, VECTOR, Weights, improved, nearby, promising, whole
 from reticent.query.span.elimination import Elimination, Made, Relation
 from reticent.query.span.forms import Form, forms
 from reticent.query.span.vectors import least_information
@@ -193,6 +193,8 @@ class Joint:
         """Better weights of the same forms, never worse than their own purchase and what was known before."""
         limits = SCALAR if len(starts) == 1 else VECTOR
         relations, is_capped = nearby(self._elimination, [one.numerators for one in starts], limits)
+        if is_capped and len(starts) == 1:
+            relations = promising(self._elimination, starts[0], self._noise, CHOSEN)
         held = self._purchases.get(plan.question.key)
         if is_capped or (held is not None and not held.is_joined):
             relations += self._beside(plan, starts)
