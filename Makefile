@@ -42,7 +42,7 @@ test-more: $(VENV)/.dev ## the quick tests that take longest, which `make test` 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
 
-test-spark: $(VENV)/.dev $(VENV)/.spark ## what `make test` skips: tests on a real Spark (450 MB, and Java 17); ARGS="-m slow" for the full counts
+test-spark: $(VENV)/.dev $(VENV)/.spark ## tests on a real Spark, which `make test` leaves out (450 MB, and Java 17); ARGS="-m slow" for the full counts
 	$(VENV)/spark/bin/python -m pytest --timeout 3600 -n 0 $(if $(ARGS),$(ARGS),-m "not slow") tests/spark
 
 soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times, beside HOGS=3 busy processes
