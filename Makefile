@@ -42,7 +42,7 @@ test-more: $(VENV)/.dev ## the quick tests that take longest, which `make test` 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
 
-test-spark: $(VENV)/.dev $(VENV)/.spark ## what `make test` skips: tests on a real Spark (450 MB, and Java 17); ARGS="-m slow" for the full counts
+test-spark: $(VENV)/.dev $(VENV)/.spark ## tests on a real Spark, which `make test` leaves out (450 MB, and Java 17); ARGS="-m slow" for the full counts
 	$(VENV)/spark/bin/python -m pytest --timeout 3600 -n 0 $(if $(ARGS),$(ARGS),-m "not slow") tests/spark
 
 soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times, beside HOGS=3 busy processes
@@ -81,8 +81,8 @@ clean: ## remove the virtual environment and all caches
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.uv: requirements/installer.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: Reticent needs Python 3.11 or newer; set PYTHON=/path/to/one" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "error: Reticent needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/one" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@

@@ -1,4 +1,5 @@
-"""A real Spark for the tests of this folder, one for all; without pyspark or Java they are skipped."""
+"""A real Spark for the tests of this folder, one for all; without pyspark they are left to
+`make test-spark`, without Java they are skipped."""
 
 import os
 import shutil
@@ -17,18 +18,17 @@ spark.local.dir {folder}
 """
 
 
-def pytest_collection_modifyitems(items):
-    reason = None
-    if find_spec("pyspark") is None:
-        reason = "pyspark is not installed: make test-spark"
-    elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        reason = "no Java on this machine"
-    for item in items:
-        if "tests/spark/" not in item.path.as_posix():
-            continue
+def pytest_collection_modifyitems(config, items):
+    ours = [item for item in items if "tests/spark/" in item.path.as_posix()]
+    if find_spec("pyspark") is None:  # they have a target of their own: make test-spark
+        config.hook.pytest_deselected(items=ours)
+        items[:] = [item for item in items if item not in ours]
+        return
+    has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
+    for item in ours:
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed .*socket:ResourceWarning"))  # of Py4J
-        if reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if not has_java:
+            item.add_marker(pytest.mark.skip(reason="no Java on this machine"))
 
 
 @pytest.fixture(scope="session")

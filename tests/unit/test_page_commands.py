@@ -90,6 +90,7 @@ NOT_RUN = {
     r"broker\.example\.org": "another machine; cli/test_demo_collect.py has a broker of its own",
     r"^(useradd|runuser|python3 -m venv /opt|/opt/|cp docs/deploy)": "changes the machine, as root",
     r"^podman": "needs a container engine",
+    r"HOME/census.yaml --ledger ADDRESS": "a PostgreSQL server of the reader's; query/test_home_moves.py",
     r"^reticent reproduce (all --check|all --quick|fig-|loc-|chain-|crowd-|market-|.*--keep)": (
         "minutes to hours, and some need data that is no part of this; experiments/ runs each, small"
     ),

@@ -158,6 +158,58 @@ def test_planted_notes_that_know_no_folders_give_two_budgets(tmp_path, monkeypat
     assert "one.reticent" not in home_of(tmp_path, "other", {"parquet": "rows/a.parquet"})
 
 
+def opened_folder(folder):
+    """Open a folder as far as it goes without a Spark."""
+    spark.opened({"spark": "local", "parquet": "rows"}, folder, list)
+
+
+def linked(folder):
+    """Rows that are declared and noted by themselves, and a folder that leads to them."""
+    pa.parquet.write_table(pa.table({"age": [1, 2, 3]}), folder / "census.parquet")
+    (folder / "rows").mkdir()
+    (folder / "rows" / "a.parquet").symlink_to(folder / "census.parquet")
+
+
+def test_a_folder_of_links_is_no_second_account(tmp_path, monkeypatch):
+    monkeypatch.setattr(spark, "find_spec", lambda name: None)
+    linked(tmp_path)
+    with pytest.raises(ParameterError, match=r"must be a folder without symbolic links, got 'a\.parquet'"):
+        opened_folder(tmp_path)
+
+
+def test_planted_links_that_are_followed_give_two_budgets(tmp_path, monkeypatch):
+    monkeypatch.setattr(spark, "find_spec", lambda name: None)
+    monkeypatch.setattr(spark, "_parts", lambda folder: iter(folder.iterdir()))
+    linked(tmp_path)
+    home_of(tmp_path, "one", {"parquet": "census.parquet"})
+    assert "one.reticent" not in home_of(tmp_path, "other", {"spark": "local", "parquet": "rows"})
+    with pytest.raises(MissingExtra):
+        opened_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["_k=1.parquet", "_k=1/a.parquet", "_metadata", "_common_metadata"])
+def test_files_that_only_look_hidden_are_looked_at(name, tmp_path, monkeypatch):
+    """Spark reads these, or takes its columns from them: it would fail after the charge."""
+    monkeypatch.setattr(spark, "find_spec", lambda name: None)
+    written(tmp_path)
+    (tmp_path / "rows" / name).parent.mkdir(exist_ok=True)
+    pa.parquet.write_table(pa.table({"age": ["old"]}), tmp_path / "rows" / name)
+    with pytest.raises(ParameterError, match="must be files of one schema"):
+        opened_folder(tmp_path)
+    monkeypatch.setattr(spark, "_is_hidden", lambda name: name.startswith((".", "_")))  # planted
+    with pytest.raises(MissingExtra):
+        opened_folder(tmp_path)
+
+
+def test_what_spark_passes_over_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(spark, "find_spec", lambda name: None)
+    written(tmp_path)
+    for name in ("_SUCCESS", ".a.parquet.crc"):
+        (tmp_path / "rows" / name).write_text("no rows")
+    with pytest.raises(MissingExtra):
+        opened_folder(tmp_path)
+
+
 # Sums in parts, by an engine that has the same functions under other names
 
 

@@ -86,6 +86,7 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean"
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _DIGITS = 38  # of a decimal
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where a schema keeps that a text is padded
+_SUMMARIES = ("_metadata", "_common_metadata")  # beside files of Parquet
 _PROVIDERS = ("parquet",)  # of tables: what passed the tests
 _lock = threading.Lock()
 _users = 0
@@ -350,14 +351,29 @@ def _check_types(field: str, file: Path, names: Sequence[str] | None = None) -> 
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """What Spark reads in a folder: all that is not hidden from it."""
+    """What Spark reads in a folder, or takes its columns from: all that is not hidden from it.
+
+    Raises:
+        ParameterError: a link is among it. Its rows lie elsewhere, where they may be noted for somebody else.
+    """
     for one in folder.iterdir():
-        if one.name.startswith((".", "_")):
+        if _is_hidden(one.name):
             continue
+        if one.is_symlink():
+            raise ParameterError(
+                f"source.parquet must be a folder without symbolic links, got {one.name!r:.80}"
+            )
         if one.is_dir():
             yield from _parts(one)
         else:
             yield located("source.parquet", one.name, folder)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether Spark passes over a name: `_x=1` it reads, and summaries of a folder it believes."""
+    if name.startswith("_"):
+        return "=" not in name and not name.startswith(_SUMMARIES)
+    return name.startswith(".")
 
 
 def unreadable(kind: Any) -> str:
