@@ -83,6 +83,8 @@ class Combined:
     @property
     def title(self) -> str:
         """What it is made of, in words."""
+        if not self.parts:
+            return "known without any purchase, from the declaration"
         if not self.reuses_others:
             return "combined from its own purchase and the public number of rows"
         return f"combined from {len(self.parts)} purchase{'' if len(self.parts) == 1 else 's'}"

@@ -55,6 +55,15 @@ def test_a_sum_of_bins_that_were_bought_is_free_and_says_so():
     assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
 
 
+def test_what_no_row_can_fulfil_is_free_and_names_no_purchase():
+    town = made()
+    either = tree.Or((tree.Comparison("region", "=", "r1"), tree.Comparison("half", "=", "a")))
+    parts = (tree.Comparison("region", "=", "r0"), either, tree.Comparison("half", "=", "b"))
+    answer = town.session.ask(tree.count(where=tree.And(parts)), information=0.2)
+    assert (answer.case, answer.cost, answer.value, answer.interval) == (Case.SPAN, 0, 0.0, (0.0, 0.0))
+    assert answer.combined.title == "known without any purchase, from the declaration"
+
+
 def test_only_what_the_span_lacks_is_paid():
     town = made()
     town.by_region(information=0.4)
