@@ -12,7 +12,7 @@ sqrt(chi2_r) standard deviations from zero at once, with the chance of the quant
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -143,7 +143,7 @@ def combined(
     found: Sequence[Estimate],
     confidence: float,
     fresh_cost: int,
-    look: Callable[[str], tuple[Plan, tuple[int, ...]]],
+    looked: Mapping[str, tuple[Plan, tuple[int, ...]]],
     head: tuple[int, str] | None,
 ) -> Combined:
     """What is said of an answer.
@@ -154,10 +154,9 @@ def combined(
         found: the estimates that it is made of.
         confidence: of its intervals.
         fresh_cost: units that a fresh draw would cost.
-        look: from a key to how that purchase was measured, and the numbers of its recorded measurements.
+        looked: of each purchase in them, how it was measured and the numbers of its recorded measurements.
         head: entries and root of the log, where the ledger has one.
     """
-    looked = {key: look(key) for key in dict.fromkeys(key for one in found for key in one.keys)}
     values = sum(purchase.values for purchase, _ in looked.values())
     factor, ends = ends_of(query, plan, found, confidence, values)
     parts = [_part(key, *looked[key], found) for key in looked]

@@ -9,6 +9,7 @@ at most what is recorded: whoever pays meanwhile makes an answer better, and non
 from __future__ import annotations
 
 import threading
+from typing import TypeAlias
 
 from reticent.errors import ParameterError
 from reticent.ledger import Ledger, Reading
@@ -20,6 +21,9 @@ from reticent.query.measure import Plan
 from reticent.query.plans import Plans
 from reticent.query.span import Estimate, Joint, is_combined
 from reticent.query.span.forms import MOST_VALUES
+
+Looked: TypeAlias = tuple[Plan, tuple[int, ...]]
+"""How a purchase was measured, and the numbers of its recorded measurements."""
 
 _MOST_RECORDED = 1 << 14  # values that take part: more would take longer and cost no truth
 
@@ -72,9 +76,17 @@ class Purchases:
         self._look()
         return self._joint.copied()
 
-    def look(self, key: str) -> tuple[Plan, tuple[int, ...]]:
-        """How a purchase was measured that takes part, and its recorded measurements."""
-        return self._plans[key], self._numbers.get(key, ())
+    def told(self, plan: Plan) -> tuple[tuple[Estimate, ...], dict[str, Looked]] | None:
+        """The estimates, and of each purchase in them how it was measured and its recorded measurements.
+
+        All as of one moment: what others record meanwhile is in all of it or in none.
+        """
+        with self._guard:
+            found = self._joint.estimates(plan)
+            if found is None:
+                return None
+            keys = dict.fromkeys(key for one in found for key in one.keys)
+            return found, {key: (self._plans[key], self._numbers.get(key, ())) for key in keys}
 
     def _look(self) -> None:
         """Take in what was recorded since the last look."""

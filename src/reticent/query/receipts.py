@@ -1,22 +1,24 @@
 """An answer that was combined from several purchases, held against the ledger: without data, by anybody.
 
-Everything that an answer says is done again: that its question is the one that was asked, that the weights
+All that an answer says of its question is done again: that it is the one that was asked, that the weights
 make that question of the purchases' questions, term by term; that the purchases were recorded in the log that
-it names; value, variance, worth and intervals. What is not shown is that the noise was drawn honestly: nobody
-can see that from a log (`limits`).
+it names; value, variance, worth and intervals, and what each purchase gives to them. What is not shown is
+that the noise was drawn honestly: nobody can see that from a log (`limits`). What it says of money (charged,
+spent, left, the price of a fresh draw) is not done again: that is the ledger's to say, by `verify`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from reticent.errors import LedgerDamaged, ParameterError
+from reticent.errors import LedgerDamaged, ParameterError, ParameterTypeError
 from reticent.ledger import Reading
 from reticent.ledger.measured import Measured
-from reticent.query.answers import Answer
-from reticent.query.combined import ends_of, worth
+from reticent.query.accuracy import checked_confidence
+from reticent.query.answers import Answer, Case
+from reticent.query.combined import Combined, combined, worth
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.kinds.intervals import Cell
 from reticent.query.language.questions import parse, resolve
@@ -24,6 +26,8 @@ from reticent.query.measure import plan as planned
 from reticent.query.span import combined_cells
 from reticent.query.span.certificate import check_certificate
 
+_NUMBERS = ("value", "standard_error", "low", "high")
+_LARGEST = 1e300
 _CLOSE = 1e-9  # of the last digits of floats that another machine computed
 
 Lookup = Callable[[frozenset[int], int], tuple[dict[int, Measured], str]]
@@ -45,8 +49,9 @@ def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
     how = answer.combined
     if how is None or how.certificate is None or answer.receipt.log_size is None:
         raise ParameterError("answer must be a combined one, with its weights and the head of a log")
+    _check_form(answer, how)
     receipt, said = answer.receipt, how.certificate
-    numbers = frozenset(number for part in how.parts for number in part.measurements)
+    numbers = frozenset(receipt.measurements).union(*(part.measurements for part in how.parts))
     found, root = lookup(numbers, answer.receipt.log_size)
     if (receipt.log_root, said.get("log_size"), said.get("log_root")) != (root, receipt.log_size, root):
         raise LedgerDamaged(f"the root of the first {receipt.log_size} entries is another one")
@@ -54,29 +59,68 @@ def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
     def recorded(key: str, listed: Sequence[int]) -> Reading:
         return _reading(data.account, key, [_known(found, number, key) for number in listed])
 
+    for number in receipt.measurements:
+        _known(found, number, receipt.key)
     texts = {part.key: part.question for part in how.parts} | {receipt.key: how.question}
     try:
         if resolve(answer.query, data).key != receipt.key or said.get("key") != receipt.key:
             raise LedgerDamaged("the key of the answer is not that of its question")
         plan, estimates = check_certificate(said, data, texts, recorded)
-        questions = [parse(part.question, data) for part in how.parts]
+        plans = {part.key: planned(parse(part.question, data)) for part in how.parts}
     except ParameterError as error:
         raise LedgerDamaged(str(error)) from error
+    if any(key != one.question.key for key, one in plans.items()):
+        raise LedgerDamaged("the text of a purchase is not the one that its key is named after")
     purchases = {key for one in estimates for key in one.keys}
     told = {part.key: (part.information, part.measurements) for part in how.parts}
     listed = {one["key"]: (int(one["information"]), tuple(one["measurements"])) for one in said["purchases"]}
-    if told != listed or set(told) != purchases:
+    if told != listed or set(told) != purchases or len(told) != len(how.parts):
         raise LedgerDamaged("the purchases that the answer lists are not those of its weights")
+    if receipt.account != data.account or answer.case is not Case.SPAN:
+        raise LedgerDamaged("the account and the case of the answer are not those of its purchases")
     if answer.information != worth(estimates):
         raise LedgerDamaged(f"the answer is worth {worth(estimates)} units, not {answer.information}")
     _check_cells(answer.cells, combined_cells(answer.query, plan, estimates, answer.confidence))
-    if [one.key for one in questions] != [part.key for part in how.parts]:
-        raise LedgerDamaged("the text of a purchase is not the one that its key is named after")
-    values = sum(planned(one).values for one in questions)
-    factor, ends = ends_of(answer.query, plan, estimates, answer.confidence, values)
-    told_ends = [(how.factor, factor), *zip(chain(*how.ends), chain(*ends), strict=False)]
-    if (how.values, len(how.ends)) != (values, len(ends)) or not all(_is_close(*pair) for pair in told_ends):
+    looked = {key: (one, told[key][1]) for key, one in plans.items()}
+    due = combined(answer.query, plan, estimates, answer.confidence, how.fresh_cost, looked, None)
+    _check_parts(how, due)
+    told_ends = [(how.factor, due.factor), *zip(chain(*how.ends), chain(*due.ends), strict=False)]
+    sizes = (how.values, len(how.ends)) == (due.values, len(due.ends))
+    if not sizes or not all(_is_close(*pair) for pair in told_ends):
         raise LedgerDamaged("the intervals for any choice are not those of the purchases")
+
+
+def _check_form(answer: Answer, how: Combined) -> None:
+    """Refuse what no answer has: JSON may hold anything in the place of a number or a text."""
+    receipt = answer.receipt
+    estimates = [cell.estimate for cell in answer.cells]
+    numbers = [getattr(one, name) for one in estimates for name in (*_NUMBERS, "unbiased")]
+    texts = (receipt.account, receipt.key, receipt.log_root)
+    if (
+        not all(isinstance(one, str) for one in texts)
+        or type(receipt.log_size) is not int
+        or (any(type(number) is not int for number in receipt.measurements))
+    ):
+        raise LedgerDamaged("the receipt of the answer is not one")
+    if any(one is None for estimate in estimates for one in (getattr(estimate, name) for name in _NUMBERS)):
+        raise LedgerDamaged("the answer has a group without a value")
+    if not all(one is None or (type(one) in (int, float) and abs(one) < _LARGEST) for one in numbers):
+        raise LedgerDamaged("the values of the answer are not numbers")
+    if not isinstance(how.certificate, Mapping):
+        raise LedgerDamaged("the certificate of the answer is not one")
+    try:
+        checked_confidence(answer.confidence)
+    except (ParameterError, ParameterTypeError) as error:
+        raise LedgerDamaged(str(error)) from error
+
+
+def _check_parts(given: Combined, due: Combined) -> None:
+    """What is said of each purchase; in any order."""
+    for one in due.parts:
+        (told,) = (part for part in given.parts if part.key == one.key)
+        pairs = ((told.noise, one.noise), (told.least, one.least), (told.most, one.most))
+        if told.values != one.values or not all(_is_close(*pair) for pair in pairs):
+            raise LedgerDamaged("the noise and weights of a purchase are not those of the answer")
 
 
 def _known(found: dict[int, Measured], number: int, key: str) -> Measured:
@@ -100,8 +144,9 @@ def _check_cells(given: Sequence[Cell], due: Sequence[Cell]) -> None:
     if [one.labels for one in given] != [one.labels for one in due]:
         raise LedgerDamaged("the groups of the answer are not those of its question")
     for one, other in zip(given, due, strict=True):
-        for name in ("value", "standard_error", "low", "high"):
-            if not _is_close(getattr(one.estimate, name), getattr(other.estimate, name)):
+        for name in (*_NUMBERS, "unbiased"):
+            told, made = getattr(one.estimate, name), getattr(other.estimate, name)
+            if (told is None) != (made is None) or not (told is None or _is_close(told, made)):
                 raise LedgerDamaged(f"{name} of the answer is not what its weights make")
 
 

@@ -95,16 +95,17 @@ class Teller:
         purchases = self._purchases
         assert purchases is not None
         purchases.combines(query, prepared, own)
-        found = purchases.estimates(prepared)
-        if found is None:  # a bound on the work was met meanwhile: only where nothing is its own
+        told = purchases.told(prepared)
+        if told is None:  # a bound on the work was met meanwhile: only where nothing is its own
             raise NotMeasured(f"{self.data.name}: others bought meanwhile what cannot be combined; ask again")
+        found, looked = told
         cells = combined_cells(query, prepared, found, confidence)
         fresh_cost = self.cost(prepared, bought(own), bought(own) + wanted)
         receipt = self._receipt(prepared, grant, always=True)
         head = None if receipt.log_size is None else (receipt.log_size, str(receipt.log_root))
-        how = combined(query, prepared, found, confidence, fresh_cost, purchases.look, head)
+        how = combined(query, prepared, found, confidence, fresh_cost, looked, head)
         units = worth(found)
-        return self._made(query, prepared, cells, confidence, Case.SPAN, units, wanted, grant, how)
+        return self._made(query, prepared, cells, confidence, Case.SPAN, units, wanted, grant, (how, receipt))
 
     def _made(
         self,
@@ -116,8 +117,9 @@ class Teller:
         units: int,
         wanted: int,
         grant: Grant | None,
-        how: Combined | None = None,
+        combined: tuple[Combined, Receipt] | None = None,
     ) -> Answer:
+        how, receipt = combined or (None, self._receipt(prepared, grant))
         balance = self._ledger.balance(self.data.account)
         return Answer(
             query,
@@ -130,7 +132,7 @@ class Teller:
             balance.spent,
             balance.remaining,
             self.data.budget.delta,
-            self._receipt(prepared, grant, always=how is not None),
+            receipt,
             how,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from reticent.ledger.measured import measured
 from reticent.query import Answer
 from reticent.query.receipts import check_answer
 
-from .reusing import Town
+from .reusing import Town, asked_among
 from .test_reuse import COUNTS
 
 
@@ -123,7 +124,37 @@ def _fewer(said):
     said["combined"]["values"] = said["combined"]["parts"][0]["values"] = 1
 
 
-ALTERED = [_weight, _value, _variance, _shown, _narrower, _worth, _key, _text, _twice, _numbers, _unrecorded,
+def _unbiased(said):
+    """The value before it was cut, which people add up."""
+    said["cells"][0]["unbiased"] += 1.0
+
+
+def _noise(said):
+    said["combined"]["parts"][0]["noise"] /= 2
+
+
+def _least(said):
+    said["combined"]["parts"][0]["least"] = said["combined"]["parts"][0]["most"] = 0.01
+
+
+def _values(said):
+    said["combined"]["parts"][1]["values"] += 1
+
+
+def _paid(said):
+    said["receipt"]["measurements"] = [0]
+
+
+def _account(said):
+    said["receipt"]["account"] = "another"
+
+
+def _case(said):
+    said["case"] = "2A"
+
+
+ALTERED = [_unbiased, _noise, _least, _values, _paid, _account, _case,
+           _weight, _value, _variance, _shown, _narrower, _worth, _key, _text, _twice, _numbers, _unrecorded,
            _root, _earlier, _query, _factor, _ends, _fewer]  # fmt: skip
 
 
@@ -134,6 +165,72 @@ def test_what_was_altered_does_not_pass(asked, alter):
     alter(said)
     with pytest.raises(LedgerDamaged):
         check(Answer.from_json(said), data, lines)
+
+
+ODD = [None, True, 10**400, float("nan"), float("inf"), "1", [], {}, [[]]]
+PLACES = [("cells", 0, "value"), ("cells", 0, "high"), ("cells", 0, "unbiased"), ("confidence",),
+          ("receipt", "key"), ("receipt", "log_size"), ("receipt", "measurements", 0),
+          ("combined", "certificate")]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
+def test_what_is_no_answer_is_refused_and_ends_in_no_other_error(asked, place):
+    answer, data, lines, _ = asked
+    for odd in ODD:
+        said = json.loads(json.dumps(answer.to_json()))
+        inner = said
+        for name in place[:-1]:
+            inner = inner[name]
+        inner[place[-1]] = odd
+        with pytest.raises((LedgerDamaged, ParameterError)):
+            check_answer(Answer.from_json(said), data, lambda numbers, size: measured(lines, numbers, size))
+
+
+def test_a_measurement_that_counts_twice_does_not_pass(tmp_path):
+    """Whoever forges an answer makes all of it fit: twice the information, from the same values twice."""
+    with SqlLedger(tmp_path / "l.sqlite") as ledger:
+        town = Town(COUNTS, seed=4, ledger=ledger)
+        town.by_region(information=0.2)
+        honest = town.session.known(asked_among([0, 2]))
+        check(honest, town.data, exported(ledger))
+        purchases = town.session._purchases
+        ((key, plan),) = purchases._plans.items()
+        held = ledger.reading(town.data.account, key)
+        twice = tuple(2 * one for one in held.sums)
+        purchases._joint.record(plan, replace(held, information=2 * held.information, sums=twice))
+        purchases._numbers[key] *= 2
+        forged = town.session.known(asked_among([0, 2]))
+        assert forged.information == 2 * honest.information
+        with pytest.raises(LedgerDamaged, match="name each measurement once"):
+            check(forged, town.data, exported(ledger))
+
+
+class Overtaken(SqlLedger):
+    """A ledger in which others buy just when somebody looks at its head."""
+
+    meanwhile = None
+
+    def head(self):
+        seen, self.meanwhile, called = super().head(), None, self.meanwhile
+        if called is not None:
+            called()
+        return seen
+
+
+def test_what_others_buy_meanwhile_is_in_all_of_an_answer_or_in_none(tmp_path):
+    with Overtaken(tmp_path / "l.sqlite") as ledger, SqlLedger(tmp_path / "l.sqlite") as same:
+        town, other = Town(COUNTS, seed=4, ledger=ledger), Town(COUNTS, seed=5, ledger=same)
+        town.by_region(information=0.2)
+
+        def meanwhile():
+            other.by_region(information=0.6)
+            assert town.session.known(asked_among([1])).information > 5 * 10**11
+
+        ledger.meanwhile = meanwhile
+        answer = town.session.known(asked_among([0, 2]))
+        assert answer.information == 10**11
+        assert answer.combined.parts[0].measurements == (0,)
+        check(answer, town.data, exported(ledger))
 
 
 def test_a_closed_export_says_what_is_missing(asked):

@@ -131,6 +131,8 @@ def _rows(given: Any, data: DataSet, texts: Mapping[str, str], recorded: Recorde
         numbers = _list("certificate.purchases.measurements", said["measurements"])
         if any(type(number) is not int or number < 0 for number in numbers):
             raise ParameterError("certificate.purchases.measurements must be numbers of measurements")
+        if len(set(numbers)) != len(numbers):  # information that was bought once would count twice
+            raise ParameterError("certificate.purchases.measurements must name each measurement once")
         reading, made = recorded(key, tuple(numbers)), forms(plan)
         if reading.account != data.account or reading.key != key or len(reading.sums) != plan.values:
             raise ParameterError("certificate.purchases must be recorded under their keys")
