@@ -47,6 +47,7 @@ TESTS = {  # of a room, beside the folders that have its name
         "tests/unit/query/test_oracle_crashes.py",
         "tests/unit/query/test_oracle_lies.py",
         "tests/unit/query/test_oracle_reorganisations.py",
+        "tests/unit/query/test_reuse_chain.py",
     )
 }
 KILLED, OUT_OF_TIME = {1, 3}, {24, 36, 152, 255, -24}  # exit codes, as mutmut records them

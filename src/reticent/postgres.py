@@ -169,8 +169,11 @@ class Database:
         self.make(tables)
 
     def now(self) -> float:
-        """Seconds since 1970 by the clock of the database: that of all servers."""
-        return time.time() + self._ahead_s
+        """Seconds since 1970 by the clock of the database: that of all servers.
+
+        Counted on from the last connection: a clock of this machine that is set meanwhile moves nothing.
+        """
+        return time.monotonic() + self._ahead_s
 
     def one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
         """The first row of one query."""
@@ -295,11 +298,11 @@ class Database:
         if self._is_closed:
             raise LedgerError(f"{self._what} was closed")
         connection = session(self._url, self._schema)
-        before = time.time()
+        before = time.monotonic()
         ((told,),) = connection.execute(
             "SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8"
         ).fetchall()
-        self._ahead_s = told - (before + time.time()) / 2
+        self._ahead_s = told - (before + time.monotonic()) / 2
         return connection
 
     def _give_back(self, connection: Any) -> None:

@@ -171,7 +171,7 @@ def test_who_reported_is_forgotten_when_a_service_starts(service):
         patient.collect(operator.fleet.file, operator.key.public_key().public_bytes_raw())
         assert {one.value for one in patient.receive(operator.fleet.reports())} == {"counted"}
         assert operator.estimates().json()["reports"] == {"0": 40}
-        assert patient._reader.execute("SELECT count(*) FROM seen").fetchone() == (0,)
+        assert patient._counts.reader.execute("SELECT count(*) FROM seen").fetchone() == (0,)
         assert operator.faults() == []
 
 

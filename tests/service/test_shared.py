@@ -5,6 +5,7 @@ import itertools
 import re
 import shutil
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,6 +179,29 @@ def test_planted_a_quota_that_each_process_keeps_is_caught(pair, limited, monkey
 
 def shared_desk(place, url, **settings):
     return contextlib.closing(Desk(Settings(place, ledger=url, shared=True, **settings)))
+
+
+def visits_a_day_on(url, monkeypatch):
+    """Whether a visit that began just now goes on once the clock of the server is set a day on, and back."""
+    state, real = State(url), time.time
+    try:
+        _, key = state.make_key("visitor", Role.ANALYST)
+        secret, _ = state.enter(key)
+        for by_s in (86_400.0, -86_400.0):
+            monkeypatch.setattr(time, "time", lambda by_s=by_s: real() + by_s)
+            yield state.visit(secret) is not None
+    finally:
+        monkeypatch.setattr(time, "time", real)
+        state.close()
+
+
+def test_a_clock_that_is_set_moves_nothing(database, monkeypatch):
+    assert all(visits_a_day_on(database.fresh(), monkeypatch))
+
+
+def test_planted_a_clock_of_the_machine_is_caught(database, monkeypatch):
+    monkeypatch.setattr(postgres.Database, "now", lambda self: time.time())
+    assert not any(visits_a_day_on(database.fresh(), monkeypatch))
 
 
 def test_only_what_was_published_is_served(pair, tmp_path):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from html import unescape
 
 import pytest
@@ -165,10 +166,10 @@ def test_questions_stand_in_the_order_in_which_they_were_asked(service):
     for units in (0.01, 0.001, 0.02, 0.001, 0.03):
         asked(service, "bob", tree.mean("income"), information=units)
     assert [bool(one.cost) for one in service.desk.state.history("census")] == [True, False] * 2 + [True]
-    service.desk.state._waiting = lambda: []
+    service.desk.state._taken_along = lambda: nullcontext([])
     for units in (0.001, 0.04):
         asked(service, "bob", tree.mean("income"), information=units)
-    del service.desk.state._waiting
+    del service.desk.state._taken_along
     assert [bool(one.cost) for one in service.desk.state.history("census")][5:] == [True, False]
 
 

@@ -6,7 +6,8 @@ and a lie is loud within its group: small groups, a large epsilon. Reports that 
 
 Where a survey learns (`waves`), every report counts the same, whichever text it answers: the mean of all
 reports. Weights that knew the variances would have to look at the reports, since the first wave shapes the
-mechanism of the second and so its variance, and would bias the mean; these are fixed by lots and sizes. That
+mechanism of the second and so its variance, and would bias the mean; these are fixed by lots and sizes (of
+several attributes, the first wave decides how many a report holds, and so moves them a little: limits). That
 costs little: where the second wave has r times the variance of a first wave of a tenth, (0.1 + 0.9 r) against
 1 / (0.1 + 0.9 / r), 2.4 % at r = 0.6. The interval of several texts takes no variance from what the first
 wave came to, but the most that a follow-up may have: (1 + regret) times the least worst case (`_joint_mean`).

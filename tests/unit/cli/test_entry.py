@@ -15,7 +15,7 @@ from reticent.errors import ParameterError
 COMMANDS = [
     "aggregate", "answers", "ask", "audit", "bridge", "chain", "convert", "crowd", "dataset",
     "demo", "device", "enrolment", "federated", "key", "ledger", "location", "market", "mechanisms", "oracle",
-    "perturb", "price", "reproduce", "serve", "source", "store", "survey", "version",
+    "perturb", "plan", "price", "publish", "reproduce", "serve", "source", "store", "survey", "version",
 ]  # fmt: skip
 
 

@@ -199,7 +199,7 @@ def plan(
     owner: Owner = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
 ) -> None:
-    """Plan many questions: what to buy first, and what all of them cost then.
+    """Plan many questions: what to buy first, and at what cost.
 
     FILE has SQL questions; a line `-- error 60` (or `-- error 60 rows 2000`) says how exact those after it
     shall be. A few tables that hold all of them often cost much less than the questions one by one. Nothing

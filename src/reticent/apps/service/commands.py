@@ -179,7 +179,7 @@ def serve(
 def publish(
     folder: Folder, shared: Shared = None, witness: Witness = None, witness_key: WitnessKey = None
 ) -> None:
-    """Let several servers serve the data sets of a folder, from one ledger.
+    """Let several servers serve the data sets of a folder.
 
     Run it where the declarations have their home, at first and whenever one of them changed. Then give every
     server a copy of the declarations, the rows and .service/ledger.key.
