@@ -105,4 +105,4 @@ def test_every_chart_has_axes_and_every_map_a_legend(service, browser):
                     page.evaluate(f"{CHART}.setOption({{ xAxis: {{ name: '' }} }})")
                     assert page.evaluate(NAMELESS) == ["levels"]  # planted
     assert wrong == []
-    assert set(seen) == {"burn", "cells", "free", "levels", "reuse"}
+    assert set(seen) == {"burn", "cells", "curve", "free", "levels", "reuse"}

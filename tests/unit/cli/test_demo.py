@@ -21,7 +21,7 @@ from reticent.apps.query import demo
 from reticent.ledger import SqlLedger
 from reticent.query import Case, census
 
-ROW = re.compile(r"^(\S.*?)  +(1|2A|2B|2C) +(\S.*?)  +([\d.,]+)? +([\d.]+) +([\d.]+) +([\d.]+)$", re.M)
+ROW = re.compile(r"^(\S.*?)  +(1|2A|2B|2C|3) +(\S.*?)  +([\d.,]+)? +([\d.]+) +([\d.]+) +([\d.]+)$", re.M)
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 KEY = re.compile(r"^  (analyst|owner|auditor) +(rk_[\w-]{43})  \S", re.M)
 

@@ -58,7 +58,7 @@ def test_two_machines_count_together(run, machines, postgres, tmp_path):  # noqa
     assert run("survey", "share", two, address).code == 0
     assert run("enrolment", "list", two).out.split() == [revoked]
     with collecting(one) as first, collecting(two) as second:
-        assert second.survey("my-survey").id == first.survey("my-survey").id
+        assert second.survey("s").id == first.survey("s").id
         fleet = Fleet(20, key=first.signing_key, master=first.master)
         first.collector.collect(fleet.file, first.signer)
         reports = fleet.reports()

@@ -339,7 +339,7 @@ def _ages(show: _Show, people: Mapping[str, Any]) -> Answer:
     show.ask([("histogram of age", asking, 0.0)])
     ages = show.asked[-1].answer
     show.screen.print(views.groups(ages))
-    asking = partial(session.ask, median("age", bins=DECADES), information=as_mu2(ages.information))
+    asking = partial(session.ask, median("age", bins=DECADES), information=as_mu2(ages.cost))
     show.ask([("median age", asking, float(np.median(people["age"])))])
     return ages
 
