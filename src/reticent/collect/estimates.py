@@ -111,7 +111,7 @@ def _joint_mean(
     stands (Freedman 1975; Fan, Grama and Liu 2012, Theorem 2.1). The second replaces wave after wave by its
     normal law: the errors of the replacements add up, which a larger reach stands for.
     """
-    waves, parts = survey.waves, []
+    waves = survey.waves
     whole = all(one.survey.sample_size == len(survey.attributes) for one in tallies)
     target: Target = "reporters" if whole else "population"
     total = reach = variance = apart = 0.0
@@ -127,21 +127,11 @@ def _joint_mean(
         variance += size / n * most
         reach = max(reach, float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
         apart += math.sqrt(n / size)
-        parts.append(size)
-    value = total / n
     width = min(
         deviation_bound(n, variance, reach * apart, confidence=confidence),
         bounded_deviation(n, variance, reach, confidence=confidence),
     )
-    return MeanEstimate(
-        value=value,
-        standard_error=math.sqrt(variance / n),
-        lower=min(max(value - width, lower), upper),
-        upper=max(min(value + width, upper), lower),
-        count=n,
-        confidence=confidence,
-        target=target,
-    )
+    return MeanEstimate.of(total / n, width, variance, (lower, upper), n, confidence, target)
 
 
 def _most_variance(channel: NumericChannel, regret: float, target: Target) -> float:

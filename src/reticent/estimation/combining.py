@@ -89,15 +89,8 @@ def combined_mean(
     )
     value = float(joint.weights @ np.array([one.value for one in each]))
     width = deviation_bound(joint.count, joint.variance, reach, confidence=confidence)
-    return MeanEstimate(
-        value=value,
-        standard_error=math.sqrt(joint.variance / joint.count),
-        lower=min(max(value - width, lower), upper),
-        upper=max(min(value + width, upper), lower),
-        count=joint.count,
-        confidence=confidence,
-        target=target,
-    )
+    held = joint.variance, (lower, upper), joint.count
+    return MeanEstimate.of(value, width, *held, confidence, target)
 
 
 def combined_frequencies(

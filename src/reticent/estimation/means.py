@@ -39,6 +39,32 @@ class MeanEstimate:
     confidence: float
     target: Target
 
+    @classmethod
+    def of(
+        cls,
+        value: float,
+        width: float,
+        variance: float,
+        bounds: tuple[float, float],
+        count: int,
+        confidence: float,
+        target: Target,
+    ) -> MeanEstimate:
+        """A mean with what its interval reaches to either side, cut to the bounds.
+
+        Args:
+            value: the mean.
+            width: half of the interval before it is cut.
+            variance: the largest of one report.
+            bounds: between which the true mean lies.
+            count: of reports.
+            confidence: of the interval.
+            target: what it is the mean of.
+        """
+        lower, upper = bounds
+        low, high = min(max(value - width, lower), upper), max(min(value + width, upper), lower)
+        return cls(value, math.sqrt(variance / count), low, high, count, confidence, target)
+
 
 def mean_estimate(
     channel: NumericChannel, counts: ArrayLike, *, confidence: float = 0.95, target: Target = "reporters"
@@ -67,15 +93,7 @@ def mean_estimate(
     lower, upper = channel.bounds
     reach = max(float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
     width = deviation_bound(n, variance, reach, confidence=confidence)
-    return MeanEstimate(
-        value=value,
-        standard_error=math.sqrt(variance / n),
-        lower=min(max(value - width, lower), upper),
-        upper=max(min(value + width, upper), lower),
-        count=n,
-        confidence=confidence,
-        target=target,
-    )
+    return MeanEstimate.of(value, width, variance, channel.bounds, n, confidence, target)
 
 
 def variance_bound(channel: NumericChannel, target: Target) -> float:

@@ -197,6 +197,8 @@ def plan(
     insecure: Insecure = False,
     rpc: Rpc = None,
     owner: Owner = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
 ) -> None:
     """Plan many questions: what to buy first, and at what cost.
@@ -214,7 +216,7 @@ def plan(
         rows=rows,
         confidence=confidence,
         buy=buy,
-        where=_where(dataset, ledger, chain, key, insecure, rpc, owner),
+        where=_where(dataset, ledger, chain, key, insecure, rpc, owner, (max_fee, max_tip)),
         form=form.value,
     )
 

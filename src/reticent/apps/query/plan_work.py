@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.table import Table
@@ -38,14 +39,15 @@ def plan(
         raise ParameterError(f"--rows must come with --error, got {rows} alone")
     every = None if error is None else Accuracy(error=error, rows=rows, confidence=confidence)
     wanted = questions(_text(workload), every)
-    with opened(dataset, where, buys=buy) as (session, data, _):
+    with opened(dataset, where, buys=buy) as (session, data, place):
         found = session.plan(wanted)
         if form == "json":
             print(json.dumps(found.to_json(), indent=1))
         else:
             _show(found, dataset, data)
         for one in found.first if buy else ():
-            answer = session.ask(one.query, information=one.mu2)
+            with place.waiting() if place is not None else nullcontext():
+                answer = session.ask(one.query, information=one.mu2)
             if form == "table":
                 console().print(
                     f"bought {in_words(one.query)}: {views.part(answer.cost, data)}", soft_wrap=True

@@ -76,10 +76,6 @@ def proposal(found: Proposal, data: DataSet) -> dict[str, Any]:
         "as_they_come": found.share(found.as_they_come),
         "cost": found.share(found.cost),
         "left": found.share(found.remaining),
-        "chart": {
-            "names": ["each by itself", "as they come", "as proposed"],
-            "values": [100 * found.share(units) for units in (found.alone, found.as_they_come, found.cost)],
-        },
     }
 
 
