@@ -7,8 +7,8 @@ that a simulation of a million clients is a few lines of numpy.
 Targets are numbers for `Linear`, and -1 or 1 for `Logistic` and `SVM`.
 
 A model may have `Axes`: then it learns from what features are along a few directions that public rows differ
-in, instead of the features themselves. They are numbers of the model, so a signed task holds them, and whoever
-has the model prepares features as everybody else does.
+in, instead of the features themselves. They are numbers of the model, so a signed task holds them, and
+whoever has the model prepares features as everybody else does.
 
 How the family may evolve: a new model is a new class in `MODELS`. Networks come through `torch_models`, which
 gives updates of a flat `theta` too.

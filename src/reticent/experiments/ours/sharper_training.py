@@ -5,11 +5,12 @@ and planned there and nowhere else; the cross-validation is over the other four 
 which an error is counted was ever looked at. A trial draws its clients from four fifths of the public records
 again and again, as many as there will be (as `federated.planning` does), and counts errors on the others.
 
-Same effort for all: 8 methods of the documents with 18 settings each, and 8 ways of ours with as many: typical
-coordinates and a codebook, each on features as they come and on 4, 8 and 24 axes. The bound of a codebook is
-in the same unit: a bound b is a length b sqrt(d), that of a gradient whose d coordinates all are b. Features on
-axes are shorter, and steps three times as long are tried there. Of 18 settings the best 6 go on after two
-trials each, the best 2 after two more, and six fresh trials choose one of them. Documents that sample
+Same effort for all: 8 methods of the documents with 18 settings each, and 8 ways of ours with as many:
+typical coordinates and a codebook, each on features as they come and on 4, 8 and 24 axes. The bound of a
+codebook is in the same unit: b is a length b sqrt(d), that of a gradient whose d coordinates all are b. On
+axes features are shorter, and steps three times as long are tried. Of 18 settings the best 6 go on after a trial
+each, the best 2 after two more, and four fresh trials choose one of them (thrice as many where there are few
+records). Documents that sample
 coordinates choose their 6 together, so that chance averages out. "Planned" is that of the 8 ways of ours
 with the least error in its fresh trials: one answer of ours where the documents have the best of eight.
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -63,11 +65,12 @@ OURS = (TYPICAL, CODEBOOK)
 SIGNS, ONE_HOT = "signs", "one-hot"
 PRINTED, PREPARED = "as printed", "prepared"
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0), (4.0,)
-TIMES = 3
+TIMES = 2
 MOST_RECORDS = 20_000  # of a data set; the census has 92,368 and Adult 48,842
 COUNTS = (0, 4, 8, 24)  # of axes; 0 for features as they come
 LONGER = 3.0  # steps on axes
-TRIALS = ((2, 6), (2, 2), (6, 1))  # trials of a stage, and how many settings are left after it
+TRIALS = ((1, 6), (2, 2), (4, 1))  # trials of a stage, and how many settings are left after it
+MOST_TIMES = 3  # as many where there are few records
 SLICE, NOISE = "of a slice", "of noise"  # axes that are not of the clients' kind
 _BLOCK = 1 << 10  # clients
 
@@ -82,11 +85,11 @@ class Directions(Reporter):
         """Means of the reports."""
         longest = np.sqrt(group.dimensions)
         sums = np.zeros((group.arms, group.dimensions))
-        for arm in range(group.arms):
-            for start in range(0, group.clients, _BLOCK):
-                part = slice(start, start + _BLOCK)
-                gradients = group.slopes[arm, part, None] * group.x[part] + group.penalty[arm]
-                sums[arm] += self.codebook.simulate(gradients / longest, stream).sum(axis=0)
+        step = max(1, _BLOCK // group.clients)  # arms at once
+        for first, start in product(range(0, group.arms, step), range(0, group.clients, _BLOCK)):
+            some, part = slice(first, first + step), slice(start, start + _BLOCK)
+            gradients = group.slopes[some, part, None] * group.x[part] + group.penalty[some, None]
+            sums[some] += self.codebook.simulate(gradients / longest, stream).sum(axis=1)
         return np.asarray(sums * (longest / group.clients))
 
 
@@ -220,7 +223,8 @@ Tuned = dict[Way, tuple[Setting, float]]  # the setting, and the error of its fr
 def tuned(job: SharperJob, trainer: SharperTrainer) -> Tuned:
     """The setting of each method of the documents and of ours on each preparation, by public records alone."""
     public, clients = trainer.public, len(trainer.rest) * (job.folds - 1) // job.folds
-    times = 1 if job.quick else max(1, TUNING_RECORDS // (clients + len(public) // 5))
+    enough = TUNING_RECORDS // (clients + len(public) // 5)
+    times = 1 if job.quick else min(MOST_TIMES, max(1, enough))
     left = {
         Way(name, axes): job.settings(axes) for axes in trainer.counts for name in (*DOCUMENTS, *OURS)
     }
