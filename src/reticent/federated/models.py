@@ -31,6 +31,7 @@ from reticent.mechanisms.sampling import MAX_DIMENSIONS
 DIGITS = 6  # of fitted axes
 LARGEST = 1e6  # number of given ones
 
+
 class Axes:
     """A public linear preparation of features: x becomes (x - centre) @ matrix.
 

@@ -8,9 +8,9 @@ again and again, as many as there will be (as `federated.planning` does), and co
 Same effort for all: 8 methods of the documents with 18 settings each, and 8 ways of ours with as many:
 typical coordinates and a codebook, each on features as they come and on 4, 8 and 24 axes. The bound of a
 codebook is in the same unit: b is a length b sqrt(d), that of a gradient whose d coordinates all are b. On
-axes features are shorter, and steps three times as long are tried. Of 18 settings the best 6 go on after a trial
-each, the best 2 after two more, and four fresh trials choose one of them (thrice as many where there are few
-records). Documents that sample
+axes features are shorter, and steps three times as long are tried. Of 18 settings the best 6 go on after two
+trials each, the best 2 after two more, and six fresh trials choose one of them (thrice as many where there
+are few records). Documents that sample
 coordinates choose their 6 together, so that chance averages out. "Planned" is that of the 8 ways of ours
 with the least error in its fresh trials: one answer of ours where the documents have the best of eight.
 
@@ -65,11 +65,11 @@ OURS = (TYPICAL, CODEBOOK)
 SIGNS, ONE_HOT = "signs", "one-hot"
 PRINTED, PREPARED = "as printed", "prepared"
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0), (4.0,)
-TIMES = 2
+TIMES = 3
 MOST_RECORDS = 20_000  # of a data set; the census has 92,368 and Adult 48,842
 COUNTS = (0, 4, 8, 24)  # of axes; 0 for features as they come
 LONGER = 3.0  # steps on axes
-TRIALS = ((1, 6), (2, 2), (4, 1))  # trials of a stage, and how many settings are left after it
+TRIALS = ((2, 6), (2, 2), (6, 1))  # trials of a stage, and how many settings are left after it
 MOST_TIMES = 3  # as many where there are few records
 SLICE, NOISE = "of a slice", "of noise"  # axes that are not of the clients' kind
 _BLOCK = 1 << 10  # clients
@@ -225,9 +225,7 @@ def tuned(job: SharperJob, trainer: SharperTrainer) -> Tuned:
     public, clients = trainer.public, len(trainer.rest) * (job.folds - 1) // job.folds
     enough = TUNING_RECORDS // (clients + len(public) // 5)
     times = 1 if job.quick else min(MOST_TIMES, max(1, enough))
-    left = {
-        Way(name, axes): job.settings(axes) for axes in trainer.counts for name in (*DOCUMENTS, *OURS)
-    }
+    left = {Way(name, axes): job.settings(axes) for axes in trainer.counts for name in (*DOCUMENTS, *OURS)}
     sums = {(way, setting): 0.0 for way, some in left.items() for setting in some}
     done, errors = 0, sums
     for stage, (trials, keep) in enumerate(TRIALS):
@@ -369,7 +367,9 @@ def _caption(rows: Sequence[Row]) -> str:
         f"  {'model, data':<27}{'eps':<5}{'best document':<22}{'planned':<25}{'gain':<36}"
         f"{'best, prepared':<22}gain",
     ]
-    prepared = {(row["data"], row["epsilon"]): row for row in select(rows, method=PLANNED, documents=PREPARED)}
+    prepared = {
+        (row["data"], row["epsilon"]): row for row in select(rows, method=PLANNED, documents=PREPARED)
+    }
     for one in select(rows, method=PLANNED, documents=PRINTED):
         other = prepared[one["data"], one["epsilon"]]
         lines.append(
