@@ -64,7 +64,7 @@ def test_a_codebook_averages_clipped_gradients_without_bias():
 
 
 def test_no_record_is_public_and_counted(monkeypatch):
-    trainer = job().trainer()
+    trainer = job().everything()
     public, rest = set(trainer.public.tolist()), set(trainer.rest.tolist())
     assert (len(public), public & rest, len(public | rest)) == (N // 5, set(), N)
     fitted, seen = [], []
@@ -75,14 +75,14 @@ def test_no_record_is_public_and_counted(monkeypatch):
         "errors_of",
         lambda self, arms, rows, out, stream: seen.append((set(rows), set(out))) or np.zeros(len(arms)),
     )
-    trainer.on(4)
+    trainer.on(3)
     np.testing.assert_array_equal(fitted[0], trainer.given.features[trainer.public])
     tuned(job(), trainer)
     assert all(rows.isdisjoint(out) for rows, out in seen)
     looked = set().union(*(rows | out for rows, out in seen))
     assert looked <= public
     seen.clear()
-    validated(job(), trainer, [arm_of(Way(CODEBOOK, 4), 4.0, Setting(1.0, 0.3, 10))])
+    validated(job(), trainer, [arm_of(Way(CODEBOOK, 3), 4.0, Setting(1.0, 0.3, 10))])
     assert all(rows.isdisjoint(out) for rows, out in seen)
     counted = set().union(*(out for _, out in seen))
     assert counted == rest
@@ -91,23 +91,24 @@ def test_no_record_is_public_and_counted(monkeypatch):
 
 
 def test_the_best_setting_is_found_alike_by_all(monkeypatch):
-    """Settings whose error is their rate, a little more by chance in the first trial: the smallest is taken."""
+    """Errors are rates, and more on 2 axes: the smallest rate is taken, by methods and ways alike."""
 
     def errors(self, arms, rows, out, stream):
-        return np.array([arm.setting.rate + 0.1 * (arm.axes == 4) for arm in arms])
+        return np.array([arm.setting.rate + 0.1 * (arm.axes == 2) for arm in arms])
 
     monkeypatch.setattr(sharper_training.SharperTrainer, "errors_of", errors)
+    monkeypatch.setattr(sharper_training, "COUNTS", (0, 2))
     one = job(quick=False, data="made")
-    found = tuned(one, one.trainer())
+    found = tuned(one, one.everything())
     assert {setting.rate for way, (setting, _) in found.items() if way.axes == 0} == {0.3}
-    assert {error for way, (_, error) in found.items() if way.axes == 4} == {pytest.approx(1.0)}
+    assert [error for way, (_, error) in found.items() if way.axes == 2] == pytest.approx([1.0] * 10)
     names = {way.method for way in found}
     assert len(names) == 10
-    assert len(found) == len(names) * len(one.trainer().counts)
+    assert len(found) == len(names) * len(one.everything().counts)
 
 
 def test_one_hot_are_zeros_and_ones():
-    given, plain = (one.trainer().given for one in (job(encoding=ONE_HOT), job()))
+    given, plain = (one.everything().given for one in (job(encoding=ONE_HOT), job()))
     np.testing.assert_allclose(given.features, (plain.features + 1.0) / 2.0)
 
 

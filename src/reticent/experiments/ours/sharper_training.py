@@ -141,7 +141,7 @@ class SharperJob(Job):
         (found,) = self.epsilons
         return found
 
-    def trainer(self) -> SharperTrainer:
+    def everything(self) -> SharperTrainer:
         """The data, the methods and the public records."""
         given = fed_data.problem(self.data, self.kind, self.folder, quick=self.quick, seed=self.seed)
         order = np.argsort(SimulationStream(self.seed, path=(41,)).units(len(given.targets)))[:MOST_RECORDS]
@@ -221,7 +221,7 @@ Tuned = dict[Way, tuple[Setting, float]]  # the setting, and the error of its fr
 
 
 def tuned(job: SharperJob, trainer: SharperTrainer) -> Tuned:
-    """The setting of each method of the documents and of ours on each preparation, by public records alone."""
+    """The setting of each method, the documents' and ours, on each preparation, by public records alone."""
     public, clients = trainer.public, len(trainer.rest) * (job.folds - 1) // job.folds
     enough = TUNING_RECORDS // (clients + len(public) // 5)
     times = 1 if job.quick else min(MOST_TIMES, max(1, enough))
@@ -278,7 +278,7 @@ class Measured:
 
 def measured(job: SharperJob) -> Measured:
     """Tune, plan and cross-validate one case."""
-    trainer = job.trainer()
+    trainer = job.everything()
     found = tuned(job, trainer)
 
     def least(method: str) -> Way:
@@ -351,8 +351,8 @@ def _rows(job: SharperJob, found: Measured) -> list[Row]:
         mine = {name: arm for (one, name), arm in found.arms.items() if one == how}
         by_name = {Arm(name, arm.epsilon, arm.setting): found.errors[arm] for name, arm in mine.items()}
         for row in rows_of(f"{job.kind}, {job.data}, {job.encoding}", by_name):
-            told = {"model": job.kind, "encoding": job.encoding, "documents": how}
-            rows.append(told | row | {"axes": mine[row["method"]].axes, "planned": found.planned.words})
+            told = {"model": job.kind, "encoding": job.encoding, "documents": how, **row}
+            rows.append({**told, "axes": mine[row["method"]].axes, "planned": found.planned.words})
     return rows
 
 
@@ -360,21 +360,18 @@ def _caption(rows: Sequence[Row]) -> str:
     lines = [
         f"Figs. 3.8 to 3.10 again: {rows[0]['trainings']} cross-validated trainings each, on records that",
         "no tuning looked at; axes, settings and plans come from a public fifth. Tuned: 8 methods of the",
-        "documents and 8 ways of ours, 18 settings each (rate, bound, rounds); prepared documents 32 times 18.",
-        "Gain: error of the best document less ours, with the paired 95 % interval; first against documents as",
-        "printed, then against documents on the best preparation of each. Printed: no axes, no codebook.",
+        "documents and 8 ways of ours, 18 settings each (rate, bound, rounds); prepared documents 32 ways.",
+        "Gain: error of the best document less ours, with the paired 95 % interval; first against documents",
+        "as printed, then against documents on the best preparation of each. Printed: no axes, no codebook.",
         "",
-        f"  {'model, data':<27}{'eps':<5}{'best document':<22}{'planned':<25}{'gain':<36}"
+        f"  {'model, data':<27}{'eps':<5}{'best document':<22}{'planned':<25}{'gain':<42}"
         f"{'best, prepared':<22}gain",
     ]
-    prepared = {
-        (row["data"], row["epsilon"]): row for row in select(rows, method=PLANNED, documents=PREPARED)
-    }
-    for one in select(rows, method=PLANNED, documents=PRINTED):
-        other = prepared[one["data"], one["epsilon"]]
+    printed, prepared = (select(rows, method=PLANNED, documents=how) for how in (PRINTED, PREPARED))
+    for one, other in zip(printed, prepared, strict=True):
         lines.append(
             f"  {one['data']:<27}{one['epsilon']:<5g}{one['error_of_best']:<8.4g}{one['best_document']:<14}"
-            f"{one['planned']:<25}{_gain(one):<36}"
+            f"{one['planned']:<25}{_gain(one):<42}"
             f"{other['error_of_best']:<8.4g}{other['best_document']:<14}{_gain(other, '')}".rstrip()
         )
     for how in (SIGNS, ONE_HOT):
@@ -405,8 +402,8 @@ def _strangers(rows: Sequence[Row]) -> list[str]:
         ]
         best = float(np.mean([here[PLANNED]["error_of_best"] for here in mine]))
         lines.append(
-            f"  {kind:<9}{len(mine):>3} cases: public {means[0]:.4g}, a quarter by one feature {means[1]:.4g}, "
-            f"coins {means[2]:.4g}; best document as printed {best:.4g}"
+            f"  {kind:<9}{len(mine):>3} cases: public {means[0]:.4g}, a quarter of them {means[1]:.4g},"
+            f" coins {means[2]:.4g}; best document as printed {best:.4g}"
         )
     return lines
 
