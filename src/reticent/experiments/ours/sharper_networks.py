@@ -8,7 +8,8 @@ Settings are tuned on 10,000 public pictures and nowhere else: 8,000 of them, dr
 clients of trial trainings and 2,000 judge them. Same effort for all: one grid of rates and bounds, the same
 draws, the least mean error. A codebook's bound b is a length b sqrt(d), that of a gradient whose coordinates
 all are b, so that the same grid serves. Repetitions differ in who takes part, in order, start and noise;
-methods share all of it but the noise, so their differences are paired.
+methods share all of it but the noise, so their differences are paired. Of the documents' eight Laplace is
+left out: with epsilon/d for each of 1,666 numbers nothing is learnt.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from reticent.mechanisms.sampling import sampled_attributes
 from reticent.randomness import SimulationStream
 
 TAILORED, CODEBOOK = "tailored", "codebook"
-METHODS = (NOBODY, *DOCUMENTS, TYPICAL, TAILORED, CODEBOOK)
+METHODS = (NOBODY, *(name for name in DOCUMENTS if name != "Laplace"), TYPICAL, TAILORED, CODEBOOK)
 EPSILONS, QUICK_EPSILONS = (2.0, 4.0, 8.0), (2.0,)
 RATES, BOUNDS = (0.3, 1.0, 3.0), (0.01, 0.03, 0.1, 0.3)
 HIDDEN, CLASSES, ROUNDS, GROUP = 8, 10, 20, 1000
