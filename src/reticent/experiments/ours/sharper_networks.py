@@ -112,18 +112,17 @@ class Pictured(Group):
         bound: float,
         asked: Places | None,
     ) -> None:
-        self._of, self.bound, self.asked = (network, theta, x, y), bound, asked
+        self._network, self._at, self._shown, self._right = network, theta, x, y
+        self.bound, self.asked = bound, asked
         self.arms, self.clients, self.dimensions = 1, len(x), network.dimensions
 
     def gradients(self) -> Floats:
         """Of all clients, not clipped."""
-        network, *given = self._of
-        return network.gradients(*given)
+        return self._network.gradients(self._at, self._shown, self._right)
 
     def mean(self) -> Floats:
         """Of the gradients, not clipped."""
-        network, *given = self._of
-        return network.mean_gradient(*given)
+        return self._network.mean_gradient(self._at, self._shown, self._right)
 
     def units(self, arm: int) -> Floats:
         """The clipped gradients of all clients, in units of the bound: shape (clients, d)."""
@@ -132,8 +131,8 @@ class Pictured(Group):
     def sampled(self) -> Floats:
         """The clipped coordinates that are asked for, shape (1, clients, k)."""
         assert self.asked is not None
-        network, *given = self._of
-        return self._units(network.coordinates(*given, self.asked))[None]
+        found = self._network.coordinates(self._at, self._shown, self._right, self.asked)
+        return self._units(found)[None]
 
     def _units(self, found: Floats) -> Floats:
         """Clipped; what is no number, in a training that went astray, is 0."""
