@@ -176,7 +176,11 @@ def _rows(records: Any, inputs: int) -> Floats:
 
 
 def _of_theta(model: Model | TwoLayers, theta: Floats) -> Subject:
-    """One array, "theta", from which the gradient of the penalty is taken off: theta is public."""
+    """One array, "theta", from which the gradient of the penalty is taken off: theta is public.
+
+    Of a model with axes, what is told about is what features are along them.
+    """
+    model = model.plain if isinstance(model, Model) else model
     if theta.shape != (model.dimensions,):
         raise ParameterError(f"theta must be {model.dimensions} numbers, got shape {theta.shape}")
     penalty = model.l2 if isinstance(model, Model) else 0.0
