@@ -59,6 +59,8 @@ class Axes:
 
         Deterministic: the largest number of each axis is positive. No row is drawn or left out.
 
+        Reference: Pearson 1901, the directions of closest fit.
+
         Raises:
             ParameterError: rows are no finite numbers, or differ in fewer directions.
         """
