@@ -111,10 +111,11 @@ def audit_training(
         raise ParameterError("task must have a model; audit a training of your own by `audit_run`")
     count = whole("canaries", canaries, low=LEAST_CANARIES, high=MOST_ROUNDS)
     alone = replace(task, rounds=count, group=1, participations=1, steps=Steps(_RATE, "constant"))
-    features, targets = _canary_clients(task.model, task.scale, count)
+    alone = replace(alone, model=task.model.plain)  # its clients are prepared as far apart as can be
+    features, targets = _canary_clients(task.model.plain, task.scale, count)
 
     def train(signs: list[float]) -> list[float]:
-        thetas = [task.model.start()] if task.model is not None else []
+        thetas = [alone.model.start()] if alone.model is not None else []
 
         def keep(step: Step, theta: Floats) -> None:
             thetas.append(theta)

@@ -25,6 +25,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "two waves": {"color": ACCENT, "linestyle": "--", "marker": "D", "linewidth": 1.8},
     "default": {"color": ACCENT, "linestyle": "--", "marker": "D", "linewidth": 1.8},
     "typical": {"color": ACCENT, "linestyle": "-", "marker": "o", "linewidth": 2.4},
+    "tailored": {"color": ACCENT, "linestyle": "-.", "marker": "^", "linewidth": 1.8},
+    "codebook": {"color": ACCENT, "linestyle": "-", "marker": "*", "linewidth": 2.4, "markersize": 9.0},
     "not private": {"color": "black", "linestyle": ":", "marker": "."},
 }
 

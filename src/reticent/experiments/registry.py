@@ -245,6 +245,12 @@ EXPERIMENTS = {
             needs_data=True,
         ),
         Experiment(
+            "sharper-networks",
+            "a network learns digits from one report of each client: a codebook against coordinates",
+            "ours.sharper_networks",
+            needs_data=True,
+        ),
+        Experiment(
             "learning-means",
             "a tenth of the people shape the mechanisms of the rest: the means of Figs 3.6 and 3.7",
             "ours.learning_means",

@@ -116,7 +116,7 @@ def on_the_way(model: Model, x: Floats, y: Floats, *, later: bool) -> list[Float
     theta = model.start()
     found = [theta]
     if later:
-        rate = 1.0 / max(1e-12, float(np.square(x).sum(axis=1).mean()))
+        rate = 1.0 / max(1e-12, float(np.square(model.prepared(x)).sum(axis=1).mean()))
         for _ in range(_STEPS):
             theta = theta - rate * model.mean_gradient(theta, x, y)
         found.append(theta)

@@ -18,6 +18,8 @@ def explain(task: Task) -> list[str]:
     """One sentence for each thing that a person should know."""
     d, k = task.dimensions, task.sample_size
     model = "a model of the clients' own" if task.model is None else _NAMES[task.model.kind]
+    if task.model is not None and task.model.axes is not None:
+        model += f" of {_counted(task.model.inputs, 'feature')} along {task.model.axes.count:,} public axes"
     which = "all coordinates" if k == d else f"{k:,} of {d:,} coordinates (the task draws which)"
     said = f"{which} of a gradient, clipped to public bounds, by {type(task.mechanism).__name__}"
     if task.codebook is not None:

@@ -39,11 +39,11 @@ def report_sums(task: Task, theta: Floats, blocks: Iterable[tuple[Floats, Floats
     Args:
         task: what is learnt.
         theta: the parameters.
-        blocks: features and targets of some clients after the other.
+        blocks: features, prepared, and targets of some clients after the other.
         stream: for the mechanism.
     """
-    model, d, k = task.model, task.dimensions, task.sample_size
-    assert model is not None
+    assert task.model is not None
+    model, d, k = task.model.plain, task.dimensions, task.sample_size
     loop, law = _loop(task.channel._kernel, k < d), task.channel._law(symbols=False)
     sums, room, penalty = np.zeros(d), np.empty((2, d)), model.l2 * theta
     for features, targets in blocks:

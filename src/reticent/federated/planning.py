@@ -173,10 +173,10 @@ def plan(
         held, pool = records.of(order[:out]), order[out:]
         for place, number in enumerate(tried):
             theta = _trained(task, records, pool, shape(task, number), stream.spawn(place))
-            errors[place, time] = task.model.error(theta, *held)
+            errors[place, time] = records.model.error(theta, *held)
             progress(time * len(tried) + place + 1, repetitions * len(tried))
-        floors[time] = task.model.error(_without_noise(task, records, pool), *held)
-        starts[time] = task.model.error(task.model.start(), *held)
+        floors[time] = records.model.error(_without_noise(task, records, pool), *held)
+        starts[time] = records.model.error(task.model.start(), *held)
     points = tuple(_point(task, number, row) for number, row in zip(tried, errors, strict=True))
     return Plan(points, float(floors.mean()), float(starts.mean()), records.clients, target)
 

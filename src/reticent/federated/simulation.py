@@ -75,6 +75,8 @@ class Simulated:
 class Records:
     """Everybody's records: one client each, or those of the clients that `owners` names.
 
+    Features are prepared once: `model` and `features` of this class are without the axes of the task's model.
+
     Args:
         model: whose gradients are taken.
         features: shape (n, inputs).
@@ -83,7 +85,7 @@ class Records:
     """
 
     def __init__(self, model: Model, features: Any, targets: Any, owners: Any = None) -> None:
-        self.model = model
+        self.model = model.plain
         self.features = np.ascontiguousarray(features, dtype=np.float64)
         self.targets = np.ascontiguousarray(targets, dtype=np.float64)
         n = len(self.targets)
@@ -92,6 +94,7 @@ class Records:
                 f"features and targets must have shapes (n, {model.inputs}) and (n,), "
                 f"got {self.features.shape} and {self.targets.shape}"
             )
+        self.features = np.ascontiguousarray(model.prepared(self.features))
         self._rows: Places | None = None
         self.clients = n
         if owners is not None:

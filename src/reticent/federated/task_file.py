@@ -23,6 +23,7 @@ sample: 1                # coordinates in one report
 mechanism: OneBit
 l2: 1e-4
 intercept: true
+axes: {count: 8, table: public.csv}  # learn on the directions in which these PUBLIC rows differ most
 simulation:              # for `reticent federated run` and `plan` alone; clients never see it
   table: vehicles.parquet
   owner: driver          # whose rows are one client; without it each row is one
@@ -56,6 +57,7 @@ _OPTIONAL = (
     "sample",
     "mechanism",
     "intercept",
+    "axes",
     "simulation",
 )
 _SIMULATION = ("table", "owner", "holdout")
@@ -85,6 +87,7 @@ typical: 0.1             # how large coordinates usually are against the clip; a
 # mechanism: OneBit      # the best if left out
 # l2: 0.0001
 # intercept: true
+# axes: {count: 8, table: public.csv}  # learn on the directions in which PUBLIC rows differ most
 # simulation:            # for `reticent federated run` and `plan` alone; clients never see it
 #   table: rows.csv      # CSV or Parquet, with the columns above
 #   owner: driver        # the column that says whose rows are one client; without it each row is one
@@ -148,7 +151,7 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
     numbers = {name: yaml_file.number(name, given[name]) for name in _NUMBERS if name in given}
     task = designed(
         yaml_file.text("name", given["name"]),
-        _model(given, encoding, numbers),
+        _model(given, encoding, numbers, folder),
         epsilon=yaml_file.number("epsilon", given["epsilon"]),
         purpose=yaml_file.text("purpose", given["purpose"]),
         rounds=whole("rounds", given["rounds"], low=1),
@@ -168,7 +171,9 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
     return TaskFile(task, encoding, **_simulation(given.get("simulation", {}), folder))
 
 
-def _model(given: dict[str, Any], encoding: Encoding, numbers: dict[str, float]) -> models.Model:
+def _model(
+    given: dict[str, Any], encoding: Encoding, numbers: dict[str, float], folder: Path
+) -> models.Model:
     kind = yaml_file.text("model", given["model"])
     if kind not in models.MODELS:
         raise ParameterError(f"model must be one of {', '.join(models.MODELS)}, got {kind!r:.60}")
@@ -178,7 +183,21 @@ def _model(given: dict[str, Any], encoding: Encoding, numbers: dict[str, float])
     if encoding.is_classifier != (kind != "linear"):
         rule = "low and high" if kind == "linear" else "two values"
         raise ParameterError(f"target of a {kind} model must have {rule}")
-    return models.MODELS[kind](encoding.inputs, l2=numbers.get("l2", 1e-4), intercept=intercept)
+    return models.MODELS[kind](
+        encoding.inputs,
+        l2=numbers.get("l2", 1e-4),
+        intercept=intercept,
+        axes=None if "axes" not in given else _axes(given["axes"], encoding, folder),
+    )
+
+
+def _axes(given: Any, encoding: Encoding, folder: Path) -> models.Axes:
+    """The axes of a table of public rows; clients get their numbers, never the table."""
+    from reticent.federated import tables
+
+    fields = yaml_file.fields("axes", given, ("count", "table"), ())
+    rows = tables.read(folder / yaml_file.text("axes.table", fields["table"]), encoding)
+    return models.Axes.fitted(rows.features, whole("axes.count", fields["count"], low=1))
 
 
 def _prior(given: Any) -> str | list[float] | None:

@@ -20,7 +20,7 @@ NAMES = [
     *("service-latency", "service-cpu"),
     *(f"crowd-5.{figure}" for figure in range(3, 9)),
     *("crowd-device", "crowd-5.10", "crowd-5.11", "crowd-decoder"),
-    *("crowd-robust", "collect-mse", "sharper-training", "learning-means"),
+    *("crowd-robust", "collect-mse", "sharper-training", "sharper-networks", "learning-means"),
     *("collect-pipeline", "deployment", "leakage-bounds"),
     *(
         "fig-5.3",

@@ -10,18 +10,22 @@ from reticent.experiments.base import Options
 from reticent.experiments.ours import sharper_training
 from reticent.experiments.ours.sharper_training import (
     CODEBOOK,
+    NOISE,
     ONE_HOT,
     PLANNED,
-    TAILORED,
+    PREPARED,
+    PRINTED,
     Directions,
-    Piloted,
     SharperJob,
+    Way,
+    arm_of,
+    tuned,
     validated,
 )
 from reticent.experiments.zhao_2022.chapter_3 import fed_data
-from reticent.experiments.zhao_2022.chapter_3.fed_methods import CONTINUOUS, Group, Sampled
-from reticent.experiments.zhao_2022.chapter_3.fed_training import Arm, Setting
-from reticent.mechanisms.numeric import Duchi, PMSub
+from reticent.experiments.zhao_2022.chapter_3.fed_methods import CONTINUOUS, Group
+from reticent.experiments.zhao_2022.chapter_3.fed_training import Setting
+from reticent.federated.models import Axes
 from reticent.randomness import SimulationStream
 
 from .test_fed import FEATURES, INPUTS, N, made
@@ -35,7 +39,7 @@ def _made(monkeypatch):
 
 
 def job(**changes):
-    return replace(SharperJob("made", "logistic", CONTINUOUS, 1, True, None), **changes)
+    return replace(SharperJob("made", "logistic", CONTINUOUS, 1, True, None, (4.0,)), **changes)
 
 
 def group(asked=None, clients=60, bounds=(0.5, 1.0)):
@@ -59,53 +63,74 @@ def test_a_codebook_averages_clipped_gradients_without_bias():
         assert not (np.abs(longest * found[arm] - true) < 6.0 * spread).all()
 
 
-def test_each_bound_has_its_mechanism():
-    asked = np.arange(60)[:, None] % (INPUTS + 1)
-    channels = {0.5: Duchi(epsilon=1.0), 1.0: PMSub(epsilon=1.0)}
-    found = Piloted(channels, 1).average(group(asked), SimulationStream(5))
-    stream = SimulationStream(5)
-    for arm, bound in enumerate((0.5, 1.0)):
-        whole = group(asked)
-        part = Group(whole.x, whole.slopes[[arm]], whole.penalty[[arm]], np.ones(1), asked)
-        np.testing.assert_array_equal(found[arm], Sampled(channels[bound], 1).average(part, stream)[0])
-
-
 def test_no_record_is_public_and_counted(monkeypatch):
-    trainer = job().trainer()
-    assert len(trainer.public) == N // 5
-    assert set(trainer.public.tolist()).isdisjoint(trainer.rest.tolist())
-    assert len(trainer.public) + len(trainer.rest) == N
-    seen = []
+    trainer = job().everything()
+    public, rest = set(trainer.public.tolist()), set(trainer.rest.tolist())
+    assert (len(public), public & rest, len(public | rest)) == (N // 5, set(), N)
+    fitted, seen = [], []
+    fit = Axes.fitted
+    monkeypatch.setattr(Axes, "fitted", lambda rows, count: fitted.append(rows) or fit(rows, count))
     monkeypatch.setattr(
         sharper_training.SharperTrainer,
         "errors_of",
         lambda self, arms, rows, out, stream: seen.append((set(rows), set(out))) or np.zeros(len(arms)),
     )
-    sharper_training.tuned(job(epsilons=(4.0,)))
+    trainer.on(3)
+    np.testing.assert_array_equal(fitted[0], trainer.given.features[trainer.public])
+    tuned(job(), trainer)
+    assert all(rows.isdisjoint(out) for rows, out in seen)
     looked = set().union(*(rows | out for rows, out in seen))
-    assert looked <= set(trainer.public.tolist())
+    assert looked <= public
     seen.clear()
-    validated(job(arms=(Arm(CODEBOOK, 4.0, Setting(1.0, 0.3, 10)),)))
+    validated(job(), trainer, [arm_of(Way(CODEBOOK, 3), 4.0, Setting(1.0, 0.3, 10))])
     assert all(rows.isdisjoint(out) for rows, out in seen)
     counted = set().union(*(out for _, out in seen))
-    assert counted == set(trainer.rest.tolist())
+    assert counted == rest
     assert counted.isdisjoint(looked)
     assert not counted.isdisjoint(looked | {next(iter(counted))})  # planted: one record of both
 
 
+def test_the_best_setting_is_found_alike_by_all(monkeypatch):
+    """Errors are rates, and more on 2 axes: the smallest rate is taken, by methods and ways alike."""
+
+    def errors(self, arms, rows, out, stream):
+        return np.array([arm.setting.rate + 0.1 * (arm.axes == 2) for arm in arms])
+
+    monkeypatch.setattr(sharper_training.SharperTrainer, "errors_of", errors)
+    monkeypatch.setattr(sharper_training, "COUNTS", (0, 2))
+    one = job(quick=False, data="made")
+    found = tuned(one, one.everything())
+    assert {setting.rate for way, (setting, _) in found.items() if way.axes == 0} == {0.3}
+    assert [error for way, (_, error) in found.items() if way.axes == 2] == pytest.approx([1.0] * 10)
+    names = {way.method for way in found}
+    assert len(names) == 10
+    assert len(found) == len(names) * len(one.everything().counts)
+
+
 def test_one_hot_are_zeros_and_ones():
-    features = job(encoding=ONE_HOT).trainer().problem.features
-    np.testing.assert_allclose(features, (FEATURES + 1.0) / 2.0)
+    given, plain = (one.everything().given for one in (job(encoding=ONE_HOT), job()))
+    np.testing.assert_allclose(given.features, (plain.features + 1.0) / 2.0)
 
 
 def test_a_quick_run_on_made_data(tmp_path, monkeypatch):
     monkeypatch.setattr(sharper_training, "_problems", lambda kind: [("made", "signs"), ("made", ONE_HOT)])
+    monkeypatch.setattr(sharper_training, "COUNTS", (0, 2))
     monkeypatch.setattr(fed_data, "KINDS", ("logistic",))
     outcome, files = find("sharper-training").run(Options(tmp_path, quick=True))
     check_files("sharper-training", outcome, files)
     names = {row["method"] for row in outcome.rows}
-    assert {TAILORED, CODEBOOK, PLANNED, "typical", "PM-SUB"} <= names
+    assert {CODEBOOK, PLANNED, f"{CODEBOOK}, {PREPARED}", "typical", "PM-SUB"} <= names
     for row in outcome.rows:
         if row["method"] == PLANNED:
-            mine = [one for one in outcome.rows if one["data"] == row["data"]]
-            assert row["error"] == next(one["error"] for one in mine if one["method"] == row["planned"])
+            mine = {
+                one["method"]: one["error"]
+                for one in outcome.rows
+                if (one["data"], one["documents"]) == (row["data"], row["documents"])
+            }
+            method = row["planned"].split(",")[0]
+            assert row["error"] == mine[f"{method}, {PREPARED}"]
+            assert (f"{PLANNED}, axes {NOISE}" in mine) == (row["axes"] > 0)
+    assert {row["documents"] for row in outcome.rows} == {PRINTED, PREPARED}
+    assert {row["axes"] for row in outcome.rows if row["documents"] == PRINTED and row["method"] == "PM"} == {
+        0
+    }

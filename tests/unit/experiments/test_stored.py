@@ -363,6 +363,23 @@ def test_the_table_of_trainings_is_that_of_the_kept_runs():
             assert f"Ours for {whom} against the best document: {told}" in caption_of(name)
 
 
+def test_what_is_said_of_sharper_training_is_in_the_kept_run():
+    text, caption = PAGE.split("### Sharper training")[1], caption_of("sharper-training")
+    _, _, *rows = rows_of(text)
+    names = ("planned", "typical, prepared", "codebook, prepared", "typical", "codebook")
+    for label, *cells in rows:
+        how, _, which = label.partition(", documents ")
+        against = "as printed" if "as printed" in which else "prepared"
+        block = caption.split(f"Against the best document {against}, {how}:\n")[1].split("\n\n")[0]
+        for name, cell in zip(names, cells, strict=True):
+            better, equal, worse = cell.split(", ")
+            told = f"  {name:<19}better in {better}, equal in {equal}, worse in {worse} of"
+            assert told in block, (label, name)
+    decimals = " ".join(number for number in numbers(text) if "." in number)
+    assert unsupported(decimals, caption) == []
+    assert unsupported(decimals.replace("0.2127", "0.2128"), caption) == ["0.2128"], "planted"
+
+
 def test_what_is_said_of_updates_is_in_the_kept_run():
     text = (ROOT / "docs" / "references.md").read_text(encoding="utf-8").split("## [Updates]")[1]
     table = "\n".join(line for line in text.splitlines() if line.startswith("|"))

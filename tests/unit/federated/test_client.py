@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reticent.errors import AccountConflict, BudgetExceeded, GuaranteeError, LedgerError, ParameterError
 from reticent.federated import payload
 from reticent.federated.client import ACCOUNT, Client, ParticipationsSpent
-from reticent.federated.models import SVM, Linear, Logistic
+from reticent.federated.models import SVM, Axes, Linear, Logistic
 from reticent.federated.payload import Outcome
 from reticent.federated.server import Round
 from reticent.federated.tasks import signed
@@ -197,6 +197,24 @@ def test_odd_numbers_are_clamped_not_dropped(client, monkeypatch):
     one._symbols(task, 0, given, None)
     one._symbols(task, 0, [1.0] * 5, None)
     assert [units.tolist() for units in seen] == [[1.0, -1.0, 0.0, 0.0, 0.5, -1.0], [0.0] * 6]
+
+
+AXES = Axes.fitted(np.random.default_rng(4).normal(size=(50, 5)) + 1.0, 5)
+
+
+def test_a_client_prepares_records_by_the_axes_of_the_signed_task(client, monkeypatch):
+    """Planted: a client that forgets the centre. Odd records are reported like any other."""
+    one, rng = client(), np.random.default_rng(3)
+    task = taken(one, people.task(model=Logistic(5, l2=0.1, axes=AXES), rounds=99, participations=99))
+    train = lambda one, task, number, records: one.train(task, number, np.full(6, 1e200), *records)  # noqa: E731
+    assert silent(one, task, train, ODD_RECORDS) == []
+    theta, features, targets = rng.normal(size=6), rng.normal(size=(8, 5)), rng.choice([-1.0, 1.0], 8)
+    x = np.column_stack([(features - AXES.centre) @ AXES.matrix, np.ones(8)])
+    wanted = (-targets / (1.0 + np.exp(targets * (x @ theta)))) @ x / 8 + 0.1 * theta
+    monkeypatch.setattr(Client, "report", lambda self, task, number, gradient: gradient)
+    assert one.train(task, 0, theta, features, targets) == pytest.approx(wanted, rel=1e-12)
+    monkeypatch.setattr(Axes, "of", lambda self, features: features @ self.matrix)
+    assert one.train(task, 0, theta, features, targets) != pytest.approx(wanted, rel=1e-2)
 
 
 def test_records_become_their_mean_gradient(client, monkeypatch):

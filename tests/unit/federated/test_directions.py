@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -258,36 +259,48 @@ def test_noise_over_signal_is_what_simulations_have():
 
 
 DOCUMENTS = ("Duchi", "ThreeOutputs", "PM", "PMOpt", "PMSub", "HM", "HMTP")
-MOST = {("signs", 2.0): 1.0, ("signs", 4.0): 0.55} | {
-    ("one-hot", epsilon): 0.3 for epsilon in (1.0, 2.0, 4.0)
-}
+SIGNS, ONE_HOT, MIXED = "signs", "one-hot, numbers in [0, 1]", "one-hot, numbers in [-1, 1]"
+MOST = {(SIGNS, 2.0): 1.0, (SIGNS, 4.0): 0.55} | {(ONE_HOT, epsilon): 0.3 for epsilon in (1.0, 2.0, 4.0)}
+
+
+def encoded(features, encoding):
+    """Of m categories m - 1 columns, of -1 and 1 as they come or of 0 and 1."""
+    if encoding == SIGNS:
+        return features
+    is_category = np.isin(features, (-1.0, 1.0)).all(axis=0)
+    return np.where(is_category | (encoding == ONE_HOT), (features + 1.0) / 2.0, features)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [4000])
-@pytest.mark.parametrize("data", ["Census", "Adult"])
-def test_less_noise_over_signal_than_coordinates(data, rows):
-    """At the start of training, on real records; 1,000 other rows pick the same way."""
+def test_less_noise_over_signal_than_coordinates(rows):
+    """On real records at the start of training; 1,000 other rows pick the same way in 90 % of 24 cases."""
     from reticent.experiments.zhao_2022.chapter_3 import fed_data
 
     try:
-        problem = fed_data.problem(data, "logistic")
+        problems = {data: fed_data.problem(data, "logistic") for data in ("Census", "Adult")}
     except DataMissing as error:
         pytest.skip(str(error))
-    order = np.random.default_rng(0).permutation(len(problem.targets))
-    features, targets = problem.features[order[: rows + 1000]], problem.targets[order[: rows + 1000]]
-    ones = (features + 1.0) / 2.0  # one-hot, numbers in [0, 1]
-    for (encoding, epsilon), most in MOST.items():
-        x = features if encoding == "signs" else ones
+    agreed = []
+    for data, encoding, epsilon in product(problems, (SIGNS, ONE_HOT, MIXED), (0.5, 1.0, 2.0, 4.0)):
+        problem = problems[data]
+        order = np.random.default_rng(0).permutation(len(problem.targets))[: rows + 1000]
+        x, y = encoded(problem.features[order], encoding), problem.targets[order]
         options = {"epsilon": epsilon, "group": 1000, "kinds": DOCUMENTS}
-        start = comparing.compared(problem.model, x[:rows], targets[:rows], **options, later=False)
+        start = comparing.compared(problem.model, x[:rows], y[:rows], **options, later=False)
         whole, few = (
-            comparing.compared(problem.model, x[part], targets[part], **options)
+            comparing.compared(problem.model, x[part], y[part], **options)
             for part in (slice(0, rows), slice(rows, None))
         )
-        print(f"{data} {encoding} epsilon {epsilon:g}: {start.ratio:.3f}, later too {whole.ratio:.3f}")
-        assert start.ratio <= most
-        assert few.better.is_codebook == whole.better.is_codebook
+        agreed.append(few.better.is_codebook == whole.better.is_codebook)
+        print(
+            f"{data}, {encoding}, epsilon {epsilon:g}: {start.ratio:.3f}, later too {whole.ratio:.3f}, "
+            f"by 1,000 rows {few.ratio:.3f}",
+            flush=True,
+        )
+        assert start.ratio <= MOST.get((encoding, epsilon), math.inf)
+    assert len(agreed) == 24
+    assert np.mean(agreed) >= 0.9
 
 
 def test_rows_that_are_none_are_refused():

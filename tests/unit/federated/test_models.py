@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from reticent.errors import ParameterError, ParameterTypeError
-from reticent.federated.models import MAX_DIMENSIONS, MODELS, SVM, Linear, Logistic, made
+from reticent.federated.models import MAX_DIMENSIONS, MODELS, SVM, Axes, Linear, Logistic, made
 
 KINDS = [Linear, Logistic, SVM]
 RECORDS, INPUTS, STEP = 40, 5, 1e-6
+PUBLIC = np.random.default_rng(3).normal(size=(200, INPUTS)) @ np.diag([5.0, 1.0, 3.0, 0.1, 0.2]) + 2.0
+AXES = Axes.fitted(PUBLIC, 2)
 
 
 def some(model, seed=1):
@@ -44,6 +46,7 @@ def is_a_gradient(model):
 @pytest.mark.parametrize("l2", [0.0, 1e-4, 0.7])
 def test_gradients_are_finite_differences(kind, intercept, l2):
     assert is_a_gradient(kind(INPUTS, l2=l2, intercept=intercept))
+    assert is_a_gradient(kind(INPUTS, l2=l2, intercept=intercept, axes=AXES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,8 +71,9 @@ def test_planted_wrong_gradients_are_found(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intercept", [True, False])
-def test_coordinates_and_means_are_of_the_gradients(kind, intercept):
-    model = kind(INPUTS, l2=0.01, intercept=intercept)
+@pytest.mark.parametrize("axes", [None, AXES])
+def test_coordinates_and_means_are_of_the_gradients(kind, intercept, axes):
+    model = kind(INPUTS, l2=0.01, intercept=intercept, axes=axes)
     theta, features, targets = some(model)
     whole = model.gradients(theta, features, targets)
     asked = np.random.default_rng(2).integers(0, model.dimensions, (RECORDS, 3))
@@ -108,6 +112,64 @@ def test_a_model_is_made_again_of_its_numbers(kind):
     told = {"kind": kind, "inputs": 7, "l2": 0.25, "intercept": False}
     assert made(told).described() == told
     assert made(told).dimensions == 7
+
+
+# Axes
+
+
+def test_axes_are_where_public_rows_differ_most():
+    """By another method, the singular values of the centred rows."""
+    _, _, right = np.linalg.svd(PUBLIC - PUBLIC.mean(axis=0))
+    largest = np.abs(right[:2]).argmax(axis=1)
+    signs = np.sign(right[[0, 1], largest])
+    np.testing.assert_allclose(AXES.matrix.T, right[:2] * signs[:, None], atol=2e-6)
+    np.testing.assert_allclose(AXES.centre, PUBLIC.mean(axis=0), atol=1e-6)
+    again = Axes.fitted(PUBLIC[::-1], 2)
+    assert again.described() == AXES.described() == Axes(**AXES.described()).described()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_on_axes_is_a_plain_one_on_prepared_features(kind):
+    model = kind(INPUTS, l2=0.01, axes=AXES)
+    assert (model.inputs, model.dimensions, model.plain.inputs) == (INPUTS, 3, 2)
+    theta, features, targets = some(model)
+    x = (features - AXES.centre) @ AXES.matrix
+    for name in ("losses", "slopes", "gradients", "mean_gradient", "error"):
+        mine = getattr(model, name)(theta, features, targets)
+        assert np.array_equal(mine, getattr(model.plain, name)(theta, x, targets)), name
+    assert np.array_equal(model.predict(theta, features), model.plain.predict(theta, x))
+    forgetful = features @ AXES.matrix  # planted: who forgets the centre has other gradients
+    theirs = model.plain.gradients(theta, forgetful, targets)
+    assert not np.allclose(model.gradients(theta, features, targets), theirs)
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"centre": [0.0, float("nan")], "matrix": [[1.0], [0.0]]}, "centre must be finite .* got nan"),
+        ({"centre": [0.0, 0.0], "matrix": [[1e7], [0.0]]}, r"matrix must be finite .* 1e\+06 .* got 1e\+07"),
+        (
+            {"centre": [0.0, 0.0], "matrix": [[1.0, 0.0]]},
+            r"a row for each of 2 features .* got shape \(1, 2\)",
+        ),
+        ({"centre": [0.0], "matrix": [[1.0]]}, "axes must be of 2 features, got 1"),
+        ({"centre": [0.0, 0.0], "matrix": [[1.0], []]}, "matrix must be numbers in 2 dimensions"),
+        ({"centre": [0.0, 0.0], "matrix": [[1.0, 0, 0], [0.0, 0, 0]]}, "at most as many columns"),
+        ({"centre": [0.0, 0.0]}, "axes must have the fields centre, matrix"),
+        (None, "axes must have the fields centre, matrix"),
+    ],
+)
+def test_hostile_axes_are_refused(axes, words):
+    with pytest.raises(ParameterError, match=words):
+        made({"kind": "linear", "inputs": 2, "l2": 0.0, "intercept": True, "axes": axes})
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [([[1.0, np.inf]], "rows must be finite"), ([[1.0, 2.0]] * 3, "differ")]
+)
+def test_axes_need_rows_that_differ(rows, words):
+    with pytest.raises(ParameterError, match=words):
+        Axes.fitted(rows, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""The small network in numpy: its 11 numbers, its gradients, its public start."""
+"""The small networks in numpy: their numbers, their gradients, their public start."""
 
 import numpy as np
 import pytest
 
 from reticent.errors import ParameterError
-from reticent.federated.networks import TwoLayers, public_start
+from reticent.federated.networks import TwoLayerClasses, TwoLayers, public_start
 from reticent.randomness import SimulationStream
 
 
@@ -86,3 +86,46 @@ def test_the_start_fills_its_range():
 def test_sizes_are_checked(given):
     with pytest.raises(ParameterError, match=r"(inputs|hidden) must be"):
         TwoLayers(*given)
+
+
+class TestTwoLayerClasses:
+    NETWORK = TwoLayerClasses(5, 3, 4)
+    X, Y = numbers(1, 20, 5), np.arange(20) % 4
+
+    def error(self, network):
+        """The largest deviation of `gradients` from finite differences, of a few thetas."""
+        worst = 0.0
+        for seed in range(10, 60, 10):
+            theta = numbers(seed, network.dimensions)
+            expected = finite_differences(lambda t: network.losses(t, self.X, self.Y), theta)
+            worst = max(worst, np.abs(network.gradients(theta, self.X, self.Y) - expected).max())
+        return worst
+
+    def test_gradients_are_finite_differences(self):
+        assert self.NETWORK.dimensions == 3 * 6 + 4 * 4
+        assert self.error(self.NETWORK) < 1e-7
+
+    def test_planted_a_slope_of_another_unit_is_seen(self):
+        wrong = TwoLayerClasses(5, 3, 4)
+        wrong._slope = np.roll(wrong._slope, 1)
+        assert self.error(wrong) > 0.01
+
+    def test_means_and_coordinates_are_those_of_the_gradients(self):
+        theta = self.NETWORK.start(3)
+        whole = self.NETWORK.gradients(theta, self.X, self.Y)
+        np.testing.assert_allclose(self.NETWORK.mean_gradient(theta, self.X, self.Y), whole.mean(axis=0))
+        asked = np.stack([np.arange(20), 33 - np.arange(20)], axis=1)
+        some = self.NETWORK.coordinates(theta, self.X, self.Y, asked)
+        np.testing.assert_array_equal(some, np.take_along_axis(whole, asked, axis=1))
+
+    def test_it_says_the_class_of_the_largest_score(self):
+        theta = self.NETWORK.start(3)
+        said = self.NETWORK.predict(theta, self.X)
+        np.testing.assert_array_equal(said, self.NETWORK.scores(theta, self.X).argmax(axis=1))
+        assert self.NETWORK.error(theta, self.X, said) == 0.0
+        assert np.abs(theta[:18]).max() <= 1 / np.sqrt(5)
+
+    @pytest.mark.parametrize("given", [(0, 2, 2), (3, 0, 2), (3, 2, 1), (1 << 16, 1 << 16, 2)])
+    def test_sizes_are_checked(self, given):
+        with pytest.raises(ParameterError, match=r"(inputs|hidden|classes|dimensions) must be"):
+            TwoLayerClasses(*given)

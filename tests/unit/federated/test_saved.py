@@ -7,7 +7,7 @@ import pytest
 
 from reticent.errors import GuaranteeError, ParameterError
 from reticent.federated import saved
-from reticent.federated.models import Logistic
+from reticent.federated.models import Axes, Logistic
 from reticent.federated.personalised import PersonalTask, Sanitiser
 from reticent.federated.saved import How, Statement
 from reticent.federated.tasks import designed
@@ -54,6 +54,18 @@ def test_there_and_back(path, statement):
     assert np.array_equal(found.theta, THETA)
     assert found.statement.metadata() == statement.metadata()
     assert [one.name for one in path.parent.iterdir()] == [path.name], "nothing is left beside it"
+
+
+def test_axes_come_back_with_the_model(tmp_path):
+    axes = Axes.fitted(np.random.default_rng(1).normal(size=(30, 5)), 3)
+    model = Logistic(5, axes=axes)
+    task = designed("braking", model, epsilon=1.0, purpose="x", rounds=9, group=50, rate=1.0)
+    saved.save(tmp_path / "m", THETA, Statement(task, 9, How.CLIENTS))
+    found = saved.load(tmp_path / "m")
+    rows = np.random.default_rng(2).normal(size=(20, 5))
+    theirs = found.statement.task.model
+    assert np.array_equal(theirs.scores(found.theta, rows), model.scores(THETA, rows))
+    assert theirs.described() == model.described()
 
 
 def test_other_programs_read_the_promise(path, statement):

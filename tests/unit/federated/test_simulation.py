@@ -6,6 +6,7 @@ approximation at 6), and reject noise with a 30 % wrong scale.
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from reticent.errors import ParameterError
 from reticent.federated import SVM, Linear, Logistic, Steps, payload, simulation
 from reticent.federated.client import Client
+from reticent.federated.models import Axes
+from reticent.federated.planning import plan
 from reticent.federated.server import Round
 from reticent.federated.simulation import IDENTITY, Records, report_sums, simulate
 from reticent.federated.tasks import designed, signed
@@ -169,6 +172,25 @@ def test_the_compiled_round_is_the_plain_one(mechanism, sample_size, monkeypatch
     monkeypatch.setattr(kernels, "_numba_allowed", lambda: False)
     assert not simulation.fast.is_worth(t, n)
     assert sums() == compiled
+
+
+@pytest.mark.parametrize("mechanism", ["PMSub", "Codebook"])
+def test_on_axes_it_is_the_training_on_prepared_features(mechanism):
+    """Also planned, and with a number that is none."""
+    axes = Axes.fitted(FEATURES[:200] * [3.0, 1.0, 2.0, 0.1], 2)
+    x = FEATURES.copy()
+    x[5, 0] = np.nan
+    of = {"mechanism": mechanism, "length": 1.0}
+    one = task(Logistic(INPUTS, axes=axes), **of)
+    other = replace(one, model=Logistic(2))
+    found = [
+        simulate(t, rows, TARGETS, rng=SimulationStream(3)).theta.tobytes()
+        for t, rows in ((one, x), (other, axes.of(x)), (other, x @ axes.matrix))
+    ]
+    assert found[0] == found[1]
+    assert found[0] != found[2]  # planted: without the centre
+    tried = {"clients": [300], "repetitions": 2}
+    assert plan(one, FEATURES, TARGETS, **tried) == plan(other, axes.of(FEATURES), TARGETS, **tried)
 
 
 def test_owners_hold_several_records():

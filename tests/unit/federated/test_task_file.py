@@ -8,7 +8,7 @@ import pytest
 from reticent.errors import ParameterError, ReticentError
 from reticent.federated import payload, tables, task_file
 from reticent.federated.explanation import clients_needed, explain, noise_share
-from reticent.federated.models import SVM, Linear, Logistic
+from reticent.federated.models import SVM, Axes, Linear, Logistic
 
 TEXT = task_file.TEMPLATE
 LINEAR = TEXT.replace("model: logistic", "model: linear").replace(
@@ -64,6 +64,29 @@ def test_every_field_is_heard(tmp_path):
     assert task.steps.described() == {"kind": "constant", "rate": 4.0, "momentum": 0.5}
     assert (found.table, found.holdout) == (tmp_path / "rows.csv", tmp_path / "public.csv")
     assert found.owner == "driver"
+
+
+def test_axes_are_fitted_on_the_table_that_the_file_names(tmp_path):
+    rows = list(task_file.example_rows(300))
+    for name, some in (("public.csv", rows[:101]), ("rows.csv", [rows[0], *rows[101:]])):
+        (tmp_path / name).write_text("".join(some))
+    text = SIMULATED.replace("# axes: {count: 8,", "axes: {count: 2,")
+    found = task_file.parse(text, tmp_path)
+    model = found.task.model
+    assert (model.inputs, model.axes.count, found.task.dimensions) == (4, 2, 3)
+    public, clients = (
+        tables.read(tmp_path / name, found.encoding).features for name in ("public.csv", "rows.csv")
+    )
+    assert model.axes.described() == Axes.fitted(public, 2).described()
+    assert model.axes.described() != Axes.fitted(clients, 2).described()  # planted: fitted on clients
+    assert "3 numbers of a logistic model of 4 features along 2 public axes" in " ".join(explain(found.task))
+    for change, words in (
+        ("count: 5", "axes must be <= 4, got 5"),
+        ("rows: 2", "axes: .*rows"),
+        ("count: x", "axes.count must be a whole number"),
+    ):
+        with pytest.raises(ReticentError, match=words):
+            task_file.parse(text.replace("count: 2", change), tmp_path)
 
 
 def test_a_linear_model_predicts_a_number():

@@ -176,7 +176,12 @@ def _rows(records: Any, inputs: int) -> Floats:
 
 
 def _of_theta(model: Model | TwoLayers, theta: Floats) -> Subject:
-    """One array, "theta", from which the gradient of the penalty is taken off: theta is public."""
+    """One array, "theta", from which the gradient of the penalty is taken off: theta is public.
+
+    Of a model with axes, what is told about is what features are along them.
+    """
+    prepared = model.prepared if isinstance(model, Model) else np.asarray
+    inputs, model = model.inputs, model.plain if isinstance(model, Model) else model
     if theta.shape != (model.dimensions,):
         raise ParameterError(f"theta must be {model.dimensions} numbers, got shape {theta.shape}")
     penalty = model.l2 if isinstance(model, Model) else 0.0
@@ -184,7 +189,7 @@ def _of_theta(model: Model | TwoLayers, theta: Floats) -> Subject:
     inner = _of_layers(layers)
 
     def measured(records: Any, targets: Any) -> tuple[dict[str, NDArray[Any]], Floats]:
-        rows, wanted = _rows(records, layers.inputs), np.asarray(targets, dtype=np.float64)
+        rows, wanted = prepared(_rows(records, inputs)), np.asarray(targets, dtype=np.float64)
         return {"theta": model.mean_gradient(theta, rows, wanted)}, rows
 
     def unpacked(given: Mapping[str, Floats]) -> dict[str, Floats]:

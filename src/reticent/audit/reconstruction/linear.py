@@ -52,6 +52,8 @@ def most_likely_linear(
 
     Reference: Bishop 2006, Eqs. 2.113 to 2.117 (linear Gaussian models), for each slope.
     """
+    if model.axes is not None:
+        raise ParameterError("model must have no axes: give `plain`, and a prior of prepared features")
     start = np.asarray(theta, dtype=np.float64)
     given = np.asarray(update, dtype=np.float64)
     if given.shape != (model.dimensions,) or start.shape != given.shape:

@@ -105,6 +105,8 @@ class PersonalTask(AnyTask):
         for field in ("clip", "reach", "level", "rate"):
             object.__setattr__(self, field, real(field, getattr(self, field), low=1e-9, high=1e9))
         self._check_dimensions()
+        if self.model is not None and self.model.axes is not None:
+            raise ParameterError("model of a personalised task must have no axes: prepare features before")
 
     # As text
 

@@ -185,7 +185,15 @@ class Codebook(Randomiser):
         """
         stream = secure_or(rng)
         given = rows_of(values, self.dimensions)
-        x = lifted(given.reshape(-1, self.dimensions)).astype(np.float64)
+        rows = given.reshape(-1, self.dimensions)
+        found = np.empty(rows.shape)
+        step = max(1, _BLOCK // (self.dimensions + 1))
+        for start in range(0, len(rows), step):
+            found[start : start + step] = self._simulated(rows[start : start + step], stream)
+        return found.reshape(given.shape)
+
+    def _simulated(self, rows: Floats, stream: Stream) -> Floats:
+        x = lifted(rows).astype(np.float64)
         words = stream.words(len(x) * directions.half(x.shape[1]))
         normal = directions.gaussian(words.view(np.uint32)).reshape(2, len(x), -1)
         around = np.concatenate([normal[0], normal[1]], axis=1)[:, : x.shape[1]].astype(np.float64)
@@ -193,7 +201,7 @@ class Codebook(Randomiser):
         around /= np.sqrt(np.einsum("ij,ij->i", around, around))[:, None]
         t = self._along.quantile(stream.units(len(x)) - 1.0)
         found = t[:, None] * x + np.sqrt(1.0 - t * t)[:, None] * around
-        return np.asarray(self.scale * found[:, : self.dimensions]).reshape(given.shape)
+        return np.asarray(self.scale * found[:, : self.dimensions])
 
     @cached_property
     def _along(self) -> Any:

@@ -7,7 +7,7 @@ from reticent.audit import gradients
 from reticent.audit.leakage import Kind
 from reticent.audit.leakage.sources import read_arrays, subject
 from reticent.errors import ParameterError
-from reticent.federated.models import SVM, Linear, Logistic
+from reticent.federated.models import SVM, Axes, Linear, Logistic
 from reticent.federated.networks import TwoLayers
 
 from .nets import network
@@ -39,6 +39,13 @@ def test_two_records_whose_mean_looks_like_one_are_not_called_one(model):
     planted = gradients((model, theta), (two, [1.0, 1.0]), records=1)
     assert planted.leak.kind is Kind.EVERYTHING
     assert planted.error > 0.1
+
+
+def test_of_a_model_with_axes_the_server_learns_what_is_along_them():
+    axes = Axes([0.5, 0.0, -1.0], [[1.0, 0.0], [0.0, 0.5], [0.0, 0.5]])
+    found = gradients((Logistic(3, axes=axes), np.array([0.1, -0.2, 0.3])), (RECORD, [1.0]))
+    assert found.leak.kind is Kind.EVERYTHING
+    assert found.leak.certain.records == pytest.approx(np.array([[-0.2, 0.3]]))
 
 
 def test_planted_the_penalty_that_is_not_taken_off():

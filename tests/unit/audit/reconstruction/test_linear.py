@@ -5,7 +5,7 @@ import pytest
 
 from reticent.audit.reconstruction import GaussianPrior, most_likely_linear, updates
 from reticent.errors import ParameterError
-from reticent.federated.models import SVM, Linear, Logistic
+from reticent.federated.models import SVM, Axes, Linear, Logistic
 from reticent.randomness import SimulationStream
 
 RNG = np.random.default_rng(7)
@@ -83,6 +83,7 @@ def test_under_a_guarantee_little_is_left_but_the_prior():
         ({"update": np.ones(5)}, "theta and update must be 7 numbers"),
         ({"prior": GaussianPrior.of(PUBLIC[:, :3])}, "prior must be of 6 features, got 3"),
         ({"noise": -1.0}, "noise must be >= 0"),
+        ({"model": Logistic(6, axes=Axes(np.zeros(6), np.eye(6)))}, "model must have no axes"),
     ],
 )
 def test_refusals_are_one_line(change, part):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from reticent.errors import GuaranteeError, ParameterError, ReticentError
+from reticent.federated.models import Axes, Linear
 from reticent.federated.personalised.tasks import PersonalTask, signed, task_of, verified
 
 from .parts import FIELDS, HYPOTHESES, SIGNER, SIGNING
@@ -61,6 +62,7 @@ def test_a_task_of_the_other_kind_is_refused(task):
         ({"participations": 6}, "participations must be <= 5"),
         ({"rounds": True}, "rounds must be a whole number"),
         ({"model": "linear"}, "model must be of"),
+        ({"model": Linear(2, intercept=False, axes=Axes([0, 0], [[1, 0], [0, 1]]))}, "must have no axes"),
     ],
 )
 def test_refusals_name_field_and_rule(task, changes, part):
