@@ -230,7 +230,7 @@ def test_planted_a_wrong_floor_in_the_table_is_refused():
     told = f'[{output},{weight},"{pattern}"]'.encode()
     assert follow.text.count(told) == 1
     Survey.parse(follow.text)
-    for planted in (f'[{output},{weight + 1_000_000},"{pattern}"]', f'[{output},{weight // 3},"{pattern}"]'):
+    for planted in (f'[{output},{weight + 1_000_000},"{pattern}"]', f'[{output},{weight // 10},"{pattern}"]'):
         with pytest.raises(GuaranteeError):
             Survey.parse(follow.text.replace(told, planted.encode()))
 
