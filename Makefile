@@ -14,7 +14,7 @@ SUITE  ?= 0
 # The folders of tests that ROOM=name selects: tests/**/name.
 TESTS = $(if $(ROOM),$(or $(shell find tests -type d -name '$(ROOM)'),$(error no tests for the room '$(ROOM)')),tests)
 PYTEST = $(BIN)/python -m pytest --timeout 600 -n $(JOBS) --dist loadfile --no-loadscope-reorder
-INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
+INSTALL = UV_COMPILE_BYTECODE_TIMEOUT=600 $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--one"]:
         print(figures()[arguments[1]].measure())
         return 0
-    wanted = arguments[0].lower() if arguments else ""
+    wanted = " ".join(arguments).lower()  # make passes ARGS="4 servers" as two words
     rows, missed, failed = [], 0, 0
     print(f"{'figure':32} {'against':32} {'worst':>8} {'median':>8} {'target':>8}")
     for name, figure in figures().items():

@@ -8,21 +8,6 @@ import pytest
 from .browsing import furnish, served
 from .running import until
 
-PLAIN = (
-    *("/", "/ledger", "/surveys", "/surveys/fleet", "/market"),
-    *(f"/datasets/story{path}" for path in ("", "/ask", "/plan", "/answers", "/reuse")),
-)
-
-
-OWNED = (
-    "/audits",
-    "/stations",
-    "/owner/keys",
-    "/owner/register",
-    "/owner/register?file=survey.csv",
-    "/datasets/story",
-)
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):

@@ -8,7 +8,7 @@ from reticent.ledger import MemoryLedger, audits
 from reticent.ledger.audits import Verdict
 from reticent.service.settings import Settings
 
-from .browsing import furnish, served
+from .browsing import furnish
 from .running import OPEN, TestClient
 from .test_pages_plain import token
 
@@ -82,31 +82,3 @@ def test_a_long_log_is_read_in_parts(world, monkeypatch):
 
 def test_a_ledger_that_keeps_no_audits_says_so():
     assert pages._shown(None, MemoryLedger())["is_elsewhere"]
-
-
-def test_the_page_in_a_browser(tmp_path, browser):
-    with served(tmp_path, furnish(tmp_path)) as service:
-        record(service.desk.ledger, "mechanism Duchi: epsilon 1", Verdict.NOTHING_FOUND)
-        record(
-            service.desk.ledger,
-            "flower app shop:app: nothing that leaves depends on the data",
-            Verdict.BROKEN,
-        )
-        record(service.desk.ledger, HOSTILE, Verdict.BROKEN)
-        for width in (1100, 360):
-            context = browser.new_context(viewport={"width": width, "height": 800}, base_url=service.url)
-            page, said = context.new_page(), []
-            page.on("pageerror", lambda error, said=said: said.append(str(error)))
-            page.goto("/signin")
-            page.fill("#key", service.keys["olga"])
-            with page.expect_navigation():
-                page.click("main button")
-            with page.expect_navigation():
-                page.click("nav >> text=Audits")
-            assert page.locator(".card").count() == 3
-            assert page.locator(".card .bad").count() == 2
-            assert page.evaluate("window.hit") is None
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            page.screenshot(path=tmp_path / f"audits-{width}.png", full_page=True)
-            assert said == []
-            context.close()

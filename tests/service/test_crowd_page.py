@@ -11,15 +11,14 @@ import httpx
 import pytest
 
 from reticent.apps.crowd.observing_work import Observed
-from reticent.apps.crowd.page import watched
+from reticent.apps.crowd.page import create_app, watched
 from reticent.errors import NodeUnavailable
 from reticent.federated.crowd.crowd_file import CrowdFile
-from reticent.service.serve import listen
+from reticent.service.serve import address, listen, running
 
 from ..contracts.real_task import Real, really_play
-from .browsing import AXE
+from .looking import Seen, faults
 from .running import until
-from .test_every_page import found, too_wide
 
 
 @pytest.fixture(scope="module")
@@ -109,19 +108,21 @@ def test_other_paths_are_not_there(played):
             assert httpx.get(url + path, timeout=60).status_code == 404, path
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
-)
-def test_in_a_browser(browser, played, width, scheme, tmp_path):
-    """The chart is drawn with axes and legend, nothing is said on the console, nothing is too wide."""
-    said = []
-    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "bypass_csp": width == 390}
-    with served(played) as url, contextlib.closing(browser.new_context(**look)) as place:
-        page = place.new_page()
+def test_in_a_browser(browser, played):
+    """The chart is drawn with axes and legend, nothing is said on the console, it can be read."""
+    said, app = [], create_app(looking(played), "a task")
+    seen = Seen(app)
+    with (
+        listen("127.0.0.1", 0) as place,
+        running(app, place),
+        contextlib.closing(browser.new_context(bypass_csp=True)) as context,
+    ):
+        page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(url)
+        looked = seen.follow(page)
+        page.goto(address(*place.getsockname()))
         until(lambda: page.locator(".chart canvas").count() == 1)
         drawn = page.evaluate(
             "(() => { const o = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"
@@ -129,11 +130,10 @@ def test_in_a_browser(browser, played, width, scheme, tmp_path):
         )
         assert drawn == ["round", ["updates", "right answers"], 5]
         assert page.locator(".legend li").count() == 5
-        assert too_wide(page) == 0
-        page.screenshot(path=tmp_path / "page.png", full_page=True)
+        assert faults(page) == []
+        looked()
         assert said == []
-        if width == 390 and AXE.exists():
-            assert found(page) == []
+    assert seen.missing() == {("GET", "/live")}, "a part that the page holds"
 
 
 def test_the_command_serves_it_until_interrupted(anvil, played, tmp_path):

@@ -1,15 +1,16 @@
-"""The page of a device's ledger in a real chromium: words, widths, light and dark."""
+"""Pages that are written to files, of a device's ledger and of an audit, in a real chromium."""
 
 import contextlib
 
 import pytest
 
 from reticent.apps.device import page
+from reticent.audit.page import write_page
 from reticent.ledger.device import statement
 
 from ..unit.apps.test_device import TOTAL, reported
-from .browsing import AXE
-from .test_every_page import found, too_wide
+from ..unit.audit.test_page import BAD, GOOD
+from .looking import faults
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +22,22 @@ def file(tmp_path_factory):
     return place / "told.html"
 
 
-def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(browser, file):
-    if not AXE.is_file():
-        pytest.skip("no axe-core on this machine (npm installs it)")
-    with contextlib.closing(browser.new_page(viewport={"width": 1280, "height": 800})) as seen:
-        seen.goto(file.as_uri())
-        assert found(seen) == []
-        for width in (390, 1280):
-            seen.set_viewport_size({"width": width, "height": 800})
-            assert not too_wide(seen), width
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The page of an audit, with a mechanism that keeps its claim and one that breaks it."""
+    place = tmp_path_factory.mktemp("audit") / "audit.html"
+    write_page([GOOD, BAD], place, made="today")
+    return place
+
+
+@pytest.mark.parametrize("which", ["file", "audited"])
+def test_it_can_be_read(browser, request, which):
+    """By axe nothing serious, in light and dark; nothing is too wide."""
+    with contextlib.closing(browser.new_page()) as seen:
+        seen.goto(request.getfixturevalue(which).as_uri())
+        for one in seen.locator("summary").all():
+            one.click()
+        assert faults(seen) == []
 
 
 def test_it_says_what_is_left_in_words(browser, file):

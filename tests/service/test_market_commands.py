@@ -1,6 +1,7 @@
 """`reticent market`: from a plan to a refund, against a service; what is wrong is one line."""
 
 import json
+import re
 import time
 
 import pytest
@@ -60,6 +61,13 @@ def test_from_an_offer_to_a_refund(listening, keys, command_line, folder, tmp_pa
         "market", "results", url, bill, "--key", keys["bert"], "--out", str(tmp_path / "got")
     )
     assert "2.00 are paid for 2 reports" in found.stdout
+    shown = [
+        [float(part) for part in line.replace("│", " ").split()[-3:]]
+        for line in found.stdout.splitlines()
+        if re.match(r"│ (speed|kind) ", line)
+    ]
+    for (estimate, low, high), top in zip(shown, (130.0, 1.0, 1.0), strict=True):
+        assert 0.0 <= low <= estimate <= high <= top, found.stdout
     assert sorted(one.name for one in (tmp_path / "got").iterdir()) == ["level-0.parquet", "level-1.parquet"]
     closed = command_line("market", "close", url, bill, "--key", keys["bert"])
     assert (

@@ -12,10 +12,9 @@ from reticent.apps.location import streets
 from reticent.location import payload
 from reticent.spaces.roads import RoadMap, Street
 
-from .browsing import AXE, IMAGE, served
+from .browsing import IMAGE, served
 from .person_at_pages import Person
 from .running import make_keys, until
-from .test_every_page import found, too_wide
 from .test_places import Crowd
 from .test_survey_pages import signed_in  # noqa: F401
 
@@ -184,20 +183,3 @@ def test_maps_in_a_browser(running, browser):
         assert said == []
         page.evaluate("console.error('planted')")
         until(lambda: page.evaluate("0") or said == ["planted"])
-
-
-def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(running, browser):
-    if not AXE.exists():
-        pytest.skip("no axe-core on this machine (npm installs it)")
-    phone = {"viewport": {"width": 360, "height": 700}, "bypass_csp": True}
-    with contextlib.closing(Person(running, browser, "alice", **phone).context) as context:
-        page = context.pages[0]
-        for path in ("/places", "/places/paris"):
-            page.goto(path)
-            if path != "/places":
-                until(lambda: is_painted(page, "estimate"))
-                page.focus("#estimate")
-                page.keyboard.press("ArrowUp")
-                until(lambda: is_painted(page, "channel"))
-            assert too_wide(page) == 0
-            assert found(page) == []

@@ -13,10 +13,9 @@ from reticent.location.stations.provider import Provider
 from reticent.location.stations.sealing import Kind, Point
 from reticent.randomness import SimulationStream
 
-from .browsing import AXE, IMAGE, served
+from .browsing import IMAGE, served
 from .person_at_pages import Person
 from .running import make_keys, until
-from .test_every_page import found, too_wide
 from .test_place_pages import is_painted
 from .test_survey_pages import signed_in  # noqa: F401
 
@@ -256,20 +255,3 @@ def test_the_page_in_a_browser(running, browser):
         assert heard == []
         page.evaluate("console.error('planted')")
         until(lambda: page.evaluate("0") or heard == ["planted"])
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(running, browser, width):
-    if not AXE.exists():
-        pytest.skip("no axe-core on this machine (npm installs it)")
-    screen = {"viewport": {"width": width, "height": 800}, "bypass_csp": True}
-    with contextlib.closing(Person(running, browser, "olga", **screen).context) as context:
-        page = context.pages[0]
-        for path in ("/stations", "/stations/town"):
-            page.goto(path)
-            if path != "/stations":
-                until(lambda: said(page).startswith("Query 1"))
-            assert too_wide(page) == 0
-            assert found(page) == []
-        page.evaluate("document.querySelector('label[for=level]').remove()")
-        assert found(page) == ["label"]  # planted

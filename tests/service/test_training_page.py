@@ -5,19 +5,18 @@ import re
 
 import httpx
 import numpy as np
-import pytest
 
-from reticent.apps.federated.page import watched
+from reticent.apps.federated.page import create_app, watched
 from reticent.federated.curves import Curves, Origin
 from reticent.federated.explanation import explain
 from reticent.federated.models import Linear, Logistic
 from reticent.federated.simulation import simulate
 from reticent.federated.tasks import designed
-from reticent.service.serve import listen
+from reticent.service.serve import address, listen, running
 
-from .browsing import AXE, IMAGE
+from .browsing import IMAGE
+from .looking import Seen, faults
 from .running import until
-from .test_every_page import found, too_wide
 
 FEATURES = np.linspace(-1.0, 1.0, 600).reshape(300, 2)
 TARGETS = np.where(FEATURES[:, 0] > 0.0, 1.0, -1.0)
@@ -110,16 +109,22 @@ def test_in_a_browser(browser):
         until(lambda: page.evaluate("0") or said == ["planted"])
 
 
-def test_nothing_serious_is_found_by_axe_and_nothing_is_too_wide(browser):
-    if not AXE.exists():
-        pytest.skip("no axe-core on this machine (npm installs it)")
+def test_it_can_be_read(browser):
+    """By axe nothing serious, nothing too wide; each route of the page was looked at."""
     curves = training(origin=Origin.SIMULATION)
     train(curves)
-    phone = {"viewport": {"width": 360, "height": 700}, "bypass_csp": True}
-    with served(curves) as url, contextlib.closing(browser.new_context(**phone)) as place:
-        page = place.new_page()
+    app = create_app(curves, explain(curves.task)[1:], "secret")
+    seen = Seen(app)
+    with (
+        listen("127.0.0.1", 0) as place,
+        running(app, place),
+        contextlib.closing(browser.new_context(bypass_csp=True)) as context,
+    ):
+        page = context.new_page()
         page.set_default_timeout(60_000)
-        page.goto(url)
+        looked = seen.follow(page)
+        page.goto(f"{address(*place.getsockname())}/secret")
         until(lambda: page.locator(".chart canvas").count() == 4)
-        assert too_wide(page) == 0
-        assert found(page) == []
+        assert faults(page) == []
+        looked()
+    assert seen.missing() == {("GET", "/secret/live")}, "a part that the page holds"

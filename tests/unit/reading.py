@@ -49,6 +49,11 @@ def wait_for_page(url):
             time.sleep(0.05)
 
 
+def of_this_clone():
+    """What makes an interpreter import the package of this clone."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))}
+
+
 class Reader:
     """An empty folder, and somebody who types."""
 
@@ -65,8 +70,7 @@ class Reader:
             # as pip writes it: a process that is spawned reads it again
             command.write_text(f"#!{sys.executable}\n{COMMAND}")
             command.chmod(0o755)
-            places = filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")])
-            source = {"PYTHONPATH": os.pathsep.join(places)}
+            source = of_this_clone()
         path = os.pathsep.join([str(programs), os.environ["PATH"]])
         outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self.environment = {**outside, "PATH": path, **source}

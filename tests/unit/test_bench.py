@@ -15,11 +15,11 @@ def run(monkeypatch, tmp_path, capsys):
     """Measure three figures; what is printed, the exit code, and what is written."""
     monkeypatch.chdir(tmp_path)
 
-    def measured(answers):
+    def measured(answers, wanted=()):
         figures = {name: Figure(name, "peer", 1.0, lambda: 0.0) for name in answers}
         monkeypatch.setattr(bench, "figures", lambda: figures)
         monkeypatch.setattr(bench, "measured", lambda name: answers[name]())
-        code = bench.main([])
+        code = bench.main([*wanted])
         return capsys.readouterr().out, code, json.loads((tmp_path / "out" / "bench.json").read_text())
 
     return measured
@@ -44,3 +44,8 @@ def test_nothing_fails(run):
     out, code, rows = run({"first": lambda: 2.0})
     assert out.splitlines()[-1].endswith("0 missed, 0 failed")
     assert (code, rows[0]["ratios"]) == (0, [2.0, 2.0, 2.0])
+
+
+def test_a_name_of_two_words_chooses_what_holds_both(run):
+    answers = dict.fromkeys(["4 servers, reused", "servers", "of 4"], lambda: 2.0)
+    assert [one["figure"] for one in run(answers, ["4", "servers"])[2]] == ["4 servers, reused"]

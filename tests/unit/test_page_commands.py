@@ -9,8 +9,9 @@ import pytest
 
 from reticent.chain.anvil import find_anvil
 
-from .following import COMMAND, Terminal, commands, mistakes
-from .reading import ROOT, reader
+from .following import COMMAND, STAYS, Terminal, commands, mistakes
+from .reading import ROOT, of_this_clone, reader
+from .warm import Warm
 
 __all__ = ["reader"]  # a fixture
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -101,12 +102,14 @@ NOT_RUN = {
     r"^(export F|python prepare|flwr run \. --stream)": "in the example's folder; federated/flower/ runs it",
 }
 FOLLOWED = [page for page in PAGES if page.parent.name != "reticent" and page.parent != ROOT]
-FOLLOWED = [page for page in FOLLOWED if page.name != "tutorial.md" and list(commands(page.read_text()))]
+FOLLOWED = sorted(
+    page for page in FOLLOWED if page.name != "tutorial.md" and list(commands(page.read_text()))
+)
 QUICK = {"budgets", "datasets", "mechanisms", "queries", "store"}
 CHAIN = {"chain", "crowd"}
 PARAMETERS = [
     pytest.param(page, id=page.stem, marks=[] if page.stem in QUICK else [pytest.mark.slow])
-    for page in sorted(FOLLOWED)
+    for page in FOLLOWED
 ]
 
 
@@ -114,20 +117,37 @@ def is_run(command):
     return not any(re.search(why, command) for why in NOT_RUN)
 
 
+def typed_on(page):
+    return list(commands(page.read_text(encoding="utf-8")))
+
+
+def skip_without_its_programs(page):
+    """Skip what needs a program that is not here."""
+    if page.stem in CHAIN and find_anvil() is None:
+        pytest.skip("there is no anvil on this machine: npm install -g @foundry-rs/anvil")
+    if page.stem == "leakage":
+        pytest.importorskip("flwr")
+
+
 def test_the_reasons_are_needed():
-    typed = [command for page in FOLLOWED for command in commands(page.read_text())]
+    typed = [command for page in FOLLOWED for command in typed_on(page)]
     assert [why for why in NOT_RUN if not any(re.search(why, command) for command in typed)] == []
     assert len(list(filter(is_run, typed))) > 200
 
 
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", PARAMETERS)
-def test_a_page_can_be_followed(reader, page):
-    if page.stem in CHAIN and find_anvil() is None:
-        pytest.skip("there is no anvil on this machine: npm install @foundry-rs/anvil")
-    if page.stem == "leakage":
-        pytest.importorskip("flwr")
+def test_a_page_can_be_followed(reader, page, request):
+    skip_without_its_programs(page)
+    if page.stem in QUICK:  # test_wheel.py types them as processes of their own
+        request.getfixturevalue("warm").lend(reader, STAYS)
     assert list(mistakes(reader, page.read_text(encoding="utf-8"), NOT_RUN)) == []
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    with Warm(tmp_path_factory.mktemp("warm"), **of_this_clone()) as one:
+        yield one
 
 
 PLANTED = """```sh
@@ -149,7 +169,8 @@ reticent store put http://127.0.0.1:8085 made    # exits with 1
 """
 
 
-def test_planted_mistakes_of_a_page_are_found(reader):
+def test_planted_mistakes_of_a_page_are_found(reader, warm):
+    warm.lend(reader, STAYS)
     found = [(command.split("#")[0].strip(), code) for command, code, _ in mistakes(reader, PLANTED)]
     assert found == [
         ("reticent dataset check $NAME.yaml", 2),

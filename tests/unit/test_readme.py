@@ -12,6 +12,8 @@ INLINE = re.compile(r"`(reticent [^`]+)`")
 PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")  # `reticent dataset new FILE`
 COVERED = {  # by tests of their own, which take minutes, or never end
     "reticent audit all": "tests/unit/audit/test_gate.py",
+    "reticent demo": "tests/unit/cli/test_demo.py",
+    "reticent demo collect": "tests/unit/cli/test_demo_collect.py",
     "reticent demo fleet": "tests/unit/cli/test_demo_fleet.py",
 }
 

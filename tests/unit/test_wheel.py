@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from .following import mistakes as mistakes_of_page
 from .reading import ROOT, Reader, blocks
+from .test_page_commands import FOLLOWED, NOT_RUN, is_run, skip_without_its_programs, typed_on
 from .test_readme import README, failed
 from .test_tutorial import TUTORIAL, mistakes
 
@@ -105,16 +107,44 @@ def test_a_light_install_says_what_is_missing(wheel, tmp_path):
     assert said(python, "python", "-c", program, cwd=tmp_path)[0] == 0
 
 
+@pytest.fixture(scope="module")
+def everything(wheel, tmp_path_factory):
+    """An environment with the wheel and its extra `all`, in the versions that are pinned: its interpreter."""
+    constraint = ROOT / "requirements" / "dev.txt"
+    return installed(wheel, tmp_path_factory.mktemp("all") / "env", "-c", constraint, f"{wheel}[all]")
+
+
+@pytest.fixture
+def away(everything, tmp_path):
+    """Somebody in an empty folder who has the wheel and nothing of the clone."""
+    (tmp_path / "folder").mkdir()
+    reader = Reader(tmp_path / "folder", everything)
+    _, output = reader.run("python", "import reticent; print(reticent.__file__)")
+    assert output.startswith(str(everything.parents[1]))
+    return reader
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", ["README", "tutorial"])
-def test_every_command_of_a_page_runs_from_the_wheel(wheel, tmp_path, page):
-    python = installed(wheel, tmp_path / "all", *pinned("demos"))
-    (tmp_path / "folder").mkdir()
-    reader = Reader(tmp_path / "folder", python)
-    _, output = reader.run("python", "import reticent; print(reticent.__file__)")
-    assert str(tmp_path) in output
-    assert (failed(reader, README) if page == "README" else list(mistakes(reader, TUTORIAL))) in (None, [])
+def test_every_command_of_the_readme_runs_from_the_wheel(away):
+    assert failed(away, README) is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_tutorial_runs_from_the_wheel(away):
+    assert list(mistakes(away, TUTORIAL)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(
+    "page", [page for page in FOLLOWED if any(map(is_run, typed_on(page)))], ids=lambda page: page.stem
+)
+def test_a_page_can_be_followed_from_the_wheel(away, page):
+    """With NOT_RUN's exceptions. The `make` lines of other pages are about a clone."""
+    skip_without_its_programs(page)
+    assert list(mistakes_of_page(away, page.read_text(encoding="utf-8"), NOT_RUN)) == []
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class Anvil:
     def __init__(self, *arguments: str, block_time_s: float | None = None) -> None:
         program = find_anvil()
         if program is None:
-            raise ChainError("there is no anvil on this machine: npm install @foundry-rs/anvil")
+            raise ChainError("there is no anvil on this machine: npm install -g @foundry-rs/anvil")
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._folder = tempfile.TemporaryDirectory(prefix="anvil-")

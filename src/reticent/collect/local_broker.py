@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -35,9 +36,12 @@ class NoBroker(ReticentError):
 
 
 def find_broker() -> Path | None:
-    """The broker of RETICENT_BROKER, or beside the interpreter; None if there is none."""
-    program = Path(os.environ.get("RETICENT_BROKER", Path(sys.prefix) / "broker" / "bin" / "amqtt"))
-    return program if program.exists() else None
+    """The broker of RETICENT_BROKER, beside the interpreter, or on the PATH; None if there is none."""
+    if given := os.environ.get("RETICENT_BROKER"):
+        return Path(given) if Path(given).exists() else None
+    beside = Path(sys.prefix) / "broker" / "bin" / "amqtt"
+    on_path = shutil.which("amqtt")
+    return beside if beside.exists() else Path(on_path) if on_path else None
 
 
 @contextlib.contextmanager
@@ -46,7 +50,8 @@ def running() -> Iterator[int]:
     program = find_broker()
     if program is None:
         raise NoBroker(
-            "there is no MQTT broker on this machine: run `make demo-collect`, or name one with --broker"
+            "there is no MQTT broker on this machine: name one with --broker, or install amqtt (pipx install "
+            "amqtt; RETICENT_BROKER names its program). In a clone `make demo-collect` does"
         )
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="broker-") as folder:

@@ -41,6 +41,11 @@ class FrequencyEstimate:
     confidence: float
     simultaneous: bool
 
+    @property
+    def shown(self) -> Floats:
+        """For people: the nearest to `frequencies` that each interval holds. They are biased near 0 and 1."""
+        return np.clip(self.frequencies, self.lower, self.upper)
+
 
 def frequency_estimate(
     support_counts: ArrayLike,

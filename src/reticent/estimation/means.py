@@ -65,6 +65,11 @@ class MeanEstimate:
         low, high = min(max(value - width, lower), upper), max(min(value + width, upper), lower)
         return cls(value, math.sqrt(variance / count), low, high, count, confidence, target)
 
+    @property
+    def shown(self) -> float:
+        """For people: the nearest to `value` that the interval holds. It is biased near the bounds."""
+        return min(max(self.value, self.lower), self.upper)
+
 
 def mean_estimate(
     channel: NumericChannel, counts: ArrayLike, *, confidence: float = 0.95, target: Target = "reporters"

@@ -32,6 +32,7 @@ def explain(task: Task) -> list[str]:
         f"{_counted(task.group, 'client')} say how their own records would change the numbers (a gradient).",
         f"One report holds {said}, in {_counted(task.mechanism.bits, 'bit')}. {told(task.epsilon)}",
         _in_all(task),
+        *_axes(task),
         "Whoever collects sees reports, never records or gradients. Whether a client reports does not depend "
         "on its records.",
         f"One report takes {payload.size(task)} bytes, of which the answers take "
@@ -39,6 +40,15 @@ def explain(task: Task) -> list[str]:
         f"At least {clients_needed(task):,} clients are needed. Noise and sampling give each coordinate of a "
         f"round's gradient a standard deviation of at most {100 * noise_share(task):.3g} % of "
         f"{_bound(task)}.",
+    ]
+
+
+def _axes(task: Task) -> list[str]:
+    if task.model is None or task.model.axes is None:
+        return []
+    return [
+        "The axes stand in the task as they are, so the rows that they were fitted on must be public: "
+        "nothing here protects those."
     ]
 
 

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.arguments import real, whole
-from reticent.errors import ParameterError
+from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.sampling import MAX_DIMENSIONS
 
 DIGITS = 6  # of fitted axes
 LARGEST = 1e6  # number of given ones
+MOST_FITTED = 2048  # features that axes are fitted to: a matrix of their squares, and seconds
 
 
 class Axes:
@@ -62,9 +63,11 @@ class Axes:
         Reference: Pearson 1901, the directions of closest fit.
 
         Raises:
-            ParameterError: rows are no finite numbers, or differ in fewer directions.
+            ParameterError: rows are no finite numbers, have too many features, or differ in fewer
+                directions.
         """
         found = _numbers("rows", rows, 2)
+        whole("features of axes", found.shape[1], low=1, high=MOST_FITTED)
         count = whole("axes", count, low=1, high=found.shape[1])
         centre = found.mean(axis=0)
         values, vectors = np.linalg.eigh((found - centre).T @ (found - centre) / len(found))
@@ -128,6 +131,8 @@ class Model(ABC):
         self.inputs = whole("inputs", inputs, low=1, high=MAX_DIMENSIONS - 1)
         self.l2 = real("l2", l2, low=0.0)
         self.intercept = bool(intercept)
+        if axes is not None and not isinstance(axes, Axes):
+            raise ParameterTypeError(f"axes must be Axes, got {type(axes).__name__}")
         if axes is not None and axes.inputs != self.inputs:
             raise ParameterError(f"axes must be of {self.inputs} features, got {axes.inputs}")
         self.axes = axes

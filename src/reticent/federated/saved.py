@@ -67,6 +67,7 @@ _MORE = {  # that is not protected
     How.SIMULATION: "; the records from who ran the simulation, and curves that were drawn from the records",
     How.SEEDED: "; anything from whoever knows the seed",
 }
+_AXES = "; the rows that its axes were fitted on, which must be public"
 _ROW = "; where nobody was named who holds a row, each row is a client"
 
 
@@ -107,8 +108,12 @@ class Statement:
             "unit": "all data of one client" + ("" if self.how is How.CLIENTS else _ROW),
             "neighbours": Neighbours.ANY_TWO_VALUES.value,  # as participations are charged
             "adversary": _ADVERSARY[self.how],
-            "not_protected": _NOT_PROTECTED + _MORE[self.how],
+            "not_protected": _NOT_PROTECTED + self._of_axes + _MORE[self.how],
         }
+
+    @property
+    def _of_axes(self) -> str:
+        return "" if self.task.model is None or self.task.model.axes is None else _AXES
 
     def metadata(self) -> dict[str, str]:
         """All of it, as safetensors keep it."""

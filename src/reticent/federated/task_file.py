@@ -32,6 +32,7 @@ simulation:              # for `reticent federated run` and `plan` alone; client
 
 from __future__ import annotations
 
+import filecmp
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,9 +150,14 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
     given = {name: one for name, one in given.items() if one is not None}
     encoding = Encoding(_features(given["features"]), _target(given["target"]))
     numbers = {name: yaml_file.number(name, given[name]) for name in _NUMBERS if name in given}
+    simulation = _simulation(given.get("simulation", {}), folder)
+    _check_public("simulation.holdout", simulation.get("holdout"), simulation.get("table"))
+    axes = None
+    if "axes" in given:
+        axes = _axes(given["axes"], encoding, folder, clients=simulation.get("table"))
     task = designed(
         yaml_file.text("name", given["name"]),
-        _model(given, encoding, numbers, folder),
+        _model(given, encoding, numbers, axes),
         epsilon=yaml_file.number("epsilon", given["epsilon"]),
         purpose=yaml_file.text("purpose", given["purpose"]),
         rounds=whole("rounds", given["rounds"], low=1),
@@ -168,11 +174,11 @@ def parse(text: str, folder: Path = Path()) -> TaskFile:
         length=numbers.get("length"),
         version=yaml_file.text("version", given["version"]),
     )
-    return TaskFile(task, encoding, **_simulation(given.get("simulation", {}), folder))
+    return TaskFile(task, encoding, **simulation)
 
 
 def _model(
-    given: dict[str, Any], encoding: Encoding, numbers: dict[str, float], folder: Path
+    given: dict[str, Any], encoding: Encoding, numbers: dict[str, float], axes: models.Axes | None
 ) -> models.Model:
     kind = yaml_file.text("model", given["model"])
     if kind not in models.MODELS:
@@ -187,17 +193,35 @@ def _model(
         encoding.inputs,
         l2=numbers.get("l2", 1e-4),
         intercept=intercept,
-        axes=None if "axes" not in given else _axes(given["axes"], encoding, folder),
+        axes=axes,
     )
 
 
-def _axes(given: Any, encoding: Encoding, folder: Path) -> models.Axes:
+def _axes(given: Any, encoding: Encoding, folder: Path, *, clients: Path | None) -> models.Axes:
     """The axes of a table of public rows; clients get their numbers, never the table."""
     from reticent.federated import tables
 
     fields = yaml_file.fields("axes", given, ("count", "table"), ())
-    rows = tables.read(folder / yaml_file.text("axes.table", fields["table"]), encoding)
+    public = folder / yaml_file.text("axes.table", fields["table"])
+    _check_public("axes.table", public, clients)
+    whole("features of axes", encoding.inputs, low=1, high=models.MOST_FITTED)
+    rows = tables.read(public, encoding)
     return models.Axes.fitted(rows.features, whole("axes.count", fields["count"], low=1))
+
+
+def _check_public(field: str, public: Path | None, clients: Path | None) -> None:
+    """Refuse the clients' own table, a link to it or a copy of it, where public rows are asked for."""
+    if public is None or clients is None:
+        return
+    try:
+        is_theirs = public.samefile(clients) or filecmp.cmp(public, clients, shallow=False)
+    except OSError:  # one of them is missing or shut, as whoever reads it will say
+        is_theirs = False
+    if is_theirs:
+        raise ParameterError(
+            f"{field} must be public rows, got those of simulation.table: what is made of them is no "
+            "client's report, and nobody would have paid for it"
+        )
 
 
 def _prior(given: Any) -> str | list[float] | None:

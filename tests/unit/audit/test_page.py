@@ -1,7 +1,13 @@
 """The page stands alone, escapes what it is given, and says which audits failed; the plot is drawn."""
 
 import re
+from dataclasses import replace
+from io import StringIO
 
+import pytest
+from rich.console import Console
+
+from reticent.apps.audit.work import _table
 from reticent.audit import audit, audit_callable
 from reticent.audit.page import page, plot, write_page
 from reticent.audit.planted.tables import PrintedMiddle
@@ -38,3 +44,21 @@ def test_files_are_written(tmp_path):
     assert "today" in (tmp_path / "deep" / "audit.html").read_text()
     plot([GOOD, BAD, OWN], tmp_path / "plots" / "audit.png")
     assert (tmp_path / "plots" / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("width", [60, 80, 92, 120])
+def test_no_terminal_cuts_a_word_of_the_table(width):
+    long = replace(GOOD, name="a mechanism of one's own with a long name", notion="epsilon per kilometre")
+
+    def shown(table):
+        console = Console(file=StringIO(), width=width)
+        console.print(table)
+        return console.file.getvalue()
+
+    table = _table([long, BAD], width)
+    assert "…" not in shown(table)
+    assert all(word in shown(table) for word in ("holds", "FAULT", ">= 7."))
+    assert ("fit p" in shown(table)) == (width >= 92)
+    for column in table.columns:  # planted: as it was
+        column.no_wrap, column.overflow = True, "ellipsis"
+    assert "…" in shown(table) or width > 100

@@ -1,10 +1,11 @@
 """`reticent demo collect`: vehicles report over a real broker, and the truth stands beside the estimates."""
 
 import re
+import sys
 
 import pytest
 
-from reticent.collect.local_broker import find_broker
+from reticent.collect.local_broker import NoBroker, find_broker, running
 
 
 @pytest.mark.skipif(find_broker() is None, reason="there is no MQTT broker: `make test` installs it")
@@ -26,3 +27,15 @@ def test_what_cannot_be_is_named(command):
         code, _, err = command("demo", "collect", "--once", "--port", "0", *arguments)
         assert code == 2
         assert part in err
+
+
+def test_a_broker_on_the_path_is_found_and_none_is_explained(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoBroker, match="name one with --broker, or install amqtt"), running():
+        pass
+    program = tmp_path / "amqtt"
+    program.touch(mode=0o755)
+    assert find_broker() == program
+    monkeypatch.setenv("RETICENT_BROKER", str(tmp_path / "none"))
+    assert find_broker() is None

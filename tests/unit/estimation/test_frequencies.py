@@ -162,3 +162,11 @@ def test_bad_types():
         frequency_estimate([1], 2, p="0.5", q=0.1)
     with pytest.raises(ParameterTypeError, match="matrix must be numbers"):
         invert([["a", "b"]], [1, 1])
+
+
+def test_what_people_are_shown_is_in_its_interval():
+    """Planted: the unbiased frequency itself may be below zero, where the interval ends."""
+    estimate = frequency_estimate([900, 100], 1000, p=0.5, q=0.25)
+    assert estimate.frequencies[1] < estimate.lower[1] == 0.0
+    assert ((estimate.lower <= estimate.shown) & (estimate.shown <= estimate.upper)).all()
+    assert ((estimate.shown >= 0.0) & (estimate.shown <= 1.0)).all()

@@ -165,11 +165,18 @@ def test_hostile_axes_are_refused(axes, words):
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"), [([[1.0, np.inf]], "rows must be finite"), ([[1.0, 2.0]] * 3, "differ")]
+    ("rows", "words"),
+    [
+        ([[1.0, np.inf]], "rows must be finite"),
+        ([[1.0, 2.0]] * 3, "differ"),
+        (np.zeros((1, 2049)), "features of axes must be <= 2048, got 2049"),
+    ],
 )
 def test_axes_need_rows_that_differ(rows, words):
     with pytest.raises(ParameterError, match=words):
         Axes.fitted(rows, 1)
+    with pytest.raises(ParameterTypeError, match="axes must be Axes, got dict"):
+        Linear(2, axes=AXES.described())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A model in a file, and the promise beside it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,9 @@ def test_axes_come_back_with_the_model(tmp_path):
     theirs = found.statement.task.model
     assert np.array_equal(theirs.scores(found.theta, rows), model.scores(THETA, rows))
     assert theirs.described() == model.described()
+    assert "rows that its axes were fitted on" in found.statement.words()["not_protected"]
+    plain = replace(task, model=model.plain)
+    assert "axes" not in Statement(plain, 9, How.CLIENTS).words()["not_protected"]
 
 
 def test_other_programs_read_the_promise(path, statement):

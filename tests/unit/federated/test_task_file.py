@@ -1,5 +1,8 @@
 """A training task as its author writes it, in words, and the tables that it names."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -87,6 +90,33 @@ def test_axes_are_fitted_on_the_table_that_the_file_names(tmp_path):
     ):
         with pytest.raises(ReticentError, match=words):
             task_file.parse(text.replace("count: 2", change), tmp_path)
+    assert any("must be public" in one for one in explain(found.task))
+
+
+@pytest.mark.parametrize("made", [Path.symlink_to, Path.hardlink_to, shutil.copyfile])
+def test_the_clients_own_table_is_nobodys_public_one(tmp_path, made):
+    """By any name: exact means of clients would stand in the task, or exact curves beside the model."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("".join(task_file.example_rows(50)))
+    public = tmp_path / "public.csv"
+    made(*((rows, public) if made is shutil.copyfile else (public, rows)))
+    fitted = SIMULATED.replace("# axes: {count: 8,", "axes: {count: 2,").replace("  holdout", "# holdout")
+    for field, text in (("axes.table", fitted), ("simulation.holdout", SIMULATED)):
+        with pytest.raises(ParameterError, match=f"^{field} must be public rows, got those of simulation"):
+            task_file.parse(text, tmp_path)
+    public.unlink()
+    public.write_text("".join(task_file.example_rows(50)))  # others are taken
+    assert task_file.parse(fitted, tmp_path).task.model.axes.count == 2
+
+
+def test_no_matrix_is_made_of_too_many_features(tmp_path, monkeypatch):
+    many = SIMULATED.replace("# axes: {count: 8,", "axes: {count: 2,").replace(
+        "[car, bus, bicycle, other]", f"[{', '.join(f'c{place}' for place in range(2100))}, other]"
+    )
+    (tmp_path / "public.csv").write_text("".join(task_file.example_rows(50)))
+    monkeypatch.setattr(tables, "read", None)  # refused before a row is read
+    with pytest.raises(ParameterError, match="features of axes must be <= 2048, got 2101"):
+        task_file.parse(many, tmp_path)
 
 
 def test_a_linear_model_predicts_a_number():

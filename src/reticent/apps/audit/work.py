@@ -54,7 +54,7 @@ def shown(
 ) -> int:
     """Print the table, write the files; return the exit code. `of` says what was audited."""
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(_table(reports))
+    console.print(_table(reports, console.width))
     for one in reports:
         if len(reports) == 1:
             for found in one.findings:
@@ -200,27 +200,30 @@ def _word(text: str) -> Any:
         return text
 
 
-def _table(reports: Sequence[Report]) -> Table:
+_WIDE = 92  # columns of a terminal that all figures need
+
+
+def _table(reports: Sequence[Report], width: int) -> Table:
+    """The figures that a terminal has room for: what convicts always, the page has all."""
     table = Table(title="claimed against measured", title_justify="left")
-    table.add_column("mechanism", no_wrap=True)
-    for heading in ("claimed", "exact", "measured", "at 95 %", "fit p"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("mechanism", overflow="fold")
+    table.add_column("claimed", overflow="fold")
+    headings = ("exact", "measured", "at 95 %", "fit p") if width >= _WIDE else ("exact", "measured")
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("verdict", no_wrap=True, min_width=len("verdict"))
     for one in reports:
-        exact = "" if one.exact is None else f"{one.exact.loss:.6g}"
-        measured = "" if one.black_box is None else f">= {one.black_box.lower:.4g}"
-        likely = "" if one.black_box is None else f"{one.black_box.likely:.4g}"
-        fitted = "" if one.fit is None else f"{one.fit.p_value:.2g}"
-        claimed = f"{one.notion} {one.claimed:g}"
-        verdict = "holds" if one.passed else "FAULT"
+        figures = {
+            "exact": "" if one.exact is None else f"{one.exact.loss:.6g}",
+            "measured": "" if one.black_box is None else f">= {one.black_box.lower:.4g}",
+            "at 95 %": "" if one.black_box is None else f"{one.black_box.likely:.4g}",
+            "fit p": "" if one.fit is None else f"{one.fit.p_value:.2g}",
+        }
         table.add_row(
             one.name,
-            claimed,
-            exact,
-            measured,
-            likely,
-            fitted,
-            verdict,
+            f"{one.notion} {one.claimed:g}",
+            *(figures[heading] for heading in headings),
+            "holds" if one.passed else "FAULT",
             style="" if one.passed else "bold red",
         )
     return table

@@ -224,12 +224,13 @@ def _summary(survey: Survey) -> Json:
 
 
 def estimate_fields(survey: Survey, place: int, found: Estimate) -> Json:
-    """What is known of an attribute, for JSON."""
+    """What is known of an attribute, for JSON: `value` is unbiased, `shown` the nearest in the interval."""
     told: dict[str, Any] = {"name": found.name, "reports": found.reports, "mean": None, "frequencies": None}
     attribute = survey.attributes[place]
     if found.mean is not None:
         told["mean"] = {
             "value": found.mean.value,
+            "shown": found.mean.shown,
             "lower": found.mean.lower,
             "upper": found.mean.upper,
             "robust": found.robust,
@@ -239,6 +240,7 @@ def estimate_fields(survey: Survey, place: int, found: Estimate) -> Json:
         rows = zip(
             labels,
             found.frequencies.frequencies,
+            found.frequencies.shown,
             found.frequencies.lower,
             found.frequencies.upper,
             strict=True,
@@ -247,11 +249,12 @@ def estimate_fields(survey: Survey, place: int, found: Estimate) -> Json:
             {
                 "category": label,
                 "value": float(value),
+                "shown": float(shown),
                 "lower": float(lower),
                 "upper": float(upper),
                 "robust": None if found.robust is None else float(found.robust[at]),  # type: ignore[index]
             }
-            for at, (label, value, lower, upper) in enumerate(rows)
+            for at, (label, value, shown, lower, upper) in enumerate(rows)
         ]
     told["shifts"] = {
         f"{share:g}": {"by_outputs": shift.by_outputs, "by_inputs": shift.by_inputs}

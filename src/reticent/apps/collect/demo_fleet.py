@@ -127,9 +127,9 @@ def _table(worlds: list[World], truth: float) -> Table:
         mean = world.history[-1][1]
         table.add_row(
             world.name,
-            f"{mean.value:.3f}",
+            f"{mean.shown:.3f}",
             f"{mean.lower:.2f} .. {mean.upper:.2f}",
-            f"{mean.value - truth:+.3f}",
+            f"{mean.shown - truth:+.3f}",
             str(world.channel.bits),
             f"{world.sent / 1000:,.1f}",
             style="bold" if OURS in world.name else "",
@@ -158,7 +158,7 @@ def _draw(worlds: list[World], speeds: Floats, truth: float, plot: Path) -> None
         mean = world.history[-1][1]
         colour = "tab:red" if OURS in world.name else "tab:blue"
         final.plot([mean.lower, mean.upper], [row, row], color=colour, linewidth=3, alpha=0.5)
-        final.plot(mean.value, row, "o", color=colour)
+        final.plot(mean.shown, row, "o", color=colour)
     final.axvline(truth, color="black", linewidth=1, linestyle="--")
     final.set_yticks(range(len(worlds)), [world.name for world in reversed(worlds)])
     final.set(title="final 95 % intervals and the truth (dashed)", xlabel="mean speed, km/h")

@@ -130,8 +130,8 @@ def _shown(tallies: Sequence[Tally], place: int, found: Estimate, *, is_drawn: b
         assert isinstance(instrument, NumericChannel)
         low, high = showing.interval(found.mean.lower, found.mean.upper)
         error = (found.mean.upper - found.mean.lower) / 2
-        told |= {"value": showing.rounded(found.mean.value, error), "low": low, "high": high}
-        told["mean"] = {"value": found.mean.value, "low": found.mean.lower, "high": found.mean.upper}
+        told |= {"value": showing.rounded(found.mean.shown, error), "low": low, "high": high}
+        told["mean"] = {"value": found.mean.shown, "low": found.mean.lower, "high": found.mean.upper}
         told["mean"]["shown"] = {part: told[part] for part in ("value", "low", "high")}
         if found.robust is not None:
             told["robust"] = showing.rounded(float(found.robust), error)
@@ -167,7 +167,7 @@ def _add_periods(
 
 def _columns(found: Estimate) -> tuple[Any, Any, Any]:
     assert found.frequencies is not None
-    return found.frequencies.frequencies, found.frequencies.lower, found.frequencies.upper
+    return found.frequencies.shown, found.frequencies.lower, found.frequencies.upper
 
 
 def _mechanisms(texts: Sequence[Survey], place: int) -> str:

@@ -445,7 +445,7 @@ def table(survey: Survey, found: list[Estimate]) -> Table:
             row["attribute"],
             row["value"] or "mean",
             f"{row['reports']:,}",
-            f"{row['estimate']:.4g}",
+            f"{min(max(row['estimate'], row['lower']), row['upper']):.4g}",
             f"[{row['lower']:.4g}, {row['upper']:.4g}]",
             "" if row["robust"] is None else f"{row['robust']:.4g}",
         )

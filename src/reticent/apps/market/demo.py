@@ -156,7 +156,7 @@ def _learnt(trading: Trading, bills: Sequence[HeldBill], homes: _Homes) -> Table
 
 def _told(one: Estimate) -> str:
     if one.mean is not None:
-        return f"{one.mean.value:.1f} ({one.mean.lower:.1f} to {one.mean.upper:.1f})"
+        return f"{one.mean.shown:.1f} ({one.mean.lower:.1f} to {one.mean.upper:.1f})"
     if one.frequencies is None:
         return "nobody sold"
     shares = zip(HEATING, one.frequencies.lower, one.frequencies.upper, strict=True)

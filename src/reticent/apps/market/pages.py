@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
@@ -66,15 +65,12 @@ def _estimate(one: Estimate) -> dict[str, Any]:
     if one.mean is not None:
         low, high = showing.interval(one.mean.lower, one.mean.upper)
         error = (one.mean.upper - one.mean.lower) / 2
-        told |= {"value": showing.rounded(one.mean.value, error), "low": low, "high": high}
+        told |= {"value": showing.rounded(one.mean.shown, error), "low": low, "high": high}
     elif one.frequencies is not None:
         found = one.frequencies
-        values = np.clip(
-            found.frequencies, found.lower, found.upper
-        )  # noise alone may leave what is possible
         told["shares"] = [
-            tuple(showing.percent(float(part[at])) for part in (values, found.lower, found.upper))
-            for at in range(len(values))
+            tuple(showing.percent(float(part[at])) for part in (found.shown, found.lower, found.upper))
+            for at in range(len(found.shown))
         ]
     told["liars"] = {share: f"{shift.by_outputs:.3g}" for share, shift in one.shifts.items()}
     return told

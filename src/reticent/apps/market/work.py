@@ -149,7 +149,7 @@ def results(url: str, bill: str, *, key: str | None, out: Path | None) -> None:
                 one["name"],
                 name,
                 f"{one['reports']:,}",
-                *(f"{found[field]:.5g}" for field in ("value", "lower", "upper")),
+                *(f"{found[field]:.5g}" for field in ("shown", "lower", "upper")),
             )
     screen.print(table)
     for name in told["apart"]:

@@ -12,6 +12,7 @@ from shutil import get_terminal_size
 
 from rich.console import Console
 
+from reticent.cli.asking import asked
 from reticent.errors import ParameterError
 from reticent.fleet.people import not_added, under
 from reticent.privacy import Budget, Neighbours
@@ -70,7 +71,7 @@ def _said(text: str) -> None:
 
 def _typed(question: str) -> str:
     try:
-        return input(question)
+        return asked(question)
     except EOFError as error:  # Ctrl-D: as good as Ctrl-C
         print()
         raise KeyboardInterrupt from error

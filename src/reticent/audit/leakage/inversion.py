@@ -66,10 +66,24 @@ def invert(
     if count is None or count == 1:
         found = one_record(layers, update, tolerances, non_negative=non_negative)
         if found is not None:
-            return found
+            is_untold = count is None and found.kind is Kind.EVERYTHING and _are_batches_alike(layers)
+            return _of_how_many(found) if is_untold else found
         if count == 1:
             return Leak(Kind.UNDECIDED, None, 1, (), (), "no single record has this update")
     return _batch(layers, update, tolerances, count, told, non_negative, effort)
+
+
+def _are_batches_alike(layers: Layers) -> bool:
+    """Whether batches have updates of single records: slopes are free (squares), or a class's (hinge)."""
+    return layers.loss in ("squares", "hinge") and len(layers) == 1 and layers.outputs == 1
+
+
+def _of_how_many(found: Leak) -> Leak:
+    """What is known of one record, where nobody said that there is one."""
+    reason = (
+        "this record if there is one, else a mean of several, which looks the same (say how many there are)"
+    )
+    return Leak(Kind.FAMILY, None, None, found.candidates, (), reason)
 
 
 def _classes(layers: Layers, labels: ArrayLike, count: int | None) -> NDArray[np.int64]:

@@ -2,8 +2,8 @@
 
 Here: the linear program, its certificate, and the choice of at most 64 outputs. Not here: sampling, and
 privacy. Whatever this module returns is made a table of whole numbers by `tailored`, which keeps e^epsilon
-by construction and checks it; a bad solution costs accuracy only. Solving needs scipy (HiGHS) and is the
-operator's work.
+by construction and checks it; a bad solution costs accuracy only. Solving needs scipy and is the operator's
+work.
 
 The program. An input is rounded at random, without bias, to knots a_1 < .. < a_n. With w_i the guess's mass
 that arrives at a_i, minimise sum_i w_i E[Y^2 | a_i] over channels with P(y | a_i) <= c P(y | a_j), c =
@@ -20,8 +20,9 @@ found in closed form. Since sum theta <= 1, the dual value plus min(0, min g) is
 channel at these knots. Lowering all alpha_i by t raises g(y) by t sum s_i, which often costs less: the
 bound takes the better.
 
-The solver starts at few knots and refines: a pattern of the coarse knots gives at most four on knots twice as
-many, which is nearly all that the next program needs (5 to 25 turns instead of 60 and more).
+The way. `tailored_interior` solves for a few hundred outputs, with all their patterns at once; outputs that
+are in use stay, those where g is least are added, until the bound is near (2 to 12 rounds). Then at most 64
+outputs are kept and solved for, and HiGHS picks few of the patterns that this comes to.
 
 Reference: mathematics 1.4.
 """
@@ -39,21 +40,20 @@ from numpy.typing import NDArray
 from reticent.errors import MissingExtra, ParameterError
 from reticent.mechanisms.numeric.formulas import duchi_bound
 from reticent.mechanisms.numeric.priors import Prior
-
-Array = NDArray[np.float64]
+from reticent.mechanisms.numeric.tailored_interior import Array, Point, best_among
 
 MOST_OUTPUTS: Final = 64
 LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # beyond, tables in closed form: see `columns_for`
-_GAP, _GAP_WITHIN = 0.0004, 0.002  # relative gap at which the solver stops; within a limit
-_LOOSE: Final = 0.005  # on coarser knots, and with few outputs
-_TURNS: Final = 60
-_COARSEST: Final = 9
+_GAP, _GAP_WITHIN = 0.0005, 0.0015  # relative gap at which the solver stops; within a limit
+_SHARE: Final = 0.1  # of that, the error to which outputs are solved for
+_ROUNDS: Final = 20
 _EVEN, _EVEN_WITHIN = 0.4, 0.8  # share of the knots that lie evenly, whatever the guess; within a limit
 _CLOSEST: Final = 1.0 / 400.0  # the mechanism wants 1/500
-_PENALTIES: Final = (5.0, 100.0)  # of an excess over the limit; the next where the first is paid
-_PER_TURN: Final = 33  # columns that one turn adds for each set of prices
-_NEAR: Final = (8, 64)  # columns for each knot kept from turn to turn; the next where it is too few
-_ENOUGH: Final = 0.005  # a gap with which the first of these is left
+_PENALTIES: Final = (30.0, 1000.0)  # of an excess over the limit; the next where the first is paid
+_EVENLY: Final = np.linspace(-2.0, 2.0, 61)  # outputs that are always there: they keep a way open
+_BEYOND: Final = 1.15  # knots and the middles between them, as outputs, and so much further out
+_IN_USE, _OF_USE = 1e-5, 1e-8  # of the likeliest output: to stay for another round, and to be kept
+_SNAPPED: Final = 1e-6  # of a level of a pattern
 _TINY: Final = 1e-12
 _EXCESS: Final = 1e-9
 _METHODS: Final[tuple[tuple[str, dict[str, float]], ...]] = (  # the next where one fails, at a small epsilon
@@ -105,9 +105,6 @@ class _Prices(NamedTuple):
     beta: Array
     mu: Array
 
-    def towards(self, other: _Prices) -> _Prices:
-        return _Prices(*((mine + theirs) / 2.0 for mine, theirs in zip(self, other, strict=True)))
-
 
 def solved(
     epsilon: float, prior: Prior, *, inputs: int | None = None, most_variance: float | None = None
@@ -134,81 +131,25 @@ def lower_bound(epsilon: float, prior: Prior, *, inputs: int, gap: float = 0.005
         inputs: how many knots.
         gap: how far the best may be above it at most, as a share, if all goes well.
     """
-    program, _, _ = _generated(epsilon, prior, spread_knots(prior, inputs), _sizes(inputs), (gap, gap))
+    program = _Program(epsilon, prior, spread_knots(prior, inputs))
+    program.solve(gap)
     return (program.bound - program.base) * program.scale**2
-
-
-def _sizes(inputs: int) -> list[int]:
-    """Knots of which each program has twice as many as the one before."""
-    sizes = [inputs]
-    while sizes[0] > _COARSEST and sizes[0] % 2:
-        sizes.insert(0, (sizes[0] + 1) // 2)
-    return sizes
 
 
 @lru_cache(maxsize=64)
 def _solved(epsilon: float, masses: bytes, inputs: int, most_variance: float | None) -> Solution:
     prior = Prior(np.frombuffer(masses))
-    sizes = _sizes(inputs)
     knots = spread_knots(prior, inputs, _EVEN if most_variance is None else _EVEN_WITHIN)
     if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         return _closed_form(epsilon, prior, knots)
     for penalty in _PENALTIES:
-        found: list[Solution] = []
-        for near in _NEAR:
-            program, columns, theta = _refining(epsilon, prior, knots, sizes, most_variance, penalty, near)
-            if program.excess > _EXCESS:
-                break
-            found.append(program.solution(columns, theta))
-            if found[-1].gap <= _ENOUGH:
-                break
-        if found:
-            return min(found, key=lambda one: one.expected)
+        program = _Program(epsilon, prior, knots, most_variance, penalty)
+        y, point = program.solve(_GAP if most_variance is None else _GAP_WITHIN)
+        columns = program.few(y, point)
+        theta = program.vertex(columns)
+        if program.excess <= _EXCESS:
+            return program.solution(columns.only(theta > _TINY), theta[theta > _TINY])
     raise ParameterError("regret must be larger at this epsilon: no channel at its knots keeps it")
-
-
-def _generated(
-    epsilon: float,
-    prior: Prior,
-    knots: Array,
-    sizes: list[int],
-    gaps: tuple[float, float],
-    limits: tuple[float | None, float, int] = (None, 0.0, _NEAR[0]),
-) -> tuple[_Program, _Columns, Array]:
-    """From few knots, each to the first gap, to all, to the second. Limits: see `_Program`."""
-    found: _Columns | None = None
-    for size in sizes:
-        within = knots[:: (knots.size - 1) // (size - 1)]
-        program = _Program(epsilon, prior, within, *limits)
-        columns = program.steps()
-        if found is not None:
-            columns += _refined(found)
-        theta, columns = program.generate(columns, gaps[size == knots.size])
-        found, theta = columns.only(theta > _TINY), theta[theta > _TINY]
-    assert found is not None
-    return program, found, theta
-
-
-def _refining(
-    epsilon: float,
-    prior: Prior,
-    knots: Array,
-    sizes: list[int],
-    most_variance: float | None,
-    penalty: float,
-    near: int,
-) -> tuple[_Program, _Columns, Array]:
-    """From few knots to all of them, then to at most 64 outputs."""
-    gap = _GAP if most_variance is None else _GAP_WITHIN
-    limits = most_variance, penalty, near
-    program, found, theta = _generated(epsilon, prior, knots, sizes, (_LOOSE, gap), limits)
-    if np.unique(np.round(found.y, 9)).size > MOST_OUTPUTS and program.excess <= _EXCESS:
-        kept = _clustered(np.round(found.y, 9), theta * found.high.mean(axis=1))
-        nearest = kept[np.abs(found.y[:, None] - kept).argmin(axis=1)]
-        few = program.steps(kept[0], kept[-1]) + _Columns(nearest, found.high)
-        theta, found = program.generate(few, gap, kept)
-        found, theta = found.only(theta > _TINY), theta[theta > _TINY]
-    return program, found, theta
 
 
 def spread_knots(prior: Prior, inputs: int, even: float = _EVEN) -> Array:
@@ -237,7 +178,6 @@ class _Program:
         knots: Array,
         most_variance: float | None = None,
         penalty: float = 0.0,
-        near: int = _NEAR[0],
     ) -> None:
         self.c, self.scale = math.exp(epsilon), duchi_bound(epsilon)
         self.knots, self.w = knots, prior.on(knots)
@@ -248,7 +188,7 @@ class _Program:
             cells = np.diff(knots)
             widest = np.maximum(np.append(0.0, cells), np.append(cells, 0.0))
             self.caps = (knots**2 + most_variance * (1.0 - 1e-6) - widest**2 / 4.0) / self.scale**2
-        self.penalty, self.near = penalty, near
+        self.penalty = penalty
         self.bound, self.value, self.excess = -math.inf, math.inf, 0.0
 
     def steps(self, lowest: float = -1.0, highest: float = 1.0) -> _Columns:
@@ -258,50 +198,48 @@ class _Program:
         y = np.repeat([highest, lowest], len(up))
         return _Columns(y, np.concatenate([up, ~up]))
 
-    def generate(self, columns: _Columns, gap: float, allowed: Array | None = None) -> tuple[Array, _Columns]:
-        """Add columns until the value is within `gap` of the bound; among `allowed` outputs, if given."""
-        best: _Prices | None = None
-        bound = -math.inf
-        for turn in range(_TURNS):
-            try:
-                theta, prices = self._master(columns)
-            except ArithmeticError:  # HiGHS loses its way among nearly equal columns, at a small epsilon
-                if not turn:
-                    raise
+    def solve(self, gap: float) -> tuple[Array, Point]:
+        """Outputs, and the best among them: within `gap` of every channel there, if all goes well."""
+        y = self._first_outputs()
+        for turn in range(_ROUNDS):
+            point = self._among(y, gap)
+            prices = self._prices(point)
+            places, costs, _ = self._priced(prices)
+            self.bound = max(self.bound, self._bound(prices, costs.min(initial=0.0)))
+            enough = gap * (point.value - self.base)
+            if (point.value - self.bound <= enough and point.error <= enough) or turn == _ROUNDS - 1:
                 break
-            tried = [prices] if best is None else [best.towards(prices), prices]
-            new = []
-            for one in tried:
-                y, costs, high = self._priced(one) if allowed is None else self._at(one, allowed)
-                below = costs.min(initial=0.0)
-                reached = self._bound(one, below)
-                if best is None or reached > bound:
-                    best, bound = one, reached
-                order = np.argsort(costs)[:_PER_TURN]
-                chosen = order[costs[order] < -_TINY]
-                new.append(_Columns(y[chosen], high[chosen]))
-            if allowed is None:
-                self.bound = max(self.bound, bound)
-            enough = self.value - max(bound, self.bound) <= gap * (self.value - self.base)
-            if enough or turn == _TURNS - 1 or not any(one.y.size for one in new):
-                break
-            columns, theta = self._near(columns, theta, prices)
-            for added in new:
-                columns += added
-        return theta, columns.only(slice(theta.size))
+            around = np.pad(costs, 1, constant_values=math.inf)
+            is_least = (costs < 0.0) & (costs <= around[:-2]) & (costs <= around[2:])
+            used = y[point.tops > _IN_USE * point.tops.max()]
+            y = np.unique(np.round(np.concatenate([used, places[is_least], _EVENLY]), 7))
+        return y, point
 
-    def _near(self, columns: _Columns, theta: Array, prices: _Prices) -> tuple[_Columns, Array]:
-        """The columns in use, and the others that are nearest to it: a master of all of them takes longer."""
-        most = self.near * self.knots.size
-        if theta.size <= most:
-            return columns, theta
-        y, s = columns.y[:, None], np.where(columns.high, 1.0, 1.0 / self.c)
-        costs = (s * (((self.w - prices.mu) * y - prices.beta) * y - prices.alpha)).sum(axis=1)
-        kept = np.sort(np.argsort(np.where(theta > _TINY, -math.inf, costs))[:most])
-        return columns.only(kept), theta[kept]
+    def _first_outputs(self) -> Array:
+        near = np.append(self.means, (self.means[1:] + self.means[:-1]) / 2.0)
+        return np.unique(np.concatenate([near, _BEYOND * near, _EVENLY]))
 
-    def _master(self, columns: _Columns) -> tuple[Array, _Prices]:
-        """Solve for the weights (in units of 1/c) of given columns."""
+    def _among(self, y: Array, gap: float) -> Point:
+        sums = [np.ones(self.knots.size), self.means] + ([] if self.caps is None else [self.caps])
+        until = self.base, gap * _SHARE
+        return best_among(y, self.c, self.w, np.array(sums), self.penalty, until=until)
+
+    def _prices(self, point: Point) -> _Prices:
+        alpha, beta, *more = point.prices
+        return _Prices(alpha, beta, np.minimum(more[0], 0.0) if more else np.zeros(alpha.size))
+
+    def few(self, y: Array, point: Point) -> _Columns:
+        """The patterns of at most 64 outputs, solved for again if there were more."""
+        used = point.tops > _OF_USE * point.tops.max()
+        if used.sum() > MOST_OUTPUTS:
+            y = _clustered(np.round(y[used], 9), point.chances[used].mean(axis=1))
+            point = self._among(y, _GAP)
+            used = point.tops > _OF_USE * point.tops.max()
+        few = _patterns(y[used], point.chances[used], point.tops[used], self.c)
+        return few + self.steps(y[0], y[-1])  # with which there is a solution, however levels were rounded
+
+    def vertex(self, columns: _Columns) -> Array:
+        """Solve for the weights (in units of 1/c) of given columns: few of them are not 0."""
         optimize = _optimize()
         n, s = self.knots.size, np.where(columns.high, 1.0, 1.0 / self.c)
         equal = np.concatenate([s.T, (s * columns.y[:, None]).T])
@@ -324,11 +262,9 @@ class _Program:
                 break
         else:
             raise ArithmeticError(f"HiGHS found no solution: {found.message}")
-        duals, size = found.eqlin.marginals, columns.y.size
-        mu = np.zeros(n) if self.caps is None else np.minimum(found.ineqlin.marginals, 0.0)
         self.value = float(found.fun)
         self.excess = 0.0 if self.caps is None else float(found.x[-1])
-        return found.x[:size], _Prices(duals[:n], duals[n:], mu)
+        return np.asarray(found.x[: columns.y.size])
 
     def _at(self, prices: _Prices, y: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """The least reduced cost at outputs, and its pattern."""
@@ -392,17 +328,17 @@ def _roots(a: Array, b: Array, d: Array) -> Array:
     return found if found.size else np.zeros(1)
 
 
-def _refined(columns: _Columns) -> _Columns:
-    """Columns on knots twice as many: between two levels of a pattern either may go on, on either side."""
-    a, b = columns.high[:, :-1], columns.high[:, 1:]
+def _patterns(y: Array, chances: Array, tops: Array, c: float) -> _Columns:
+    """Columns of which the chances are mixtures: an output is likely wherever its level is above a cut."""
+    levels = (chances / tops[:, None] - 1.0 / c) / (1.0 - 1.0 / c)
+    levels = np.where(levels < _SNAPPED, 0.0, np.where(levels > 1.0 - _SNAPPED, 1.0, levels))
     made = []
-    for rises, falls in ((False, False), (False, True), (True, False), (True, True)):
-        fine = np.empty((len(a), 2 * a.shape[1] + 1), dtype=np.bool_)
-        fine[:, ::2] = columns.high
-        fine[:, 1::2] = np.where(a == b, a, np.where(b, rises, falls))
-        made.append(fine)
-    rows = np.unique(np.column_stack([np.tile(columns.y, 4), np.concatenate(made)]), axis=0)
-    return _Columns(rows[:, 0].copy(), rows[:, 1:] > 0.5)
+    for output, row in zip(y.tolist(), levels, strict=True):
+        cuts = np.unique(row)
+        made += [_Columns(np.array([output]), (row >= cut)[None]) for cut in cuts[cuts > 0.0]]
+        if cuts[-1] < 1.0:
+            made.append(_Columns(np.array([output]), np.zeros((1, row.size), dtype=np.bool_)))
+    return _Columns(np.concatenate([one.y for one in made]), np.concatenate([one.high for one in made]))
 
 
 def _clustered(y: Array, mass: Array) -> Array:

@@ -21,11 +21,24 @@ RECORD = np.array([[0.3, -1.2, 0.8]])
 )
 def test_models_of_the_library(model, target):
     theta = np.linspace(-0.3, 0.6, model.dimensions)
-    found = gradients((model, theta), (RECORD, [target]))
+    found = gradients((model, theta), (RECORD, [target]), records=1)
     assert found.leak.kind is Kind.EVERYTHING
     assert found.error < 1e-12
     assert np.ravel(found.leak.certain.targets)[0] == pytest.approx(target)
     assert "the server learns everything" in str(found)
+
+
+@pytest.mark.parametrize("model", [Linear(3), SVM(3)])
+def test_two_records_whose_mean_looks_like_one_are_not_called_one(model):
+    """Planted: as it was, the number taken for 1, they are one record for certain, and that is neither."""
+    theta = np.linspace(-0.3, 0.6, model.dimensions)
+    two = np.concatenate([RECORD, 0.5 - RECORD])
+    found = gradients((model, theta), (two, [1.0, 1.0]))
+    assert (found.leak.kind, found.leak.certain, found.leak.records) == (Kind.FAMILY, None, None)
+    assert "a mean of several" in str(found)
+    planted = gradients((model, theta), (two, [1.0, 1.0]), records=1)
+    assert planted.leak.kind is Kind.EVERYTHING
+    assert planted.error > 0.1
 
 
 def test_of_a_model_with_axes_the_server_learns_what_is_along_them():
@@ -40,8 +53,8 @@ def test_planted_the_penalty_that_is_not_taken_off():
     model = Linear(3, l2=0.5)
     theta = np.array([0.5, -0.2, 0.1, 0.3])
     sent = model.mean_gradient(theta, RECORD, np.array([1.0]))
-    wrong = gradients((Linear(3, l2=0.0), theta), update={"theta": sent})
-    right = gradients((model, theta), update={"theta": sent})
+    wrong = gradients((Linear(3, l2=0.0), theta), update={"theta": sent}, records=1)
+    right = gradients((model, theta), update={"theta": sent}, records=1)
     assert np.abs(wrong.leak.certain.records - RECORD).max() > 0.01
     assert np.abs(right.leak.certain.records - RECORD).max() < 1e-12
 

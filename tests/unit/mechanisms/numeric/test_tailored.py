@@ -127,7 +127,7 @@ def test_no_input_is_above_the_regret(epsilon, regret):
 def test_the_bound_is_below_every_channel():
     """Another solver, another road: the documents' mechanisms and ours at the same knots."""
     program = _Program(1.0, NEAR_0, spread_knots(NEAR_0, 17))
-    program.generate(program.steps(), 0.002)
+    program.solve(0.002)
     least = (program.bound - program.base) * program.scale**2
     for kind in (Duchi, PMSub, HMTP, Optimal):
         mechanism = kind(epsilon=1.0)
