@@ -21,7 +21,6 @@ from reticent.query.estimates import widest
 from reticent.query.kinds.intervals import Cell, Estimate
 from reticent.query.kinds.listed import KIND
 from reticent.query.language.tree import Query, from_json, to_json
-from reticent.query.language.words import in_words
 
 if TYPE_CHECKING:
     import pandas
@@ -162,7 +161,7 @@ class Price:
     def from_json(cls, given: Mapping[str, Any]) -> Price:
         """What `to_json` told."""
         return cls(
-            _query(given["query"]),
+            from_json(given["query"]),
             information=_units(given["information"]),
             bought=_units(given["bought"]),
             cost=_units(given["cost"]),
@@ -176,14 +175,6 @@ class Price:
             budget=_units(given.get("budget", 0)),
             fresh_cost=_units(given.get("fresh_cost", 0)),
         )
-
-
-def _query(given: Any) -> Query:
-    """A question that somebody else told: nothing in it steers the terminal that it is shown on."""
-    found = from_json(given)
-    if not in_words(found).isprintable():
-        raise ParameterError("query must be printable")
-    return found
 
 
 def _units(given: Any) -> int:
@@ -357,7 +348,7 @@ class Answer:
         """What `to_json` told."""
         receipt = given["receipt"]
         return cls(
-            _query(given["query"]),
+            from_json(given["query"]),
             _cells(given["cells"]),
             real("confidence", given["confidence"], low=0.0, high=1.0),
             Case(given["case"]),
@@ -385,8 +376,8 @@ def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
         told = {part: real(part, one[part]) for part in _PARTS}
         unbiased = None if one.get("unbiased") is None else real("unbiased", one["unbiased"])
         labels = tuple(one["labels"])
-        if not all(isinstance(label, str | int | float) and str(label).isprintable() for label in labels):
-            raise ParameterError("labels must be printable texts, or numbers")
+        if not all(isinstance(label, str | int | float) for label in labels):
+            raise ParameterError("labels must be texts or numbers")
         slack = _LAST_DIGITS * max(1.0, abs(told["value"]))  # what earlier releases could be off
         if not told["low"] - slack <= told["value"] <= told["high"] + slack:
             raise ParameterError("value must lie within low and high")
