@@ -178,6 +178,7 @@ class QuestionRefused(BudgetExceeded):
         best: the best answer that is already paid for (a `query.Answer`), or None.
         best_error: half the width of its interval.
         reachable_error: half the width that everything left would buy, or None if nothing can be bought.
+        reachable_rows: how many rows that takes a group to have; None where it rests on nothing private.
     """
 
     def __init__(
@@ -192,16 +193,25 @@ class QuestionRefused(BudgetExceeded):
         best: object,
         best_error: float | None,
         reachable_error: float | None,
+        reachable_rows: float | None = None,
     ) -> None:
         super().__init__(account, asked, left)
         free = "nothing is recorded to reuse" if best_error is None else f"free now: within {best_error:.6g}"
-        more = "" if reachable_error is None else f"; all that is left buys {reachable_error:.6g}"
+        self.reachable_rows = reachable_rows
+        more = (
+            "" if reachable_error is None else f"; all that is left buys {reachable_error:.6g}{self.if_rows}"
+        )
         self.args = (
             f"{account}: asked for {100 * asked / budget:.4g} % of the budget (epsilon {asked_epsilon:.4g} "
             f"alone), left is {100 * left / budget:.4g} % (epsilon {left_epsilon:.4g}); {free}{more}",
         )
         self.budget, self.best = budget, best
         self.best_error, self.reachable_error = best_error, reachable_error
+
+    @property
+    def if_rows(self) -> str:
+        """What `reachable_error` rests on, to be said behind it."""
+        return "" if self.reachable_rows is None else f" if {self.reachable_rows:,.0f} rows match"
 
 
 class UnknownAccount(LedgerError):

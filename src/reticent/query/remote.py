@@ -359,6 +359,7 @@ class RemoteSession(Shorthands):
                 best=best,
                 best_error=None if best is None else best.error,
                 reachable_error=told["reachable_error"],
+                reachable_rows=told.get("reachable_rows"),
             )
         if kind in ("too_many_requests", "busy", "fault"):
             return SourceError(f"the service at {self._host} says: {message}")

@@ -570,9 +570,10 @@ class Session(Shorthands):
         prepared = self._plans.of(asked)
         best = self.known(asked, confidence=accuracy.confidence)
         held, delta = bought(self._reading(prepared)), self.data.budget.delta
-        reachable = None
+        reachable, assumed = None, None
         if refusal.left >= self._teller.cost(prepared, 0, 1):
             reachable = self._expected_error(asked, prepared, accuracy, held + refusal.left)
+            assumed = self._assumed(asked, prepared, accuracy, held + refusal.left)
         return QuestionRefused(
             refusal.account,
             refusal.asked,
@@ -583,6 +584,7 @@ class Session(Shorthands):
             best=best,
             best_error=best.error if best is not None else None,
             reachable_error=reachable,
+            reachable_rows=None if assumed is None else assumed.rows,
         )
 
 

@@ -152,5 +152,6 @@ def _offer(refusal: errors.QuestionRefused) -> dict[str, Any]:
     best = refusal.best
     return {
         "reachable_error": refusal.reachable_error,
+        "reachable_rows": refusal.reachable_rows,
         "best": best.to_json() if best is not None and hasattr(best, "to_json") else None,
     }

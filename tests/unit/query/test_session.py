@@ -315,6 +315,9 @@ def test_a_refusal_says_what_is_asked_left_and_free():
         assert refused.value.best is None
         with pytest.raises(QuestionRefused, match="epsilon 2"):
             session.mean("age", information=4e6)  # far beyond any budget
+        assert not refusal.if_rows  # the number of rows is public
+        with pytest.raises(QuestionRefused, match=r"all that is left buys [\d.]+ if 100 rows match$"):
+            session.mean("age", where="sex = 'f'", information=3.0, rows=100)
 
 
 def test_a_spent_budget_still_gives_what_is_bought():

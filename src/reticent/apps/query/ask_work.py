@@ -262,7 +262,7 @@ def refused_line(refusal: QuestionRefused, data: views.Described) -> str:
         left = f"{terminal.down(share)} %, epsilon {terminal.down(epsilon)} alone"
     line = f"{data.name}: asked for {asked}; left is {left}; {_offer(refusal)}"
     if refusal.reachable_error is not None:
-        line += f"; all that is left buys ± {terminal.error_text(refusal.reachable_error)}"
+        line += f"; all that is left buys ± {terminal.error_text(refusal.reachable_error)}{refusal.if_rows}"
     return line
 
 

@@ -329,6 +329,6 @@ def _refused(
         content |= {
             "asked_share": refusal.asked / data.terms.cap,
             "left_share": refusal.left / data.terms.cap,
-            "reachable": None if reachable is None else showing.error_shown(reachable),
+            "reachable": None if reachable is None else showing.error_shown(reachable) + refusal.if_rows,
         }
     return part(request, "refused_part.html", content)
