@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+_LAST_DIGITS = 1e-9
 _PARTS = ("value", "standard_error", "low", "high")
 
 
@@ -160,19 +162,28 @@ class Price:
         """What `to_json` told."""
         return cls(
             from_json(given["query"]),
-            information=int(given["information"]),
-            bought=int(given["bought"]),
-            cost=int(given["cost"]),
-            remaining=int(given["remaining"]),
-            delta=given["delta"],
-            error=given["error"],
+            information=_units(given["information"]),
+            bought=_units(given["bought"]),
+            cost=_units(given["cost"]),
+            remaining=_units(given["remaining"]),
+            delta=real("delta", given["delta"]),
+            error=_error("error", given["error"]),
             case=Case(given["case"]),
-            free_error=given.get("free_error"),
+            free_error=_error("free_error", given.get("free_error")),
             assumed=_assumed(given.get("assumed")),
             useless=bool(given.get("useless", False)),
-            budget=int(given.get("budget", 0)),
-            fresh_cost=int(given.get("fresh_cost", 0)),
+            budget=_units(given.get("budget", 0)),
+            fresh_cost=_units(given.get("fresh_cost", 0)),
         )
+
+
+def _units(given: Any) -> int:
+    """An amount that somebody else told."""
+    return whole("units", int(given), low=0)
+
+
+def _error(name: str, given: Any) -> float | None:
+    return None if given is None else real(name, given, low=0.0)
 
 
 def _assumed(given: Mapping[str, Any] | None) -> Assumed | None:
@@ -338,21 +349,15 @@ class Answer:
         receipt = given["receipt"]
         return cls(
             from_json(given["query"]),
-            tuple(
-                Cell(
-                    tuple(cell["labels"]),
-                    Estimate(**{part: cell[part] for part in _PARTS}, unbiased=cell.get("unbiased")),
-                )
-                for cell in given["cells"]
-            ),
-            given["confidence"],
+            _cells(given["cells"]),
+            real("confidence", given["confidence"], low=0.0, high=1.0),
             Case(given["case"]),
-            information=int(given["information"]),
-            cost=int(given["cost"]),
-            without_reuse=int(given["without_reuse"]),
-            spent=int(given["spent"]),
-            remaining=int(given["remaining"]),
-            delta=given["delta"],
+            information=_units(given["information"]),
+            cost=_units(given["cost"]),
+            without_reuse=_units(given["without_reuse"]),
+            spent=_units(given["spent"]),
+            remaining=_units(given["remaining"]),
+            delta=real("delta", given["delta"]),
             receipt=Receipt(
                 receipt["account"],
                 receipt["key"],
@@ -362,6 +367,24 @@ class Answer:
             ),
             combined=None if given.get("combined") is None else Combined.from_json(given["combined"]),
         )
+
+
+def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
+    """Cells that somebody else told: one at least, and each interval holds its answer."""
+    found = []
+    for one in given:
+        told = {part: real(part, one[part]) for part in _PARTS}
+        unbiased = None if one.get("unbiased") is None else real("unbiased", one["unbiased"])
+        labels = tuple(one["labels"])
+        if not all(isinstance(label, str | int | float) for label in labels):
+            raise ParameterError("labels must be texts or numbers")
+        slack = _LAST_DIGITS * max(1.0, abs(told["value"]))  # what earlier releases could be off
+        if not told["low"] - slack <= told["value"] <= told["high"] + slack:
+            raise ParameterError("value must lie within low and high")
+        found.append(Cell(labels, Estimate(**told, unbiased=unbiased)))
+    if not found:
+        raise ParameterError("cells must be one at least")
+    return tuple(found)
 
 
 def as_mu2(units: int) -> float:

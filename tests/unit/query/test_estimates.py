@@ -14,7 +14,7 @@ import pytest
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import By, Column, DataSet, Kind
 from reticent.query.estimates import estimates, spread, widest
-from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
+from reticent.query.kinds.intervals import Cell, Estimate, Normal, half_width_factor, ratio
 from reticent.query.language import tree
 from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Comparison
@@ -256,3 +256,37 @@ def test_small_things():
     assert half_width_factor(0.95) == pytest.approx(1.959963984540054)
     cells = [Cell((), Estimate(0.0, 1.0, -1.0, 1.0)), Cell((), Estimate(0.0, 1.0, -1.0, 4.0))]
     assert widest(cells) == 2.5
+
+
+OFF = Column("pay", Kind.NUMBER, low=3, high=5.5, step=2.5)  # its grid is 2.5 and 5
+
+
+def within(found, low, high):
+    return all(low <= one.low <= one.value <= one.high <= high for one in found)
+
+
+@pytest.mark.parametrize("query", [tree.mean("pay"), tree.mean("pay", where=FLAG), tree.median("pay")])
+def test_intervals_lie_within_bounds_that_are_no_steps(query, monkeypatch):
+    data = DataSet("d", "1", (OFF, *COLUMNS[1:]), BUDGET, ADD, None)
+    assert within(repeated(query, data, [(20, 20, 20)], 10**9, times=20), 3, 5.5)
+    grid = (float(OFF.first * OFF.unit), float(OFF.last * OFF.unit))
+    monkeypatch.setattr(Column, "possible", grid)  # planted: as the grid has it
+    assert not within(repeated(query, data, [(20, 20, 20)], 10**9, times=20), 3, 5.5)
+
+
+def test_a_sum_of_what_is_never_negative_is_not_negative():
+    data = declared(ADD, None)
+    found = repeated(tree.total("age"), data, [(0, 0, 0)], 10**9, times=20)
+    assert within(found, 0, math.inf)
+    assert any(one.unbiased < 0 for one in found)  # the noise alone would say so
+    public = repeated(tree.total("age", where=FLAG), declared(REPLACE, 5), [(5, 300, 0)], 10**6, times=20)
+    assert within(public, 0, 5 * 119)
+    assert any(one.unbiased > 5 * 119 for one in public)
+
+
+def test_an_interval_holds_its_answer_where_nothing_is_uncertain():
+    """Roots of doubles: without noise both ends could be a last digit away from the answer."""
+    rng = np.random.default_rng(1)
+    for top, bottom in rng.uniform(-1, 1, (500, 2)) * 10.0 ** rng.integers(-3, 9, (500, 1)):
+        found = ratio(Normal(top, 0.0), Normal(abs(bottom), 0.0), 40.0, 1.96)
+        assert found.low <= found.value <= found.high

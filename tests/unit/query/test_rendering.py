@@ -53,7 +53,44 @@ def test_names_are_never_markup(session):
     assert "age < 3" not in page
 
 
+def altered(found, *way, to):
+    """What an answer or a price tells, with one part of it changed."""
+    told = found.to_json()
+    *path, last = way
+    part = told
+    for one in path:
+        part = part[one]
+    part[last] = to
+    return told
+
+
+@pytest.mark.parametrize(
+    ("way", "to"),
+    [
+        (("cells",), []),
+        (("cells", 0, "value"), "<b>"),
+        (("cells", 0, "value"), 1e12),
+        (("cells", 0, "high"), float("nan")),
+        (("cells", 0, "labels"), [["white"]]),
+        (("cost",), "-5"),
+        (("confidence",), "much"),
+        (("delta",), None),
+    ],
+)
+def test_answers_that_another_machine_made_up_are_refused(session, way, to):
+    answer = session.histogram("race", error=50)
+    assert type(answer).from_json(answer.to_json()) == answer
+    with pytest.raises((ValueError, TypeError)):  # which a session behind a service calls a SourceError
+        type(answer).from_json(altered(answer, *way, to=to))
+
+
 class TestPrices:
+    @pytest.mark.parametrize(("part", "to"), [("error", "<b>"), ("error", -1.0), ("budget", "-1")])
+    def test_prices_that_another_machine_made_up_are_refused(self, session, part, to):
+        price = session.price("SELECT AVG(income) FROM census WHERE sex = 'male'", error=3000)
+        with pytest.raises((ValueError, TypeError)):
+            type(price).from_json(altered(price, part, to=to))
+
     def test_what_an_error_rests_on_is_said(self, session):
         price = session.price("SELECT AVG(income) FROM census WHERE sex = 'male'", error=3000)
         assert price.assumed.rows == 5000

@@ -214,6 +214,11 @@ def step_of(question: Question) -> float:
     return 1.0 if question.column is None else float(question.data.column(question.column).unit)
 
 
+def possible(question: Question) -> tuple[float, float]:
+    """Between which numbers x lies: those of the column, or 0 and 1 for a share."""
+    return (0.0, 1.0) if question.column is None else question.data.column(question.column).possible
+
+
 def column_summand(question: Question, rows: Rows) -> str:
     """A column as it is."""
     assert question.column is not None

@@ -65,6 +65,12 @@ def linear(value: float, sigma: float, factor: float, low: float, high: float) -
     return Estimate(cut(value), sigma, cut(value - factor * sigma), cut(value + factor * sigma), value)
 
 
+def cut(estimate: Estimate, low: float, high: float) -> Estimate:
+    """An estimate of what lies between two numbers: value and interval are cut to them."""
+    value, first, last = (min(high, max(low, one)) for one in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, estimate.standard_error, first, last, estimate.unbiased)
+
+
 def moved(estimate: Estimate, factor: float, offset: float) -> Estimate:
     """An estimate in other units."""
     return Estimate(
@@ -95,4 +101,5 @@ def ratio(top: Normal, bottom: Normal, h: float, factor: float, covariance: floa
     b = top.value * bottom.value - factor * factor * covariance
     c = top.value**2 - (factor * top.sigma) ** 2
     root = math.sqrt(max(0.0, b * b - a * c))
-    return Estimate(value, error, min(h, max(-h, (b - root) / a)), min(h, max(-h, (b + root) / a)))
+    low, high = min(h, max(-h, (b - root) / a)), min(h, max(-h, (b + root) / a))
+    return Estimate(value, error, min(low, value), max(high, value))  # without noise, doubles may differ

@@ -18,9 +18,10 @@ from reticent.query.kinds.base import (
     bounds,
     centred,
     column_summand,
+    possible,
     step_of,
 )
-from reticent.query.kinds.intervals import Estimate, Normal, half_width_factor, moved, ratio
+from reticent.query.kinds.intervals import Estimate, Normal, cut, half_width_factor, moved, ratio
 from reticent.query.kinds.total import SUM
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confid
 def _in_units(plan: Plan, estimate: Estimate) -> Estimate:
     low, high = bounds(plan.question)
     unit = step_of(plan.question)
-    return moved(estimate, unit / 2, unit * (low + high) / 2)
+    return cut(moved(estimate, unit / 2, unit * (low + high) / 2), *possible(plan.question))
 
 
 MEAN = Measure(
@@ -93,12 +94,6 @@ MEAN = Measure(
     jointly=_jointly,
     error=ratio_error,
 )
-
-
-def _range(plan: Plan) -> tuple[float, float]:
-    low, high = bounds(plan.question)
-    unit = step_of(plan.question)
-    return low * unit, high * unit
 
 
 def _aggregate(read: SqlReader, node: Any) -> Asked:
@@ -120,7 +115,7 @@ KIND = Kind(
     is_table=False,
     is_public=False,
     per_row=True,
-    range=_range,
+    range=lambda plan: possible(plan.question),
     title=lambda column, levels: f"mean of {column}",
     line=lambda column, levels: f"mean of {column}",
     forms=(Form("mean", ("column", "by"), {}),),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.errors import ParameterError
 from reticent.query.kinds.base import Asked, Form, Kind, SqlReader, anything
 from reticent.query.kinds.count import COUNT
-from reticent.query.kinds.intervals import Cell, Estimate, half_width_factor
+from reticent.query.kinds.intervals import Cell, Estimate, cut, half_width_factor
 
 if TYPE_CHECKING:
     from reticent.query.language.tree import Query
@@ -39,7 +39,8 @@ def _estimates(query: Query, plan: Plan, counts: list[float], sigma: float, conf
         high = next((j for j in range(bins - 1, 0, -1) if t[j] <= factor * errors[j]), 0) + 1
         value = _crossing(t, edges)
         error = (edges[high] - edges[low]) / (2 * factor)
-        cells.append(Cell((level,), Estimate(value, error, min(edges[low], value), max(edges[high], value))))
+        found = Estimate(value, error, min(edges[low], value), max(edges[high], value))
+        cells.append(Cell((level,), cut(found, *column.possible)))
     return cells
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from reticent.query.kinds.base import (
@@ -12,8 +13,8 @@ from reticent.query.kinds.base import (
     Move,
     SqlReader,
     Sums,
-    anything,
     column_summand,
+    possible,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ SUM = Measure(
 )
 
 
+def _range(plan: Plan) -> tuple[float, float]:
+    """None or all of the rows may be in it: as many as are public, else any number."""
+    (low, high), rows = possible(plan.question), plan.question.data.rows
+    most = math.inf if rows is None else float(rows)
+    return (low * most if low < 0 else 0.0), (high * most if high > 0 else 0.0)
+
+
 def _aggregate(read: SqlReader, node: Any) -> Asked:
     summed = read.of(node)
     rows = read.indicator(summed)
@@ -63,7 +71,7 @@ KIND = Kind(
     is_table=False,
     is_public=False,
     per_row=False,
-    range=anything,
+    range=_range,
     title=lambda column, levels: f"sum of {column}",
     line=lambda column, levels: f"sum of {column}",
     forms=(Form("sum", ("column", "by"), {}),),

@@ -11,7 +11,6 @@ from reticent.query.kinds.base import (
     Measure,
     Move,
     Sums,
-    anything,
     bounds,
     centred,
     column_aggregate,
@@ -70,7 +69,8 @@ def _estimate(plan: Plan, values: list[float], rows: Normal, sigma: float, confi
     value = min(h * h, max(0.0, square.value - mean.value**2))
     error = math.hypot(square.standard_error, 2 * mean.value * mean.standard_error)
     bottom, top = max(0.0, square.low - most), min(h * h, max(0.0, square.high - least))
-    return moved(Estimate(value, error, min(bottom, top), top), step_of(plan.question) ** 2 / 4, 0.0)
+    around = Estimate(value, error, min(bottom, value), max(top, value))  # without noise, doubles may differ
+    return moved(around, step_of(plan.question) ** 2 / 4, 0.0)
 
 
 def _error(plan: Plan, sigma: float, confidence: float, rows: float) -> float:
@@ -118,6 +118,13 @@ VARIANCE = Measure(
     error=_error,
 )
 
+
+def _range(plan: Plan) -> tuple[float, float]:
+    """At most that of half of the rows at either end."""
+    low, high = bounds(plan.question)
+    return 0.0, ((high - low) * step_of(plan.question) / 2) ** 2
+
+
 KIND = Kind(
     name="variance",
     measures=(SQUARES, VARIANCE),
@@ -131,7 +138,7 @@ KIND = Kind(
     is_table=False,
     is_public=False,
     per_row=False,
-    range=anything,
+    range=_range,
     title=lambda column, levels: f"variance of {column}",
     line=lambda column, levels: f"variance of {column}",
     forms=(Form("variance", ("column", "by"), {}),),

@@ -176,6 +176,14 @@ class Column:
         return _exact(self.step) if self.step is not None else Fraction(1)
 
     @property
+    def possible(self) -> tuple[float, float]:
+        """Between which numbers it lies: on the grid, and within declared bounds where these are off it."""
+        low, high = float(self.first * self.unit), float(self.last * self.unit)
+        if self.low is None or self.high is None:
+            return low, high
+        return max(low, self.low), min(high, self.high)
+
+    @property
     def is_number(self) -> bool:
         """Whether sums of it mean something; a boolean counts as 0 and 1."""
         return self.kind is not Kind.CATEGORY
