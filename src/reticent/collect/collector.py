@@ -39,6 +39,7 @@ from reticent.errors import (
     ParameterError,
     ParameterTypeError,
 )
+from reticent.estimation.shapes import Shape
 from reticent.fleet.counted import MOST, Counted
 from reticent.fleet.database import again
 from reticent.fleet.enrolment import KEY_BYTES, Use
@@ -223,6 +224,8 @@ class Collector:
         if held is None:
             raise ParameterError(f"the survey that this text of {survey.name} follows is not collected here")
         survey.check_follows(held.survey)
+        for _, mean, deviation in survey.follows.shapes:
+            Shape(mean, deviation)  # on the public grid, as pages show it
         other = self._follow_ups(held.survey).get(survey.follows.period)
         if other is not None and other.id != survey.id:
             raise ParameterError(f"period {survey.follows.period} of {survey.name} has a follow-up already")

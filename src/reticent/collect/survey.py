@@ -140,6 +140,8 @@ class Survey(Local):
             raise ParameterError("a follow-up must be of a survey that learns: waves is missing")
         low = 1 if self.waves.source == LAST_PERIOD else 0
         whole("follows.period", self.follows.period, low=low, high=self.periods - 1)
+        if sorted(told[0] for told in self.follows.shapes) != sorted(self.waves.learns):
+            raise ParameterError("follows.shapes must be one for each name of waves.learns")
 
     # Its text
 

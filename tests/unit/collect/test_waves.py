@@ -106,6 +106,12 @@ def test_a_survey_that_does_not_learn_says_nothing_of_it():
             {"waves": Waves(("speed",), LAST_PERIOD, 0.0), "follows": Follows(b"12345678", 0, (), 1)},
             "must be >= 1",
         ),
+        ({"follows": Follows(b"12345678", 3, (), 1)}, "follows.shapes must be one for each"),
+        (
+            {"follows": Follows(b"12345678", 3, (("kind", 0.0, 0.4),), 1)},
+            "follows.shapes must be one for each",
+        ),
+        ({"follows": Follows(b"12345678", 3, (("speed", 0.0, 0.4),) * 2, 1)}, "follows.shapes must be one"),
     ],
 )
 def test_a_broken_rule_is_named(changes, rule):
@@ -280,6 +286,9 @@ def test_a_period_has_one_follow_up(collecting):
         collector.collect(file_of(follow_of(shape=(0.5, 0.12))), fleet.SIGNER)
     with pytest.raises(ParameterError, match="not collected here"):
         collector.collect(file_of(follow_of(learning(share=0.5))), fleet.SIGNER)
+    odd = Follows(SURVEY.id, PERIOD + 1, (("speed", 0.3, 0.0),), 1)  # signed, and no page could show it
+    with pytest.raises(ParameterError, match="a shape must have a mean in steps"):
+        collector.collect(file_of(follow_of(follows=odd)), fleet.SIGNER)
     assert list(collector.follow_ups(SURVEY)) == [PERIOD]
 
 

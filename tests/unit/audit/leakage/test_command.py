@@ -93,9 +93,11 @@ def test_steps_and_models_of_the_library(command, sent, mine, tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"theta": np.array([0.3, 0.6, -0.9, 0.3])}, tmp_path / "theta.safetensors")
-    code, out, _ = command("--model", f"{mine}:linear", "--update", str(tmp_path / "theta.safetensors"))
+    linear = ("--model", f"{mine}:linear", "--update", str(tmp_path / "theta.safetensors"))
+    code, out, _ = command(*linear, "--records", "1")
     assert code == 1
     assert "everything" in out
+    assert "else a mean of several" in command(*linear)[1]
 
 
 def test_refusals_are_one_line(command, sent, mine, tmp_path):
