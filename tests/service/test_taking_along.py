@@ -137,12 +137,6 @@ def test_a_file_is_as_coarse_as_what_was_asked(tiers, monkeypatch):
     assert exact_for(tiers, "bob", given)
 
 
-def test_a_label_is_no_formula():
-    assert [copies._cell(one) for one in ("=1+1", "@x", "-3", "plain", -3.0, float("inf"))] == [
-        "'=1+1", "'@x", "'-3", "plain", -3.0, "",
-    ]  # fmt: skip
-
-
 # Questions so far
 
 

@@ -5,6 +5,9 @@ Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them when som
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _LAST_DIGITS = 1e-9
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a cell a formula in a spreadsheet
 _PARTS = ("value", "standard_error", "low", "high")
 
 
@@ -295,6 +299,14 @@ class Answer:
             found[part] = [getattr(cell.estimate, part) for cell in self.cells]
         return found
 
+    def to_csv(self) -> str:
+        """The cells as CSV: a header and a line for each, with texts that no spreadsheet runs."""
+        columns, text = self.columns(), io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(map(_csv_cell, columns))
+        lines.writerows([map(_csv_cell, row) for row in zip(*columns.values(), strict=True)])
+        return text.getvalue()
+
     def to_pandas(self) -> pandas.DataFrame:
         """The cells as a data frame."""
         import pandas as pd
@@ -385,6 +397,13 @@ def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
     if not found:
         raise ParameterError("cells must be one at least")
     return tuple(found)
+
+
+def _csv_cell(value: object) -> object:
+    """A text that no spreadsheet runs (labels are an owner's to choose); infinite numbers are left out."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_mu2(units: int) -> float:

@@ -28,6 +28,7 @@ from reticent.ledger.base import increment
 from reticent.privacy import Budget, mu_of
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import Case, Session
+from reticent.query.answers import _csv_cell
 from reticent.query.language import tree
 from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Comparison
@@ -386,9 +387,17 @@ def test_answers_become_tables():
         frame, table = answer.to_pandas(), answer.to_arrow()
         assert list(frame["sex"]) == table["sex"].to_pylist() == ["f", "m"]
         assert list(frame.columns) == ["sex", "value", "standard_error", "low", "high", "unbiased"]
+        head, first, *_ = answer.to_csv().splitlines()
+        assert head == "sex,value,standard_error,low,high,unbiased"
+        assert first.split(",")[:2] == ["f", str(frame["value"][0])]
         with pytest.raises(ParameterError, match="2 cells"):
             _ = answer.value
         assert session.median("age", bins=12, information=0.1).columns()["level"] == [0.5]
+
+
+def test_no_label_of_a_csv_is_a_formula():
+    given = ("=1+1", "@x", "-3", "\tx", "plain", -3.0, float("inf"))
+    assert [_csv_cell(one) for one in given] == ["'=1+1", "'@x", "'-3", "'\tx", "plain", -3.0, ""]
 
 
 def test_the_public_number_of_rows_is_free_and_exact():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -60,7 +58,7 @@ def ask(
         if form == "json":
             print(json.dumps(answer.to_json(), indent=1))
         elif form == "csv":
-            _print_csv(answer)
+            print(answer.to_csv(), end="")
         else:
             views.show_answer(answer, data, rehearsed=rehearse, mu2=mu2)
             if buys and isinstance(session, Session) and (line := wider(session, answer, accuracy["error"])):
@@ -275,11 +273,3 @@ def _offer(refusal: QuestionRefused) -> str:
     estimate = best.cells[0].estimate
     error = views.half(estimate, best.confidence)
     return f"free now: {terminal.rounded(estimate.value, error)} ± {terminal.error_text(error)}"
-
-
-def _print_csv(answer: Answer) -> None:
-    """The cells alone: a header, and a line for each."""
-    columns = answer.columns()
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(columns)
-    lines.writerows(zip(*columns.values(), strict=True))

@@ -6,8 +6,6 @@ read from the environment, so that nobody pastes it anywhere.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import shlex
@@ -23,7 +21,6 @@ from reticent.service.showing import plain
 KEY = "RETICENT_KEY"
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 _ANY = 0.001  # what a question that the declaration answers is asked with: it costs nothing
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a cell a formula in a spreadsheet
 
 
 def of(answer: Answer, name: str, address: str) -> list[dict[str, str]]:
@@ -63,16 +60,4 @@ def file(answer: Answer, form: str) -> str:
     """The text of a download, in one of `FORMATS`."""
     if form == "json":
         return json.dumps(plain(answer.to_json()), indent=1, allow_nan=False) + "\n"
-    columns = answer.columns()
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(map(_cell, columns))
-    lines.writerows([map(_cell, row) for row in zip(*columns.values(), strict=True)])
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """A text that no spreadsheet runs: labels are an owner's to choose."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return "" if isinstance(value, float) and not math.isfinite(value) else value
+    return answer.to_csv()
