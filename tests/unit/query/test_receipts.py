@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from reticent.errors import LedgerDamaged, ParameterError
+from reticent.errors import LedgerDamaged, ParameterError, ParameterTypeError
 from reticent.ledger import SqlLedger
 from reticent.ledger.export import export, verify_export
 from reticent.ledger.measured import measured
@@ -182,7 +182,7 @@ def test_what_is_no_answer_is_refused_and_ends_in_no_other_error(asked, place):
         for name in place[:-1]:
             inner = inner[name]
         inner[place[-1]] = odd
-        with pytest.raises((LedgerDamaged, ParameterError)):
+        with pytest.raises((LedgerDamaged, ParameterError, ParameterTypeError)):
             check_answer(Answer.from_json(said), data, lambda numbers, size: measured(lines, numbers, size))
 
 
