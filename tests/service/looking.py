@@ -2,8 +2,11 @@
 
 import inspect
 from collections import deque
+from contextlib import closing, contextmanager
 
 import pytest
+
+from reticent.service.serve import address, listen, running
 
 from .browsing import AXE
 
@@ -43,6 +46,19 @@ def names(found):
 
 def too_wide(page):
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+@contextmanager
+def visited(browser, app):
+    """A page of a browser, and the address of an application that runs meanwhile."""
+    with (
+        listen("127.0.0.1", 0) as place,
+        running(app, place),
+        closing(browser.new_context(bypass_csp=True)) as context,
+    ):
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        yield page, address(*place.getsockname())
 
 
 class Seen:

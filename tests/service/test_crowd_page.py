@@ -14,10 +14,10 @@ from reticent.apps.crowd.observing_work import Observed
 from reticent.apps.crowd.page import create_app, watched
 from reticent.errors import NodeUnavailable
 from reticent.federated.crowd.crowd_file import CrowdFile
-from reticent.service.serve import address, listen, running
+from reticent.service.serve import listen
 
 from ..contracts.real_task import Real, really_play
-from .looking import Seen, faults
+from .looking import Seen, faults, visited
 from .running import until
 
 
@@ -112,17 +112,11 @@ def test_in_a_browser(browser, played):
     """The chart is drawn with axes and legend, nothing is said on the console, it can be read."""
     said, app = [], create_app(looking(played), "a task")
     seen = Seen(app)
-    with (
-        listen("127.0.0.1", 0) as place,
-        running(app, place),
-        contextlib.closing(browser.new_context(bypass_csp=True)) as context,
-    ):
-        page = context.new_page()
-        page.set_default_timeout(60_000)
+    with visited(browser, app) as (page, url):
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         looked = seen.follow(page)
-        page.goto(address(*place.getsockname()))
+        page.goto(url)
         until(lambda: page.locator(".chart canvas").count() == 1)
         drawn = page.evaluate(
             "(() => { const o = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"

@@ -12,10 +12,10 @@ from reticent.federated.explanation import explain
 from reticent.federated.models import Linear, Logistic
 from reticent.federated.simulation import simulate
 from reticent.federated.tasks import designed
-from reticent.service.serve import address, listen, running
+from reticent.service.serve import listen
 
 from .browsing import IMAGE
-from .looking import Seen, faults
+from .looking import Seen, faults, visited
 from .running import until
 
 FEATURES = np.linspace(-1.0, 1.0, 600).reshape(300, 2)
@@ -115,15 +115,9 @@ def test_it_can_be_read(browser):
     train(curves)
     app = create_app(curves, explain(curves.task)[1:], "secret")
     seen = Seen(app)
-    with (
-        listen("127.0.0.1", 0) as place,
-        running(app, place),
-        contextlib.closing(browser.new_context(bypass_csp=True)) as context,
-    ):
-        page = context.new_page()
-        page.set_default_timeout(60_000)
+    with visited(browser, app) as (page, url):
         looked = seen.follow(page)
-        page.goto(f"{address(*place.getsockname())}/secret")
+        page.goto(f"{url}/secret")
         until(lambda: page.locator(".chart canvas").count() == 4)
         assert faults(page) == []
         looked()

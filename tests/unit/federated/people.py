@@ -2,6 +2,7 @@
 
 import hashlib
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reticent.collect import instruments
@@ -74,3 +75,12 @@ def report(of, enrolled, number, gradient, stream):
     """The payload of one client, without its ledger."""
     symbols = drawn(of, payload.client_number(enrolled), number, gradient, stream)[1]
     return payload.written(of, enrolled, number, of.mechanism.pack(symbols))
+
+
+def taken(one, task):
+    """A task that a client took, signed."""
+    return one.take(file_of(task))
+
+
+ENROLLED = enrolment(7)
+GRADIENT = np.array([0.5, -1.0, 0.0, 2.0, -0.25, 0.125])
