@@ -18,7 +18,7 @@ INSTALL = UV_COMPILE_BYTECODE_TIMEOUT=600 $(BIN)/uv pip install --quiet --python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help screenshots demo test test-more test-all test-spark bench-spark soak mutation bench lint docs picture requirements clean
+.PHONY: help screenshots demo test test-more test-all test-races test-spark bench-spark soak mutation bench lint docs picture requirements clean
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -42,10 +42,13 @@ test-more: $(VENV)/.dev ## the quick tests that take longest, which `make test` 
 test-all: $(VENV)/.dev ## every test, the slow ones too; ROOM=privacy for one room
 	$(BIN)/python -m pytest $(ARGS) $(TESTS)
 
+test-races: $(VENV)/.dev ## real kills and races, which no other target runs; a planted fault is repeated until caught; ARGS="-m slow" for the full counts
+	$(PYTEST) $(if $(ARGS),$(ARGS),-m "not slow") tests/races
+
 test-spark: $(VENV)/.dev $(VENV)/.spark ## tests on a real Spark, which `make test` leaves out (450 MB, and Java 17); ARGS="-m slow" for the full counts
 	$(VENV)/spark/bin/python -m pytest --timeout 3600 -n 0 $(if $(ARGS),$(ARGS),-m "not slow") tests/spark
 
-soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times, beside HOGS=3 busy processes
+soak: $(VENV)/.dev ## every demo RUNS=20 times and ended by every signal, and `make test` SUITE=0 times (ARGS=--clone: in a clean clone), beside HOGS=3 busy processes
 	$(BIN)/python tests/soak.py --runs $(RUNS) --hogs $(HOGS) --suite $(SUITE) $(ARGS)
 
 mutation: $(VENV)/.dev ## share of small planted changes in ROOM=privacy that its quick tests notice
@@ -60,11 +63,13 @@ bench-spark: $(VENV)/.dev $(VENV)/.spark ## a fresh mean on Spark beside the sam
 screenshots: $(VENV)/.dev ## the pictures of pages in the docs, made anew
 	$(BIN)/python -m tests.screenshots $(ARGS)
 
-lint: $(VENV)/.dev ## style, format, types, layers
+lint: $(VENV)/.dev $(VENV)/.newest ## style, format, types, layers; imports with the newest packages and with Flower
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/imports.py flwr
+	$(VENV)/newest/bin/python tests/imports.py
 
 docs: $(VENV)/.docs ## the documentation as a site, into out/site; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict $(ARGS)
@@ -118,6 +123,12 @@ $(VENV)/.browser: requirements/browser/package.json requirements/browser/package
 $(VENV)/.broker $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/$*
 	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --require-hashes -r $<
+	@touch $@
+
+# The packages that a service needs, without Flower, which holds several of them back: each the newest that there is.
+$(VENV)/.newest: requirements/service.txt $(VENV)/.uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/newest
+	$(BIN)/uv pip install --quiet --python $(VENV)/newest/bin/python --require-hashes -r $<
 	@touch $@
 
 # An MQTT 5 broker for tests of collectors side by side, where the system has none and apt can fetch Debian's; it is

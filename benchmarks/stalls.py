@@ -9,6 +9,9 @@ ends by itself, with the reply to what it asked last.
 
 In each round the 99th percentile beside the flood is divided by that of the idle service just before. The
 figure is the median of the rounds; the worst, and how busy the machine was, are printed beside it.
+
+One figure has another flood: prices of tables that can be estimated from 1,000 tables which are recorded.
+The idle service has no recorded tables, so the figure shows what they cost an analyst, and what others do.
 """
 
 from __future__ import annotations
@@ -25,13 +28,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Figure
 from benchmarks.query import place
 from benchmarks.service import MEAN, ROWS, process
+from reticent.apps.query.desk import Desk
 from reticent.apps.service.serving import serve
-from reticent.query import census
+from reticent.query import By, census
+from reticent.query.language import tree
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State
@@ -41,6 +47,8 @@ FLOODERS, CONNECTIONS, A_SECOND = 2, 8, 50
 ROUNDS = 5
 LOOKS = {"price": (200, 0.02), "ask": (100, 0.0)}  # in a window, and the pause after each, in seconds
 CELLS = 1 << 16
+TABLES = 1000  # recorded, of 16 cells each
+NEAR = {"query": "SELECT COUNT(*) FROM census WHERE age >= 36 AND hours >= 16", "error": 100.0}
 EDGES = json.dumps([3 * i + i % 2 for i in range(1, 30_000)])
 
 
@@ -66,7 +74,31 @@ def costly(number: int) -> tuple[str, bytes]:
     return verb, f'{{"query":{query},"information":{1e-6 * (1 + number)}}}'.encode()
 
 
-def run_flood(port: int, *keys: str) -> None:
+def estimated(number: int) -> tuple[str, bytes]:
+    """Return the verb and text of a question about a table that recorded tables say much of."""
+    ages = ",".join(str(2 + number % 7 + 6 * place) for place in range(14))
+    hours = ",".join(str(5 + 6 * place) for place in range(1 + number % 12))
+    by = f'{{"column":"age","edges":[{ages}]}},{{"column":"hours","edges":[{hours}]}}'
+    query = f'{{"kind":"histogram","by":[{by}]}}'
+    return ("price", "known")[number % 2], (
+        f'{{"query":{query}}}'.encode()
+        if number % 2
+        else f'{{"query":{query},"information":{1e-5 * (1 + number)}}}'.encode()
+    )
+
+
+def record_tables(folder: Path) -> None:
+    """Buy tables of the census, each for next to nothing."""
+    with contextlib.closing(Desk(Settings(folder, grid_s=0.0))) as desk:
+        session = desk.session("census")
+        for number in range(TABLES):
+            ages = (18 + number % 17, 36 + number % 19, 56 + number % 23)
+            hours = (2 + number % 7, 16 + number % 11, 32 + number % 13)
+            by = [By("age", edges=ages), By("hours", edges=hours)]
+            session.ask(tree.histogram(by), information=1e-6, reuse="key")
+
+
+def run_flood(port: int, *keys: str, ask_for: Callable[[int], tuple[str, bytes]] = costly) -> None:
     """Ask until told to end, as often as the rate of requests allows."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
@@ -77,7 +109,7 @@ def run_flood(port: int, *keys: str) -> None:
         for number in itertools.count(first, CONNECTIONS):
             if ending.is_set():
                 return
-            status = call(connection, key, *costly(number))
+            status = call(connection, key, *ask_for(number))
             print(status, flush=True)
             ending.wait(CONNECTIONS / A_SECOND)
 
@@ -89,9 +121,9 @@ def run_flood(port: int, *keys: str) -> None:
 
 
 @contextlib.contextmanager
-def flooding(port: int, keys: list[str]) -> Iterator[list[str]]:
+def flooding(port: int, keys: list[str], kind: str = "flood") -> Iterator[list[str]]:
     """Others who ask; the replies to them, once they have ended."""
-    command = [sys.executable, "-m", "benchmarks.stalls", "flood", str(port), *keys]
+    command = [sys.executable, "-m", "benchmarks.stalls", kind, str(port), *keys]
     flood = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
     assert flood.stdout is not None
     replies = [flood.stdout.readline().strip()]  # it has begun
@@ -121,9 +153,11 @@ def looks(port: int, key: str, verb: str, body: dict) -> list[float]:
 
 
 @contextlib.contextmanager
-def service(base: Path) -> Iterator[tuple[int, list[str]]]:
+def service(base: Path, *, has_tables: bool = False) -> Iterator[tuple[int, list[str]]]:
     """One that answered before; its port, and the keys: an analyst's, and those of others."""
     folder = census.write(base, rows=ROWS).parent
+    if has_tables:
+        record_tables(folder)
     with contextlib.closing(State.of(folder)) as state:
         people = 1 + 2 * ROUNDS * FLOODERS
         keys = [state.make_key(f"analyst{i}", Role.ANALYST)[1] for i in range(people)]
@@ -135,26 +169,28 @@ def service(base: Path) -> Iterator[tuple[int, list[str]]]:
         yield port, keys
 
 
-def beside_a_flood(verb: str) -> Callable[[], float]:
+def beside_a_flood(verb: str, kind: str = "flood") -> Callable[[], float]:
     def measured() -> float:
-        ratios = []
+        ratios, body = [], NEAR if kind == "tables" else MEAN
         with (
             place() as base,
             service(base / "idle") as (idle, own),
-            service(base / "flooded") as (busy, keys),
+            service(base / "flooded", has_tables=kind == "tables") as (busy, keys),
         ):
-            looks(idle, own[0], verb, MEAN)
-            looks(busy, keys[0], verb, MEAN)
+            looks(idle, own[0], verb, body)
+            looks(busy, keys[0], verb, body)
             others = iter(keys[1:])
             for _ in range(ROUNDS):
-                alone = looks(idle, own[0], verb, MEAN)
-                with flooding(busy, list(itertools.islice(others, FLOODERS))) as replies:
-                    beside = looks(busy, keys[0], verb, MEAN)
+                alone = looks(idle, own[0], verb, body)
+                with flooding(busy, list(itertools.islice(others, FLOODERS)), kind) as replies:
+                    beside = looks(busy, keys[0], verb, body)
+                quiet = looks(busy, keys[0], verb, body) if kind == "tables" else alone
                 ratios.append(late(beside) / late(alone))
                 print(
                     f"  {verb}: p99 {1e3 * late(alone):.1f} ms alone, {1e3 * late(beside):.1f} beside "
                     f"{replies.count('200')} answers and {len(replies)} requests; median "
-                    f"{1e3 * statistics.median(alone):.1f}, {1e3 * statistics.median(beside):.1f}; "
+                    f"{1e3 * statistics.median(alone):.1f}, {1e3 * statistics.median(beside):.1f}; p99 "
+                    f"without others {1e3 * late(quiet):.1f}; "
                     f"load {os.getloadavg()[0]:.1f}",
                     flush=True,
                 )
@@ -171,8 +207,17 @@ def late(times: list[float]) -> float:
 
 FIGURES = [
     Figure("service, price beside a flood", "the same, idle", 2.0, beside_a_flood("price"), at_most=True),
+    Figure(
+        f"service, price beside {TABLES:,} tables",
+        "the same, idle, no tables",
+        2.0,
+        beside_a_flood("price", "tables"),
+        at_most=True,
+    ),
     Figure("service, repeats beside a flood", "the same, idle", 2.0, beside_a_flood("ask"), at_most=True),
 ]
 
 if __name__ == "__main__":
-    {"default": run_default, "flood": run_flood}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+    run_tables = partial(run_flood, ask_for=estimated)
+    run = {"default": run_default, "flood": run_flood, "tables": run_tables}[sys.argv[1]]
+    run(int(sys.argv[2]), *sys.argv[3:])

@@ -88,10 +88,16 @@ class MissingExtra(ReticentError, ImportError):
 
 
 class SourceError(ReticentError):
-    """The rows of a data set cannot be read. What the engine said is dropped: it may quote them."""
+    """The rows of a data set cannot be read. What the engine said is dropped: it may quote them.
 
-    def __init__(self, reason: str = "the data cannot be read") -> None:
+    Args:
+        reason: Sentence for everybody.
+        details: Type of the cause and where it was raised, which `reticent --debug` shows.
+    """
+
+    def __init__(self, reason: str = "the data cannot be read", *, details: str = "") -> None:
         super().__init__(reason)
+        self.details = details
 
 
 class ChainError(ReticentError):

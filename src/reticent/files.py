@@ -7,6 +7,7 @@ private records without a mechanism.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import struct
@@ -18,6 +19,44 @@ if TYPE_CHECKING:  # a device that starts goes without it: it takes longer to lo
     from pathlib import Path
 
 Place = TypeVar("Place", str, "Path")
+
+FULL = "the disk is full"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_PROBE_BYTES = 1 << 16
+
+
+def is_out_of_space(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that a disk or a quota is full.
+
+    Engines that raise errors of their own (DuckDB, Arrow) are known by the system's words in their texts,
+    which are looked at here and never passed on.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            return True
+        if getattr(error, "sqlite_errorname", "") in ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"):
+            return True
+        text = str(error)
+        if any(os.strerror(code) in text for code in _NO_SPACE) or FULL in text:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_full(folder: str | os.PathLike[str]) -> bool:
+    """Whether nothing more can be written to a folder because its disk or a quota is full."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno in _NO_SPACE
+    return False
 
 
 @contextmanager
@@ -39,6 +78,53 @@ def appearing(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[Bi
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)  # noqa: PTH108
+
+
+@contextmanager
+def new_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Yield a file to write, which gets a name that nobody has once it is whole and on the disk.
+
+    If writing fails, on a full disk or by an interrupt, nothing is left of it.
+
+    Args:
+        path: Path of the new file.
+        mode: Rights of the file, less what the umask takes away; 0o600 for its owner alone.
+
+    Raises:
+        FileExistsError: There is something under this name.
+    """
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")  # noqa: PTH118
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(path))
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _link_or_rename(draft, os.fsdecode(path))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)  # noqa: PTH108
+
+
+def write_new(path: str | os.PathLike[str], content: str | bytes, *, mode: int = 0o666) -> None:
+    """Write a new file, whole or not at all; see `new_file`. Texts are written in UTF-8."""
+    with new_file(path, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _link_or_rename(draft: str, path: str) -> None:
+    """Let a whole file have its name, unless something has it."""
+    try:
+        os.link(draft, path)
+    except FileExistsError as error:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+    except OSError as error:
+        if error.errno in (*_NO_SPACE, errno.EIO):
+            raise
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # a file system without hard links
+        os.replace(draft, path)  # noqa: PTH105
 
 
 def identity(path: Path) -> str:

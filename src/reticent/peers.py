@@ -20,6 +20,9 @@ from typing import Any
 DEEPEST = 100  # lists and objects within each other
 MOST_PARTS = 1 << 21  # values of one reply; the largest answer has a million
 _PIECE = 1 << 16  # bytes that are read at once
+_MAX_LINE_BYTES = 4096  # between chunks
+_MAX_TRAILERS = 100
+_CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
 # A whole text, one that does not end included, or a sign between texts. No part of it is looked at twice.
 _MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{},]', re.DOTALL)
 # What moves a cursor, turns the direction of writing or cannot be printed. Tabs and newlines may stay.
@@ -123,24 +126,74 @@ def exchange(
 
     Raises:
         OSError: it cannot be sent or takes too long.
-        http.client.HTTPException: what comes is no reply, or is too long. Close the connection then.
+        http.client.HTTPException: what comes is no reply, is cut or is too long. Close the connection then.
     """
     if connection.sock is None:
         connection.connect()
-    with _cut_after(connection.sock, seconds):
+    with cut_after(connection.sock, seconds):
         connection.request(method, path, data, headers)
         reply = connection.getresponse()
+        pieces = _read_chunks(reply) if reply.chunked else iter(lambda: reply.read(_PIECE), b"")
         body = bytearray()
-        while len(body) <= most and (piece := reply.read(_PIECE)):  # many small chunks take little room so
+        for piece in pieces:
             body += piece
-    if len(body) > most:
-        reply.close()  # what is left of it holds the socket
-        raise http.client.HTTPException(f"a reply of more than {most} bytes")
+            if len(body) > most:
+                reply.close()  # what is left of it holds the socket
+                raise http.client.HTTPException(f"a reply of more than {most} bytes")
+        reply.close()
+    if reply.length:  # `http.client` takes a body that was cut for a whole one if it is read in pieces
+        raise http.client.IncompleteRead(b"", reply.length)
     return reply, bytes(body)
 
 
+def _read_chunks(reply: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Yield the body of a chunked reply in pieces of bounded size.
+
+    `http.client` takes whatever `int` takes for the size of a chunk. A size of -1 makes it read without
+    bound, and others end in errors that callers do not expect.
+
+    Reference: RFC 9112, section 7.1.
+    """
+    while size := _read_chunk_size(reply):
+        while size:
+            piece = reply.fp.read(min(size, _PIECE))
+            if not piece:
+                raise http.client.IncompleteRead(b"", size)
+            size -= len(piece)
+            yield piece
+        if reply.fp.read(2) != b"\r\n":
+            raise http.client.HTTPException("a chunk longer than its size")
+    for _ in range(_MAX_TRAILERS):
+        if _read_line(reply) in (b"\r\n", b"\n"):
+            return
+    raise http.client.HTTPException(f"a reply with more than {_MAX_TRAILERS} trailers")
+
+
+def _read_chunk_size(reply: http.client.HTTPResponse) -> int:
+    match = _CHUNK_SIZE.fullmatch(_read_line(reply))
+    if match is None:
+        raise http.client.HTTPException("a chunk whose size is no hexadecimal number of at most 15 digits")
+    return int(match[1], 16)
+
+
+def _read_line(reply: http.client.HTTPResponse) -> bytes:
+    line: bytes = reply.fp.readline(_MAX_LINE_BYTES + 1)
+    if len(line) > _MAX_LINE_BYTES or not line.endswith(b"\n"):
+        raise http.client.HTTPException("a line between chunks that is too long or does not end")
+    return line
+
+
 @contextlib.contextmanager
-def _cut_after(line: socket.socket, seconds: float) -> Iterator[None]:
+def cut_after(line: socket.socket, seconds: float) -> Iterator[None]:
+    """Shut a socket down unless the block ends in time, so that no peer can stall it.
+
+    Args:
+        line: Connected socket that the block reads from or writes to.
+        seconds: Time that the block may take in all.
+
+    Raises:
+        TimeoutError: The time was over before the block ended, whatever that made of it.
+    """
     late = threading.Event()
 
     def cut() -> None:
@@ -153,7 +206,7 @@ def _cut_after(line: socket.socket, seconds: float) -> Iterator[None]:
     watch.start()
     try:
         yield
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except Exception as error:  # each library tells a socket that was shut down in its own way
         if late.is_set():
             raise TimeoutError("no whole reply in time") from error
         raise

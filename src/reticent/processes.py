@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import secrets
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -114,3 +116,21 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def silence_teardown() -> None:
+    """Discard what libraries write to standard error while the interpreter is torn down.
+
+    DuckDB's binding (nanobind) lists its own objects there if a thread still refers to some: lines that are
+    no JSON in the log of a service. Everything that the program itself has to say is written before: this
+    function must be called before other exit handlers are registered, which then run first.
+    """
+    atexit.register(_discard_standard_error)
+
+
+def _discard_standard_error() -> None:
+    sys.stderr.flush()
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)

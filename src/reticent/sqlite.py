@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reticent.errors import StorageUnavailable
-from reticent.files import private
+from reticent.errors import LedgerError, StorageUnavailable
+from reticent.files import FULL, is_full, is_out_of_space, private
 
 PATIENCE_S = 60.0  # how long to wait for others who write
 UNAVAILABLE = {  # what SQLite says of disks and other processes, not of what a file holds
     sqlite3.SQLITE_BUSY: "another process holds it",
     sqlite3.SQLITE_LOCKED: "another process holds it",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_FULL: FULL,
     sqlite3.SQLITE_READONLY: "it is read-only",
     sqlite3.SQLITE_PERM: "it is not permitted",
     sqlite3.SQLITE_AUTH: "it is not permitted",
@@ -28,20 +28,53 @@ UNAVAILABLE = {  # what SQLite says of disks and other processes, not of what a 
 }
 
 
+def describe_trouble(error: sqlite3.Error, folder: str | os.PathLike[str] | None = None) -> str | None:
+    """Return why a file cannot be used now; None if the error is about what the file holds.
+
+    SQLite tells a full disk as a failing one where it is a quota that is used up, and where the index of its
+    log does not fit any more.
+
+    Args:
+        error: Error that SQLite raised.
+        folder: Folder of the file, if known: whether it is full is tried there.
+    """
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return FULL
+    if code & 0xFF == sqlite3.SQLITE_IOERR and folder is not None and is_full(folder):
+        return FULL
+    return UNAVAILABLE.get(code & 0xFF)
+
+
 @contextmanager
-def explained(what: str) -> Iterator[None]:
+def explained(what: str, folder: str | os.PathLike[str] | None = None) -> Iterator[None]:
     """Say in our words what a disk or another process keeps SQLite from; all else is left as it is.
 
     Args:
-        what: cannot be used.
+        what: Subject of the message, which cannot be used.
+        folder: Folder of the file, if known.
     """
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code not in UNAVAILABLE:
+        reason = describe_trouble(error, folder)
+        if reason is None:
             raise
-        raise StorageUnavailable(f"{what} cannot be used: {UNAVAILABLE[code]}") from error
+        raise StorageUnavailable(f"{what} cannot be used: {reason}") from error
+
+
+def opening_error(what: str, path: str | os.PathLike[str], error: sqlite3.Error | OSError) -> LedgerError:
+    """Return our error for a file that cannot be opened.
+
+    Args:
+        what: Subject of the message.
+        path: Path of the file.
+        error: Error of SQLite or of the system.
+    """
+    if is_out_of_space(error):
+        return StorageUnavailable(f"{what} cannot be opened: {FULL}: {os.fsdecode(path)}")
+    reason = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
+    return LedgerError(f"{what} cannot be opened ({reason}): {os.fsdecode(path)}")
 
 
 @contextmanager

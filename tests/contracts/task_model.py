@@ -10,8 +10,8 @@ from .revm import Refused
 class Model(replay.Replay):
     """`call` answers as the contract must: what it returns, and its events."""
 
-    def __init__(self, crowd):
-        super().__init__(CHAIN, crowd.address, UNIT, crowd.blockhash)
+    def __init__(self, crowd, version=None):
+        super().__init__(CHAIN, crowd.address, UNIT, crowd.blockhash, version or crowd.read("version"))
 
     def call(self, *given, **how):
         try:

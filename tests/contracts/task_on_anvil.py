@@ -7,6 +7,7 @@ from eth_utils import keccak
 from reticent.chain.keys import Key
 from reticent.chain.node import Node
 from reticent.chain.sender import Sender
+from reticent.federated.crowd.commitments import NEWEST
 from reticent.federated.crowd.contract import (
     Proposal,
     TaskContract,
@@ -42,6 +43,8 @@ class Person:
 class Played:
     """Contracts on a chain, people with money, and the gas of what they did."""
 
+    version = NEWEST
+
     def __init__(self, url, customers=6, miners=5):
         self.node = Node(url)
         self.maker = Person(self.node)
@@ -49,7 +52,7 @@ class Played:
         self.miners = [Person(self.node) for _ in range(miners)]
         self.gas, self.later, self.calls = {}, {}, []  # later: but the first of each round
         lottery = self.maker.sender.transact(None, artifact("Lottery").creation)
-        made = self.maker.sender.transact(None, creation(lottery.contract, UNIT))
+        made = self.maker.sender.transact(None, creation(lottery.contract, UNIT, self.version))
         self.gas |= {"deploy Lottery": [lottery.gas], "deploy FederatedTask": [made.gas]}
         self.contract = TaskContract(self.node, made.contract)
         self.text, self.number, self.proposal = CID + os.urandom(32), 0, None
@@ -153,9 +156,9 @@ class Played:
         self.node.close()
 
 
-def play(url):
+def play(url, kind=Played):
     """Two rounds; the gas of each call, the second round's last."""
-    played = Played(url)
+    played = kind(url)
     played.begin()
     for _ in range(TERMS.rounds):
         played.collect()

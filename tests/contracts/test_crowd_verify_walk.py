@@ -15,16 +15,16 @@ from reticent.federated.crowd.verify import Contradiction
 from reticent.store import Directory
 
 from .crowd import CHAIN, MAKER, UNIT
-from .revm import NOBODY, Refused
+from .revm import NOBODY, Refused, artifact
 from .test_task_walk import World
 
 
 class Recorded(World):
     """A world, and every call that was taken, as a node would tell it."""
 
-    def __init__(self, chance):
+    def __init__(self, chance, what=None):
         self.taken = []
-        super().__init__(None, None, chance)
+        super().__init__(what, None, chance)
 
     def call(self, person, function, *arguments, worth=0):
         before = self.crowd.call
@@ -79,11 +79,12 @@ class Recorded(World):
             {number: self.hash_of(number) for number in numbers}, crowd.block,
             lambda asked: [crowd.read(view, *given) for view, given in asked],
             self.balance,
+            crowd.read("version"),
         )  # fmt: skip
 
 
-def walked(calls, seed):
-    world = Recorded(random.Random(seed))
+def walked(calls, seed, what=None):
+    world = Recorded(random.Random(seed), what)
     while world.calls < calls:
         world.play()
     return world
@@ -119,6 +120,18 @@ def test_it_is_silent_whatever_people_do(calls, seeds):
     assert seen >= {Status.DONE, "Overturned", "Slashed", "Redrawn", "Withdrawn", "Released", "Reclaimed"}
 
 
+def test_it_is_silent_about_version_1():
+    """Second commitments, which it takes of a customer who commits to nothing first, included."""
+    evidence = walked(800, 2, artifact("FederatedTask-v1")).evidence()
+    state, history = check(evidence)
+    check(indirect(evidence))
+    rounds = [one for task in history.tasks.values() for one in task.rounds]
+    assert any(one.commits.count > len(one.commits) for one in rounds)
+    assert state.version == 1
+    with pytest.raises(Contradiction):
+        check(replace(evidence, version=2))
+
+
 def test_a_call_that_is_left_out_is_found_whichever_it_is():
     evidence = walked(400, 5).evidence()
     check(evidence)
@@ -136,7 +149,7 @@ def test_a_call_that_is_left_out_is_found_whichever_it_is():
 
 def test_a_token_that_lies_speaks_against_its_own_tasks_only(tmp_path):
     """Whoever posts chooses the token, whose balance may become anything later."""
-    world = walked(400, 5)
+    world = walked(400, 3)
     lying = replace(world.evidence(), balance=lambda token: 0 if token != NOBODY else world.balance(token))
     state, _ = check(world.evidence())
     by_kind = {held.token == NOBODY: task for task, held in state.tasks.items()}

@@ -31,7 +31,8 @@ PLANTED = {
     "reclaimed at once": ("block.number >= progress.since + (self.tasks[task].terms >> 228)", "True"),
     "pool not charged": ("        self.tasks[task].pool -= pay\n", ""),
     "released while locked": ("block.number > left and block.number > miner >> 192", "block.number > left"),
-    "another update than committed": ("held != 0 and held >> 8 == bound >> 8", "held != 0"),
+    "another update than committed": ("held != 0 and held >> 9 == bound >> 9", "held != 0"),
+    "first commitment kept as zero": (") | ((counts & SHORT) + 1)", ") | (counts & SHORT)"),
     "low costs nothing": ("reputation = self._lowered(before, counts >> 32)", "pass"),
     "free point below the average": (
         "        return 0\n    return reputation\n",
@@ -40,7 +41,7 @@ PLANTED = {
     "larger committee forgotten": ("        expected *= LARGER\n    else:", "        pass\n    else:"),
     "withdrawn twice": ("    self.owed[token][msg.sender] = 0\n", ""),
 }  # fmt: skip
-NAMED = [*PLANTED][:5]
+NAMED = [*[*PLANTED][:5], "first commitment kept as zero"]
 
 
 @pytest.mark.parametrize(

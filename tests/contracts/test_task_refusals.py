@@ -6,7 +6,8 @@ import pytest
 from eth_abi import encode
 
 from reticent.chain.compile import compiled
-from reticent.federated.crowd.terms import pool
+from reticent.errors import ParameterError
+from reticent.federated.crowd.terms import MAX_JUDGING_BLOCKS, MAX_WINDOW_BLOCKS, pool
 
 from .crowd import CUSTOMERS, MAKER, MINERS, MODEL, PRICES, TERMS, UNIT, Crowd, post, text_of
 from .revm import NOBODY, OWNER, Artifact, Refused, planted
@@ -18,6 +19,9 @@ def crowd():
 
 
 TEXT = text_of("t")
+LONGEST = dict.fromkeys(("commit", "reveal", "claim"), MAX_WINDOW_BLOCKS) | dict.fromkeys(
+    ("seat", "turn", "dispute"), MAX_JUDGING_BLOCKS
+)
 
 
 def words(*, terms=None, prices=None, text=TEXT, model=MODEL):
@@ -45,7 +49,8 @@ def words(*, terms=None, prices=None, text=TEXT, model=MODEL):
         ({"terms": {5: 0}}, "draws out of range"),
         ({"terms": {5: 256}}, "draws out of range"),
         *[({"terms": {place: 0}}, "window out of range") for place in range(6, 12)],
-        *[({"terms": {place: 1 << 28}}, "window out of range") for place in range(6, 12)],
+        *[({"terms": {place: 1 << 20}}, "window out of range") for place in (6, 7, 11)],
+        *[({"terms": {place: 1 << 16}}, "window out of range") for place in (8, 9, 10)],
         *[({"prices": {place: 1 << 96}}, "price out of range") for place in (0, 1, 4)],
         *[({"prices": {place: 1 << 80}}, "fee out of range") for place in (2, 3)],
     ],
@@ -58,11 +63,30 @@ def test_a_task_that_cannot_be_played_is_refused(crowd, given, said):
 
 def test_python_refuses_the_same_terms():
     """Where the contract would: the largest and the smallest that both take."""
-    largest = (1 << 28) - 1
     ends = replace(TERMS, rounds=(1 << 16) - 1, people=256, f=126, expected=255, least=255, draws=255)
+    longest = replace(TERMS, **{f"{window}_blocks": most for window, most in LONGEST.items()})
     crowd = Crowd()
-    for terms in (ends, replace(TERMS, commit_blocks=largest, claim_blocks=largest, turn_blocks=1)):
-        assert post(crowd, name=str(terms.rounds), terms=terms)
+    limits = crowd.read("LONGEST_WINDOW"), crowd.read("LONGEST_JUDGING_WINDOW")
+    assert limits == (MAX_WINDOW_BLOCKS, MAX_JUDGING_BLOCKS)
+    for name, terms in (("ends", ends), ("longest", longest)):
+        terms.check_windows()
+        assert post(crowd, name=name, terms=terms)
+
+
+@pytest.mark.parametrize("window", LONGEST)
+def test_python_refuses_the_same_windows(window):
+    """The contract refuses one block more (above), and so does a task's file. What is on a chain is read."""
+    longer = replace(TERMS, **{f"{window}_blocks": LONGEST[window] + 1})
+    with pytest.raises(ParameterError, match=f"^{window}_blocks must be <= {LONGEST[window]}, got "):
+        longer.check_windows()
+
+
+def test_no_task_locks_a_stake_for_years():
+    """The longest lock is 64 days of blocks of 12 s; planted, windows of version 1 make it 700 years."""
+    day = 86_400 // 12
+    windows = [f"{window}_blocks" for window in ("seat", "turn", "dispute")]
+    assert replace(TERMS, **dict.fromkeys(windows, MAX_JUDGING_BLOCKS)).lock_blocks < 64 * day
+    assert replace(TERMS, **dict.fromkeys(windows, (1 << 28) - 1)).lock_blocks > 700 * 365 * day
 
 
 def test_nobody_but_the_people_of_a_task(crowd):

@@ -30,10 +30,11 @@ from .crowd import (
     text_of,
     update_of,
 )
-from .revm import NOBODY, Refused
+from .revm import NOBODY, Refused, artifact
 from .task_model import VOID, Model
 
 LIAR = CUSTOMERS[0]
+SMALL_COMMITMENTS = (0, 1, 255, 256, 511, 512)  # of no update: words of storage that are nearly zero
 KINDS = {"coin": MAKER, "token": RIVAL, "gated": MAKER}
 # How often each call is tried; `step` does what the task waits for.
 CALLS = {
@@ -47,9 +48,9 @@ FUNCTIONS = [name for name, often in CALLS.items() for _ in range(often)]
 class World:
     """A contract and the model beside it, and people who mostly do what they should."""
 
-    def __init__(self, what, lottery, chance):
+    def __init__(self, what, lottery, chance, version=None):
         self.crowd = Crowd(what, lottery)
-        self.model, self.chance, self.calls = Model(self.crowd), chance, 0
+        self.model, self.chance, self.calls = Model(self.crowd, version), chance, 0
         self.proposals, self.posted = {}, []
         for person in MINERS:
             if chance.random() < 0.7:
@@ -107,6 +108,8 @@ class World:
         jump = self.crowd.block
         if held.status == Status.COLLECTING:
             if self.crowd.block < held.since + held.terms.commit_blocks:
+                if LIAR.address in held.customers and chance.random() < 0.5:
+                    self.act("commit to nothing", LIAR, task)
                 for person in some(CUSTOMERS):
                     if person.address not in held.customers and chance.random() < 0.5:
                         self.act("apply", person, task)
@@ -184,6 +187,8 @@ class World:
             given = ()
         elif function == "commit":
             given = (task, bound(task, chance.choice([number] * 20 + [number + 1]), person))
+        elif function == "commit to nothing":
+            function, given = "commit", (task, chance.choice(SMALL_COMMITMENTS).to_bytes(32))
         elif function == "reveal":
             cid, key = update_of(person, number)
             given = (task, cid, chance.choice([key] * 20 + [b"\1" * 32]))
@@ -326,6 +331,10 @@ class World:
                 known = (held.maker, person.address) in model.reputations
                 word = 256 | model.reputations[held.maker, person.address] if known else 0
                 assert crowd.read("reputations", held.maker, person.address) == word
+            for customer, word in held.round.commits.words.items():
+                index = held.customers.index(customer)
+                assert crowd.read("commitments", task, held.number, index) == word
+            assert crowd.read("rounds", task, held.number)[1] & 0xFFFF == held.round.commits.count
         block, units = model.totals[-1]
         assert crowd.read("totals", crowd.read("changes")) == units | block << 64
         if self.calls % 50 == 0:
@@ -340,17 +349,19 @@ def outcome(call):
         return refusal.reason
 
 
-def walk(what=None, lottery=None, *, calls, seed, each=1000):
+def walk(what=None, lottery=None, *, calls, seed, each=1000, version=None):
     """So many calls by chance, in worlds of `each`; return how often each outcome was seen."""
     chance, made, seen = random.Random(seed), 0, {}
     while made < calls:
-        world = World(what, lottery, chance)
+        world = World(what, lottery, chance, version)
         while world.calls < each and made + world.calls < calls:
             world.play()
         made += world.calls
         for held in world.model.tasks.values():
             seen[held.status] = seen.get(held.status, 0) + 1
             seen["void"] = seen.get("void", 0) + sum(one.result == VOID for one in held.rounds)
+            twice = sum(one.commits.count - len(one.commits) for one in held.rounds)
+            seen["committed twice"] = seen.get("committed twice", 0) + twice
         fallen = [draw for draw in world.model.draws[1:] if draw.overturned]
         seen["overturned"] = seen.get("overturned", 0) + len(fallen)
         seen["slashed"] = seen.get("slashed", 0) + sum(len(draw.done) for draw in fallen)
@@ -361,6 +372,19 @@ def test_a_walk_of_some_calls():
     made, seen = walk(calls=1000, seed=21)
     assert made >= 1000
     assert sum(seen.values()) > 0
+
+
+def test_a_walk_of_some_calls_of_version_1():
+    """Replays of contracts that are deployed already have their faults, too."""
+    made, seen = walk(artifact("FederatedTask-v1"), calls=2000, seed=21)
+    assert made >= 2000
+    assert seen["committed twice"] > 0
+
+
+def test_planted_a_replay_of_another_version_is_found():
+    for version, other in (("FederatedTask-v1", 2), ("FederatedTask", 1)):
+        with pytest.raises(AssertionError):
+            walk(artifact(version), calls=2000, seed=21, version=other)
 
 
 def test_a_walk_that_comes_everywhere():

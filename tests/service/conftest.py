@@ -16,7 +16,7 @@ from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
 from .browsing import launch
-from .running import ROWS, Process, Service, make_keys, running
+from .running import OPEN, ROWS, Process, Service, make_keys, running
 
 
 @pytest.fixture(scope="session")
@@ -87,10 +87,9 @@ def listening(folder, keys):
     with contextlib.ExitStack() as held:
 
         def start(**settings):
-            options = {"grid_s": 0.0, "rate": 1e5, "burst": 10**5, **settings}
-            app = create_app(Settings(folder, **options))
-            kept = {"timeout_keep_alive": 600, "log_config": None}  # a test may be held up for long
-            config = uvicorn.Config(app, http=BoundedProtocol, ws="none", **kept)
+            app = create_app(Settings(folder, **{**OPEN, **settings}))
+            options = {"timeout_keep_alive": 600, "log_config": None}  # a test may be held up for long
+            config = uvicorn.Config(app, http=BoundedProtocol, ws="none", **options)
             server, url = held.enter_context(running(config))
             server.app = app
             return server, url

@@ -19,6 +19,7 @@ from reticent.chain.outbox import Outbox
 from reticent.chain.sender import Sender
 from reticent.errors import ChainError, LedgerDamaged, StoreError
 from reticent.federated.crowd.calls import Calls
+from reticent.federated.crowd.commitments import NEWEST
 from reticent.federated.crowd.contract import Status, TaskContract, artifact, creation, post_call, task_id
 from reticent.federated.crowd.customer import Customer, DeviceLearner
 from reticent.federated.crowd.deciding import due_rewards
@@ -183,7 +184,7 @@ def rows_of(number):
     return np.eye(4)[labels] + 0.1 * draw.normal(size=(20, 4)), labels
 
 
-def customer(number, learns=lambda learner: learner):
+def customer(number, learns=lambda learner: learner, **limits):
     """Makes the program of a customer."""
 
     def made(part, follower, calls, store):
@@ -193,16 +194,16 @@ def customer(number, learns=lambda learner: learner):
         )  # fmt: skip
         learner = learns(DeviceLearner(home, lambda inputs: rows_of(number)))
         told = (follower, calls, store, part.said.append)
-        return Customer(*told, identifier=part.crowd.identifier, key=part.key, learner=learner)
+        return Customer(*told, identifier=part.crowd.identifier, key=part.key, learner=learner, **limits)
 
     return made
 
 
-def miner(kind=Miner):
+def miner(kind=Miner, **limits):
     """Makes the program of a miner."""
 
     def made(part, follower, calls, store):
-        return kind(follower, calls, store, part.said.append, key=part.key, stake=STAKE)
+        return kind(follower, calls, store, part.said.append, key=part.key, stake=STAKE, **limits)
 
     return made
 
@@ -210,7 +211,7 @@ def miner(kind=Miner):
 class Crowd:
     """A contract on a chain of its own, a task, and the parts of those who take part in it."""
 
-    def __init__(self, folder, *, confirmations=0, deaths=None, terms=TERMS):
+    def __init__(self, folder, *, confirmations=0, deaths=None, terms=TERMS, version=NEWEST):
         self.folder, self.confirmations, self.terms = folder, confirmations, terms
         self.deaths, self.noted = deaths or Deaths(0, 0, 1), {}
         self._held = ExitStack()
@@ -218,7 +219,7 @@ class Crowd:
         self.node = self._held.enter_context(closing_node(self.anvil.url))
         self.maker = Part(self, "maker")
         lottery = self.made(artifact("Lottery").creation)
-        self.contract = TaskContract(self.node, self.made(creation(lottery, UNIT)))
+        self.contract = TaskContract(self.node, self.made(creation(lottery, UNIT, version)))
         store = Noting(folder / "store", "maker", self.noted)
         model, text = store.put(TASK.start()), store.put(TASK.to_json())
         data = post_call(bytes(text), bytes(model), terms, PRICES)

@@ -266,7 +266,7 @@ def test_planted_drawing_here_or_before_paying_is_caught(pair, monkeypatch):
             self.record(query, Grant("census", found.key, found.wanted, 0, 0, ()))
             return found
 
-    monkeypatch.setattr(jobs, "OtherHand", lambda other, name: service.desk.session(name))
+    monkeypatch.setattr(jobs, "OtherHand", lambda other, name, start: service.desk.session(name))
     with monkeypatch.context() as patch:
         done, _ = followed(service, patch, many(1502))
         assert done == ["reserve", "_request", "vector", "measure", "_fulfil"] != PROPER

@@ -285,6 +285,9 @@ def test_proofs_check(service, folder):
 
 def test_health_tells_what_cannot_be_read(service):
     assert service.get(None, "/health").json() == {"status": "ok"}
+    for path in ("/health", "/health/live", "/health/ready"):
+        head = service.call(None, "HEAD", path)
+        assert (head.status_code, head.content) == (200, b"")
     service.desk.ledger.close()
     assert "ledger" in refused(service.get(None, "/health"), 503, "unhealthy")["message"]
 

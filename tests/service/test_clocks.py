@@ -21,10 +21,10 @@ HOUR, YEAR = 3600.0, 365 * 86_400.0
 
 @pytest.fixture
 def clock(monkeypatch):
-    """What is added to the time of day."""
-    added, true = [0.0], time.time
-    monkeypatch.setattr(time, "time", lambda: true() + added[0])
-    return added
+    """Stop the time of day; return the seconds to add to it, in a list of one."""
+    offset, start = [0.0], time.time()
+    monkeypatch.setattr(time, "time", lambda: start + offset[0])
+    return offset
 
 
 # Declarations

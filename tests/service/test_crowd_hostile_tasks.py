@@ -8,16 +8,17 @@ import pytest
 
 from reticent.chain.anvil import find_anvil
 from reticent.chain.node import as_number
-from reticent.errors import StoreFull
+from reticent.errors import ParameterError, StoreFull
 from reticent.federated.crowd import deciding
 from reticent.federated.crowd import miner as mining
+from reticent.federated.crowd.commitments import VERSIONS
 from reticent.federated.crowd.contract import post_call, task_id
 from reticent.federated.crowd.miner import Miner
-from reticent.federated.crowd.terms import Prices, pool
+from reticent.federated.crowd.terms import MAX_JUDGING_BLOCKS, Prices, pool
 from reticent.federated.crowd.updates import size_of
 from reticent.store import Directory
 
-from .crowd_programs import GRID, TASK, TERMS, Crowd, miner
+from .crowd_programs import GRID, TASK, TERMS, Crowd, customer, miner
 
 pytestmark = pytest.mark.skipif(find_anvil() is None, reason="no anvil on this machine (npm installs it)")
 
@@ -139,6 +140,70 @@ def test_tasks_that_take_too_much_are_not_served_and_a_lost_text_is_not_asked_fo
     assert said.count("cannot be read") == 1
     text = crowd.follower.history.tasks[lost].text
     assert asked.count(text) <= 3 * len(crowd.miners)  # 30 looks each
+
+
+# Windows of a stranger's task
+
+LONG_DISPUTES = {1: (1 << 28) - 1, 2: MAX_JUDGING_BLOCKS}  # blocks that each version of the contract takes
+ANY_LENGTH = 1 << 40
+
+
+@pytest.fixture(params=VERSIONS)
+def long_task(request, tmp_path):
+    """A crowd whose customers follow a free task that locks a stake as long as the contract lets it."""
+    crowd = Crowd(tmp_path, version=request.param)
+    crowd.identifier = posted(crowd, replace(TERMS, dispute_blocks=LONG_DISPUTES[request.param]))
+    yield crowd
+    crowd.close()
+
+
+def play_until_seated(crowd, **limits):
+    """Let customers who wait for ever, and miners, play a round; return for how long each stake is locked."""
+    for number, part in enumerate(crowd.customers):
+        part.kind = customer(number, max_round_blocks=ANY_LENGTH)
+    for part in crowd.miners:
+        part.kind = miner(**limits)
+    for _ in range(3 + TERMS.commit_blocks + TERMS.reveal_blocks + TERMS.seat_blocks):
+        for part in (*crowd.customers, *crowd.miners):
+            part.step()
+        crowd.node.rpc("evm_mine")
+    assert len(crowd.seen.task.rounds[0].revealed) == len(crowd.customers)
+    stakes = [crowd.contract.miner(part.address) for part in crowd.miners]
+    return [stake.locked - crowd.node.number() for stake in stakes]
+
+
+def test_no_stake_is_locked_for_longer_than_its_miner_says(long_task):
+    assert max(play_until_seated(long_task)) <= mining.MAX_LOCK_BLOCKS
+    lock = long_task.seen.task.terms.lock_blocks
+    line = f"a seat must lock the stake for at most 50400 blocks (--max-lock-blocks), got {lock}"
+    assert [sum(line in said for said in part.said) for part in long_task.miners] == [1] * 3, "said once"
+
+
+def test_planted_miners_without_the_check_are_locked(long_task):
+    """The old fault: whoever takes a seat cannot get the stake back for as long as a stranger likes."""
+    locked = play_until_seated(long_task, max_lock_blocks=ANY_LENGTH)
+    assert max(locked) > 2 * long_task.seen.task.terms.dispute_blocks
+
+
+def test_a_customer_spends_nothing_on_a_task_that_pays_too_late(long_task):
+    crowd = long_task
+    part, blocks = crowd.customers[0], crowd.seen.task.terms.round_blocks
+    part.kind = customer(0, max_round_blocks=blocks - 1)
+    with pytest.raises(
+        ParameterError, match=rf"at most {blocks - 1} blocks \(--max-round-blocks\), got {blocks}"
+    ):
+        part.step()
+    part.drop()
+    assert crowd.seen.task.customers == []
+    part.kind = customer(0, max_round_blocks=blocks)
+    part.step()
+    crowd.node.rpc("evm_mine")
+    assert crowd.seen.task.customers == [part.address]
+    part.drop()
+    part.kind = customer(0, max_round_blocks=blocks - 1)  # applied by hand: it still trains for nothing
+    with pytest.raises(ParameterError, match="--max-round-blocks"):
+        part.step()
+    assert [balance.spent for balance in part._program._learner.ledger.accounts()] == [0]
 
 
 def test_a_call_of_one_chain_is_never_taken_for_that_of_another(crowd):

@@ -62,7 +62,7 @@ def test_a_full_disk_is_told_and_charges_nothing_twice(service, how):
 
 def test_planted_words_of_sqlite_that_nobody_explains_are_caught(service, monkeypatch):
     monkeypatch.setattr(state_file, "explained", lambda what: contextlib.nullcontext())
-    (during, _), _ = asked_in_trouble(service, "full")
+    (during, _), _ = asked_in_trouble(service, "read-only")
     refused(during, 500, "fault")
 
 
@@ -99,6 +99,31 @@ def test_a_secret_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_planted_a_draft_that_stays_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(secret_file.Path, "unlink", lambda *_, **__: None)
     assert left_by_a_full_disk(tmp_path, monkeypatch) != []
+
+
+def ask_on_a_full_disk(service, monkeypatch):
+    """Ask where the file that keeps the attempt cannot be written, by a call that nobody explains."""
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(type(service.desk), "attempt", fail)
+    return service.ask("alice", LONG, key="one")
+
+
+def test_a_full_disk_that_no_part_explains_is_told_as_one(service, monkeypatch):
+    """It was `internal fault` (500)."""
+    reply = ask_on_a_full_disk(service, monkeypatch)
+    assert (
+        refused(reply, 503, "storage_unavailable")["message"] == "the service cannot write: the disk is full"
+    )
+    assert reply.headers["retry-after"] == "1"
+    assert service.spent() == 0
+
+
+def test_planted_a_guard_that_knows_no_full_disk_is_caught(service, monkeypatch):
+    monkeypatch.setattr("reticent.service.guard.is_out_of_space", lambda error: False)
+    refused(ask_on_a_full_disk(service, monkeypatch), 500, "fault")
 
 
 def test_where_a_witness_listens_is_not_for_those_who_ask():

@@ -7,6 +7,7 @@ wrong. One judge for both, `World.faults`, which the planted bugs at the end are
 import json
 import multiprocessing
 import random
+import threading
 import time
 import warnings
 from collections import Counter
@@ -23,7 +24,7 @@ from reticent.apps.query.desk import Desk
 from reticent.errors import ReticentError
 from reticent.ledger import Amount, Unit
 
-from .fuzzing import LONGEST_S, Answered, Call, World, wrong_budget, wrong_reply
+from .fuzzing import Answered, Call, World, wrong_budget, wrong_reply
 from .mutating import ACCURACY, CENSUS, DECLARATION, FORM, QUESTIONS, mutate, mutated
 
 with warnings.catch_warnings():
@@ -324,18 +325,41 @@ def test_planted_a_handler_that_fails_on_some_input_is_caught(world, monkeypatch
     assert "status 500" in found
 
 
-def test_planted_a_hang_is_caught(world, monkeypatch):
+def plant_in_price(monkeypatch, fault):
+    """Let the price of one query, which does not exist, call `fault` first."""
     plain = Desk.price
 
-    def sleepy(self, name, query, accuracy):
+    def faulty(self, name, query, accuracy):
         if "magic" in str(query):
-            time.sleep(LONGEST_S + 0.2)
+            fault()
         return plain(self, name, query, accuracy)
 
-    monkeypatch.setattr(Desk, "price", sleepy)
+    monkeypatch.setattr(Desk, "price", faulty)
+
+
+def test_planted_a_reply_that_never_comes_is_caught(world, monkeypatch):
+    released = threading.Event()
+    plant_in_price(monkeypatch, released.wait)
     assert world.faults(priced({"kind": "count"}, information=1e-6)) == []
+    monkeypatch.setattr(world, "patience_s", 0.2)
+    try:
+        (found,) = world.faults(priced({"kind": "magic"}, information=1e-6))
+    finally:
+        released.set()
+    assert "no reply in 0.2 s" in found
+
+
+def test_planted_work_without_bound_is_caught(world, monkeypatch):
+    def work():
+        start = time.thread_time()
+        while time.thread_time() - start < 0.4:
+            pass
+
+    plant_in_price(monkeypatch, work)
+    assert world.faults(priced({"kind": "count"}, information=1e-6)) == []
+    monkeypatch.setattr(world, "max_cpu_s", 0.3)
     (found,) = world.faults(priced({"kind": "magic"}, information=1e-6))
-    assert "took " in found
+    assert "s of processor time" in found
 
 
 def test_planted_an_error_in_another_shape_is_caught(world):

@@ -119,6 +119,33 @@ def test_a_large_body_is_refused(serving):
         refused(reply, 413, "too_large")
 
 
+BLOCK = b" " * (1 << 16)
+
+
+@pytest.mark.parametrize("header", [(b"transfer-encoding", b"chunked"), (b"content-length", b"9" * 10)])
+def test_an_endless_body_is_not_read_to_its_end(serving, header):
+    """The largest body bounds what is kept of any."""
+    service, taken, sent = serving(largest_body=1 << 20), [], []
+    path = f"{BASE}/price"
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http",
+        "headers": [(b"content-type", b"application/json"), header], "client": ("10.0.0.1", 1),
+        "server": ("127.0.0.1", 80), "state": {},
+    }  # fmt: skip
+
+    async def receive():
+        taken.append(BLOCK)
+        assert len(taken) <= 17, "more than the largest body was read"
+        return {"type": "http.request", "body": BLOCK, "more_body": True}
+
+    async def send(message):
+        sent.append(message)
+
+    service.client.portal.call(service.app, scope, receive, send)
+    assert sent[0]["status"] == 413
+
+
 def test_only_so_many_at_once(serving, monkeypatch):
     held, entered = threading.Event(), threading.Semaphore(0)
 
@@ -226,13 +253,20 @@ def test_the_oldest_of_too_many_connections_is_cut(listening, monkeypatch):
 def test_who_does_not_read_is_cut_off(listening, monkeypatch):
     """Somebody asks for megabytes."""
     monkeypatch.setattr(protocol, "TAKE_S", 0.2)
+    paused, pause_writing = threading.Event(), protocol.BoundedProtocol.pause_writing
+
+    def note_pause(connection):
+        pause_writing(connection)
+        paused.set()
+
+    monkeypatch.setattr(protocol.BoundedProtocol, "pause_writing", note_pause)
     server, url = listening()
     host, port = url.removeprefix("http://").split(":")
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((host, int(port)))
         connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
-        until(lambda: any(one.flow.write_paused for one in server.server_state.connections.copy()))
+        assert paused.wait(60)
         until(lambda: not server.server_state.connections, PATIENCE_S)
 
 
@@ -368,10 +402,15 @@ def test_200_levels_are_refused(shared):
     refused(shared.call("alice", "POST", f"{BASE}/price", content=nested(200)), 400, "bad_request")
 
 
+def endless_chunks(serving):
+    test_an_endless_body_is_not_read_to_its_end(serving, (b"transfer-encoding", b"chunked"))
+
+
 PLANTED = {  # what catches it, where it is, and what is there instead of the true one
     "no rate": (test_a_key_has_a_rate, Rate, "wait_s", lambda true: lambda self, caller: 0.0),
     "any depth": (test_200_levels_are_refused, guard, "is_deeper", lambda true: lambda body: False),
     "any body": (test_a_large_body_is_refused, guard.Guard, "_taken", lambda true: unread_body),
+    "endless bodies": (endless_chunks, guard.Guard, "_taken", lambda true: unread_body),
     "slow bodies": (
         test_slow_bodies_take_no_place_from_others,
         guard.Guard,

@@ -1,15 +1,13 @@
-"""T24: command, Python, service and oracle on one declaration, in all orders, at once, killed in between.
+"""T24: command, Python, service and oracle on one declaration, in all orders, ended at every commit.
 
 The budget is cut into `PARTS`; every opener buys answers to questions of its own, a part each, until it is
-refused. However they come together, exactly `PARTS` are sold.
+refused. However they come together, exactly `PARTS` are sold. At once, and killed, they are in tests/races.
 """
 
 import contextlib
 import itertools
 import json
-import multiprocessing
 import os
-import random
 import shutil
 import sys
 import time
@@ -33,9 +31,12 @@ from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.state import State
 
+from ..support.crash_points import enumerate_crashes, preload_modules, run_to_end
+
 PARTS = 8
-FORK = multiprocessing.get_context("fork")
 OPENERS = ("python", "command", "service")
+# Whatever lasts of an opening and a purchase: the note of where the ledger is, and each write to a ledger.
+COMMITS = {"write", "SqliteStore._commit", "Quotas.reserve", "Quotas.settle"}
 
 
 def part_of(path):
@@ -113,15 +114,6 @@ def spent(path):
         return ledger.balance(found.account).spent
 
 
-def closed(path):
-    """What was paid for and never told, since the account moved meanwhile."""
-    with SqlLedger(home.known(path).place) as ledger:
-        bought = ledger.rows(
-            "SELECT b.name, m.information FROM measurement m JOIN bought b ON b.id = m.bought"
-        )
-    return sum(units for name, units in bought if name.endswith(": closed before"))
-
-
 @pytest.mark.parametrize("order", list(itertools.permutations(OPENERS)), ids="-".join)
 def test_in_all_orders(declaration, order):
     ages, sold = iter(range(1, 1000)), []
@@ -149,46 +141,77 @@ def test_through_links_and_copies(declaration, tmp_path):
     assert len(sold) == PARTS
 
 
-def work(opener, path, paper, first):
-    """One process: buy until refused, and write down each answer that came."""
-    file = os.open(paper, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with contextlib.suppress(BudgetExceeded, LedgerError):
-        for age in BUY[opener](path, range(first, 1000, 7)):
-            os.write(file, f"{age}\n".encode())
-    os._exit(0)
+# Ended at every commit
 
 
-def together(path, tmp_path, kills, seed=24):
-    """All at once, some of them killed and started again; the ages that were answered."""
-    paper, rng, firsts = tmp_path / "answered.txt", random.Random(seed), itertools.count(1)
-
-    def start(opener):
-        child = FORK.Process(target=work, args=(opener, path, paper, next(firsts)))
-        child.start()
-        return child
-
-    at_work = {opener: start(opener) for opener in OPENERS}
-    for _ in range(kills):
-        opener = rng.choice(OPENERS)
-        at_work[opener].join(rng.random() * 0.5)
-        at_work[opener].kill()
-        at_work[opener].join()
-        at_work[opener] = start(opener)
-    for child in at_work.values():
-        child.join()
-    return {int(line) for line in paper.read_text().split()} if paper.exists() else set()
+def units_closed(path):
+    """Return what was paid for and never told, since the account moved meanwhile."""
+    with SqlLedger(home.known(path).place) as ledger:
+        bought = ledger.rows(
+            "SELECT b.name, m.information FROM measurement m JOIN bought b ON b.id = m.bought"
+        )
+    return sum(units for name, units in bought if name.endswith(": closed before"))
 
 
+def crash_at_every_commit(folder, opener, retrying):
+    """End a purchase at each commit, from the opening of the declaration on; let another opener ask again.
+
+    Returns:
+        The number of crashes.
+
+    Raises:
+        AssertionError: If the question was not paid for exactly once. What was paid for and not yet drawn
+            when the account moved to the other opener's ledger is closed there, and counts as spent.
+    """
+    path = None
+
+    def declare(number):
+        (folder / str(number)).mkdir(parents=True)
+        path = census.write(folder / str(number), rows=60)
+        State.of(path.parent).close()
+        return path
+
+    def buy(opener):
+        assert list(BUY[opener](path, [1])) == [1]
+
+    def check():
+        buy(retrying)
+        paid = spent(path) - units_closed(path)
+        assert paid == part_of(path), f"{paid / part_of(path)} parts were paid"
+
+    path, crashes = declare("preloaded"), 0
+    preload_modules(partial(buy, opener))
+    preload_modules(check)
+    path = declare(crashes)
+    for point in enumerate_crashes(partial(buy, opener), calls=COMMITS):
+        try:
+            run_to_end(check)
+        except AssertionError as error:
+            raise AssertionError(f"{point}: {error}") from error
+        crashes += 1
+        path = declare(crashes)
+    return crashes
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(
-    "kills", [0, 6, pytest.param(300, marks=pytest.mark.slow)], ids=["none", "some", "many"]
+    ("opener", "retrying"), [("python", "service"), ("command", "python"), ("service", "command")]
 )
-def test_at_once_and_killed(declaration, tmp_path, kills):
-    """What a killed process had paid for may never be answered, nor what was drawn during a move."""
-    answered = together(declaration, tmp_path, kills)
-    assert spent(declaration) // part_of(declaration) == PARTS
-    assert len(answered) <= PARTS
-    if not kills:
-        assert len(answered) == PARTS - closed(declaration) // part_of(declaration)
+def test_a_crash_at_any_commit_is_paid_once(tmp_path, opener, retrying):
+    assert crash_at_every_commit(tmp_path / "desks", opener, retrying) >= 8
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_planted_a_charge_for_each_try_is_caught(tmp_path, monkeypatch):
+    """A pending measurement that is not found again is paid for a second time."""
+    pending = SqlLedger._request
+
+    def forget_pending(self, terms, key, information, idempotency):
+        return pending(self, terms, key, information + len(self.pending(terms.name)), idempotency)
+
+    monkeypatch.setattr(SqlLedger, "_request", forget_pending)
+    with pytest.raises(AssertionError, match=r"crash \d+"):
+        crash_at_every_commit(tmp_path / "desks", "command", "python")
 
 
 def _each_its_own(path, data, ledger=None):

@@ -422,7 +422,7 @@ def test_a_declaration_from_a_form_is_read_as_typed():
     data = dataset_file.parse(builder.declaration("survey.csv", fields))
     assert (data.name, data.version, data.person, data.contribution) == ("survey", "1.10", "id", 3)
     assert [column.name for column in data.columns] == ["age", "yes"]
-    assert data.columns[1].values == ("yes", "no: never")
+    assert data.columns[1].values == ("yes", "no: never", "other")
     assert dict(data.source) == {"csv": "survey.csv"}
 
 

@@ -1,5 +1,6 @@
 """Retries are answered as the first was, charged once and counted once; quotas hold whoever races."""
 
+import contextlib
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,9 @@ from reticent.apps.query.desk import Desk
 from reticent.errors import CommitUnknown, IdempotencyConflict, SourceError
 from reticent.ledger import SqlLedger
 from reticent.query import Session
+from reticent.query import session as session_module
+from reticent.query.accuracy import Accuracy
+from reticent.query.notebook import Notebook
 from reticent.service.refusals import Refused
 from reticent.service.settings import Settings
 from reticent.service.state import State
@@ -128,6 +132,73 @@ def test_planted_counting_each_try_is_caught(desk, alice, monkeypatch):
     monkeypatch.setattr(State, "reserve", forgetful)
     spent, used = crash_and_retry(desk, alice, monkeypatch, SqlLedger, "_request")
     assert spent != used
+
+
+# A retry that settles first, at another server
+
+POINTS = [
+    (State, "reserve"),
+    (Notebook, "note_request"),
+    (SqlLedger, "_request"),
+    (SqlLedger, "_fulfil"),
+    (Session, "pay"),
+    (Session, "told"),
+    (State, "settle"),
+]
+PLAIN = (QUESTION, {"error": ERROR})
+FRESH = (QUESTION, {"error": ERROR, "reuse": "none"})
+
+
+def overtake(folder, monkeypatch, place, verb, asked):
+    """Let another server answer the retry of a request between two steps of the first try.
+
+    Returns:
+        The answers that both were told, and what was spent and counted.
+    """
+    query, accuracy = asked
+    true, retried = getattr(place, verb), []
+    with contextlib.ExitStack() as held:
+        first, second = (
+            held.enter_context(contextlib.closing(Desk(Settings(folder, grid_s=0.0)))) for _ in range(2)
+        )
+        alice = first.state.named("alice")
+
+        def ask(desk):
+            found = desk.free(alice, "census", query, Accuracy(**accuracy), "one")  # as the service does
+            return found or desk.ask(alice, "census", query, idempotency="one", **accuracy)
+
+        def overtaken(self, *given, **named):
+            made = true(self, *given, **named)
+            if not retried:
+                retried.append(None)  # the second server walks the same way, undisturbed
+                retried[0] = ask(second)
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(place, verb, overtaken)
+            answer = ask(first)
+        return answer, retried[0], first.balance("census").spent, first.state.quota("census", alice)[1]
+
+
+@pytest.mark.parametrize("asked", [PLAIN, FRESH], ids=["plain", "fresh"])
+@pytest.mark.parametrize(("place", "verb"), POINTS, ids=[verb for _, verb in POINTS])
+def test_a_retry_that_settles_first_shows_what_was_charged(folder, keys, monkeypatch, place, verb, asked):
+    first, second, spent, used = overtake(folder, monkeypatch, place, verb, asked)
+    assert first == second
+    assert first.cost == spent == used > 0
+
+
+def test_planted_a_retry_that_is_free_once_it_is_recorded_is_caught(folder, keys, monkeypatch):
+    """The old fault: who came after the record and before the answer found nothing to pay, and settled."""
+    monkeypatch.setattr(Session, "has_requested", lambda *given: False)
+    first, second, spent, _ = overtake(folder, monkeypatch, Session, "pay", PLAIN)
+    assert first.cost == second.cost == 0 < spent
+
+
+def test_planted_a_retry_without_the_earlier_grant_is_caught(folder, keys, monkeypatch):
+    monkeypatch.setattr(session_module, "find_earlier_grant", lambda *given: None)
+    first, _, spent, _ = overtake(folder, monkeypatch, Session, "pay", PLAIN)
+    assert first.cost == 0 < spent
 
 
 # Quotas

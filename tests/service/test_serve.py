@@ -30,7 +30,7 @@ def test_two_workers_are_one_service(process, folder, keys):
         workers.add(text.split('worker="')[1].split('"')[0])
         return len(workers) == 2 and len(answers) >= 4
 
-    until(look)
+    until(look, 500)
     assert all(one == answers[0] for one in answers)
     with httpx.Client(base_url=service.url, timeout=60, headers=headers) as client:
         budget = client.get(f"{BASE}/budget").json()
@@ -40,7 +40,7 @@ def test_two_workers_are_one_service(process, folder, keys):
         assert httpx.get(f"{service.url}/api/v1/me", headers=headers, timeout=60).status_code == 401
     service.end(signal.SIGTERM)
     lines = (folder / "service.log").read_text().splitlines()
-    told = [json.loads(line) for line in lines if line.startswith("{")]
+    told = [json.loads(line) for line in lines]  # nothing else, such as DuckDB's list of leaks at the end
     assert {"event", "method", "route", "status", "ms"} == set(told[0])
     assert not [line for line in lines if "Traceback" in line or "rk_" in line]
 

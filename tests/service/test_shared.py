@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from reticent.ledger.verify import verify
 from reticent.ledger.witness.server import WitnessServer
 from reticent.ledger.witness.state import WitnessState
 from reticent.query import open as open_data_set
+from reticent.query.notebook import Notebook
 from reticent.query.shared_notebook import SharedNotebook
 from reticent.service import metrics as counting
 from reticent.service.keys import Role
@@ -333,6 +334,29 @@ def test_a_coarse_draw_is_one_for_all_servers(made_census, tmp_path, database):
     assert [one["cost"] for one in told] == ["0"] * 4
 
 
+def retry_fresh_draw_after_publishing(made_census, place, url):
+    """Return what a server charges for a fresh draw that was paid for at home before it was published."""
+    shutil.copytree(made_census, place / "home")
+    body = question()
+    fresh = {"information": body["information"], "reuse": "none", "idempotency": "one-draw"}
+    with open_data_set(place / "home" / "census.yaml") as session:
+        assert session.ask(body["query"], **fresh).cost == UNITS
+    published(place / "home", url)
+    with shared_desk(machine(place / "home", place / "server"), url) as desk:
+        assert desk.balance("census").spent == UNITS
+        desk.session("census").ask(body["query"], **fresh)
+        return desk.balance("census").spent - UNITS
+
+
+def test_publishing_charges_no_fresh_draw_twice(made_census, tmp_path, database):
+    assert retry_fresh_draw_after_publishing(made_census, tmp_path, database.fresh()) == 0
+
+
+def test_planted_a_shared_notebook_without_requests_is_caught(made_census, tmp_path, database, monkeypatch):
+    monkeypatch.setattr(Notebook, "all_requests", lambda notebook: [])
+    assert retry_fresh_draw_after_publishing(made_census, tmp_path, database.fresh()) == UNITS
+
+
 def test_planted_a_notebook_on_each_machine_is_caught(made_census, tmp_path, database, monkeypatch):
     """Each server has draws of its own: the finer of the two requests is not the same at both."""
 
@@ -380,16 +404,24 @@ def test_while_the_database_is_away(pair, people, database):
     verify(service.desk.ledger)
 
 
-class Cut:
-    """Loses the connection in the next COMMIT of the state: before it, or right after."""
+class CommitCut:
+    """Loses the connection in one COMMIT of the state: before it, or right after.
 
-    def __init__(self, database, *, after):
-        self._database, self._after, self.left = database, after, 1
+    Args:
+        database: Database that ends the session.
+        after: Whether the COMMIT is done.
+        skip: Number of commits that come through before.
+    """
+
+    def __init__(self, database, *, after, skip=0):
+        self._database, self._after, self._skip = database, after, skip
+        self.is_armed = True
 
     def __call__(self, connection):
-        if not self.left:
+        if not self.is_armed or self._skip:
+            self._skip -= self.is_armed
             return connection.execute("COMMIT")
-        self.left -= 1
+        self.is_armed = False
         ended = connection.execute("COMMIT") if self._after else None
         self._database.run(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
         connection.execute("SELECT 1")
@@ -399,7 +431,32 @@ class Cut:
 @pytest.fixture
 def cut(database, monkeypatch):
     """A function that lets one COMMIT of the state be lost."""
-    return lambda *, after: monkeypatch.setattr(postgres, "_committed", Cut(database, after=after))
+
+    def plant(**options):
+        planted = CommitCut(database, **options)
+        monkeypatch.setattr(postgres, "_committed", planted)
+        return planted
+
+    return plant
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_any_lost_commit_is_charged_once(pair, people, cut, after):
+    """The server that asked loses one commit after the other; the retry goes to the other server."""
+    first, second = pair
+    for number in itertools.count():
+        spent, used, body = first.spent(), first.used(people), question()
+        planted = cut(after=after, skip=number)
+        reply = first.ask(people, body, key=f"key {number}")
+        was_lost, planted.is_armed = not planted.is_armed, False
+        assert reply.status_code in (200, 503), reply.text
+        answer = second.ask(people, body, key=f"key {number}")
+        assert answer.status_code == 200, answer.text
+        assert reply.status_code == 503 or reply.json() == answer.json()
+        assert first.spent() - spent == UNITS == first.used(people) - used
+        if not was_lost:
+            break
+    assert number >= 3, "a question has fewer commits than expected"
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -503,3 +560,52 @@ def test_planted_a_label_with_a_count_of_rows_is_caught(pair, monkeypatch):
         lambda *args, **given: text(*args, **given) + 'reticent_rows{census="2000"} 1\n',
     )
     assert unexplained(service.get("vera", "/metrics").text) == ['reticent_rows{census="2000"} 1']
+
+
+# The secret order of each person's rows
+
+VISITS = """
+name: visits
+version: "1"
+format: 2
+source: {csv: visits.csv}
+unit: {person: who, rows: 1}
+relation: add or remove one
+budget: {epsilon: 50, delta: 1e-6}
+columns:
+  group: {type: category, values: [a, b, c]}
+  number: {type: integer, low: 0, high: 99}
+"""
+
+
+def kept_visits(sets):
+    """The rows of the data set that count."""
+    table = sets._connected(sets.data("visits"), sets.settings.folder / "visits.yaml")
+    with contextlib.closing(table):
+        return sorted(table.tally(f"SELECT c0, c1 FROM {table.relation}"))
+
+
+def test_servers_share_the_order_of_rows(database, tmp_path):
+    home, url = tmp_path / "home", database.fresh()
+    home.mkdir()
+    lines = [f"p{number},{group},{number}" for number in range(40) for group in "abc"]
+    (home / "visits.csv").write_text("\n".join(["who,group,number", *lines]) + "\n")
+    (home / "visits.yaml").write_text(VISITS)
+    with contextlib.closing(DataSets(Settings(home, ledger=url))) as sets:
+        assert publishing.publish(sets, url) == (["visits"], {})
+        at_home = kept_visits(sets)
+    found = [machine(home, tmp_path / str(number)) for number in range(2)]
+    with contextlib.ExitStack() as held:
+        servers = [
+            held.enter_context(contextlib.closing(DataSets(Settings(one, ledger=url, shared=True))))
+            for one in found
+        ]
+        kept = [kept_visits(one) for one in servers]
+        assert len(at_home) == 40
+        assert kept == [at_home, at_home]
+        state = servers[0].state
+        data = servers[0].data("visits")
+        with pytest.raises(LedgerError, match="were published with another order"):
+            publishing._publish_order_key(state, data, "00" * 32)
+        with pytest.raises(LedgerError, match="was published without the order of its rows"):
+            publishing.published_order_key(state, replace(data, name="others"))

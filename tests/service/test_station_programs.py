@@ -1,9 +1,10 @@
 """Provider and edge as processes: what they hold in memory, and what is left when they are killed."""
 
-import random
+import contextlib
+import os
 import sqlite3
-import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,11 +12,14 @@ from reticent.fleet.enrolment import enrolled
 from reticent.fleet.secret_file import kept_secret
 from reticent.fleet.transport import Http
 from reticent.location.stations import wire
-from reticent.location.stations.sealing import Kind, Point, opened
+from reticent.location.stations.provider import Provider
+from reticent.location.stations.sealing import Kind, Point, State, opened
+from reticent.location.stations.sealing import told as read_reply
 
+from ..support.crash_points import enumerate_crashes, run_to_end
 from ..unit.location.stations.asking_town import START, library, point, provider, stations, vehicle
 from .running import Process, until
-from .station_programs import EdgeProcess, memory_of
+from .station_programs import STRIKE_AFTER, EdgeProcess, memory_of
 
 DAY = 86_400
 
@@ -92,47 +96,81 @@ def test_no_identity_at_the_provider_and_no_place_at_the_edge(programs, held, tm
         made.close()
 
 
-def killed(programs, held, folder, tmp_path, kills, whom):
-    """A vehicle that asks and books while a program is killed again and again: what it found."""
-    service, edge = programs(workers=2, forked=True)
-    rng = random.Random(4)
+# Programs that kill themselves
+
+
+PROVIDER_STRIKE = f"""
+import pathlib
+from reticent.location.stations.provider import Provider
+
+NOTE = pathlib.Path(__file__).with_name("strike")
+{STRIKE_AFTER}
+for verb in ("answers", "_booked"):
+    strike_after(Provider, verb)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "points"), [("edge", ("replies", "_carried")), ("provider", ("answers", "_booked"))]
+)
+def test_killed_programs_charge_once_and_book_once(programs, held, folder, tmp_path, program, points):
+    """A program kills itself before what it did is told, both while a vehicle asks and while it books."""
+    planted = PROVIDER_STRIKE if program == "provider" else ""
+    _, edge = programs(workers=2, forked=True, planted=planted)
+    note = edge.note if program == "edge" else folder.with_name(f"{folder.name}-planted") / "strike"
     made, area = car(held, tmp_path, "ledger")
-    line = Http(edge.url, tries=400, timeout_s=20.0, pause=lambda _: time.sleep(0.03))
-    strikes = {"edge": edge.kill, "provider": lambda: strike_worker(service, rng)}
-    booked = 0
+    line = Http(edge.url, tries=1000, timeout_s=60.0, pause=lambda _: time.sleep(0.2))
+    bookings = 0
     with made:
-        for turn in range(kills):
+        for turn, point_name in enumerate(points):
             now = START + DAY + 300 * turn
-            request = made.query(area, *point(area, turn % area.roads.size), now=now)
-            blow = threading.Timer(rng.random() * 0.12, strikes[whom])
-            blow.start()
+            request = made.query(area, *point(area, turn), now=now)
+            if point_name != "_booked":
+                note.write_text(point_name)
             replies = line.send("ask", request)
+            assert not note.exists(), f"nobody passed {point_name}"
             assert made.query(area, *point(area, 0), now=now) == request
             assert made.told(area, replies)
-            booking = made.booking(area, turn % 6)
-            booked += made.is_booked(area, line.send("ask", booking))
-            blow.join()
-        paid = made.ledger.balance("places").spent
-    with sqlite3.connect(folder / "stations" / "town" / "free.sqlite") as base:
-        rows = base.execute("SELECT COUNT(*) FROM booked").fetchone()[0]
-    base.close()
-    return paid == kills * area.units, booked == kills == rows
+            note.write_text(point_name)
+            bookings += made.is_booked(area, line.send("ask", made.booking(area, turn)))
+            assert not note.exists(), f"nobody passed {point_name}"
+        assert made.ledger.balance("places").spent == len(points) * area.units
+    assert bookings == len(points) == count_bookings(folder / "stations" / "town")
 
 
-def strike_worker(service, rng):
-    import os
-    import signal
-
-    if found := service.workers():
-        os.kill(rng.choice(found), signal.SIGKILL)
+def count_bookings(folder):
+    with contextlib.closing(sqlite3.connect(folder / "free.sqlite")) as base:
+        return base.execute("SELECT COUNT(*) FROM booked").fetchone()[0]
 
 
-@pytest.mark.parametrize("whom", ["edge", "provider"])
-def test_killed_programs_charge_once_and_book_once(programs, held, folder, tmp_path, whom):
-    assert killed(programs, held, folder, tmp_path, 4, whom) == (True, True)
+def crash_in_booking(folder):
+    """End a provider at every commit of a booking, and book again; return the bookings kept and made."""
+    points = [Point.made(Kind.BOOKING, 2) for _ in range(50)]
+    made = 0
+
+    def book():
+        with contextlib.closing(Provider(folder)) as provider:
+            sealed = points[made].sealed(provider.service.id, provider.service.key)
+            (reply,) = provider.answers([sealed])
+            assert read_reply(reply, sealed, points[made].key, provider.service.k)[0] is State.BOOKED
+
+    for _ in enumerate_crashes(book, calls={"writing"}):
+        run_to_end(book)
+        made += 1
+    return count_bookings(folder), made
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("whom", ["edge", "provider"])
-def test_two_hundred_kills(programs, held, folder, tmp_path, whom):
-    assert killed(programs, held, folder, tmp_path, 200, whom) == (True, True)
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_crash_at_any_commit_books_once(held, folder):
+    held.close()
+    kept, bookings = crash_in_booking(folder / "stations" / "town")
+    assert kept == bookings >= 5
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_planted_a_booking_for_each_try_is_caught(held, folder, monkeypatch):
+    true = Provider._booked
+    monkeypatch.setattr(Provider, "_booked", lambda self, it: true(self, replace(it, token=os.urandom(16))))
+    held.close()
+    kept, bookings = crash_in_booking(folder / "stations" / "town")
+    assert kept > bookings

@@ -4,8 +4,6 @@ import contextlib
 import itertools
 import math
 import multiprocessing
-import os
-import random
 import shutil
 from fractions import Fraction
 
@@ -156,35 +154,6 @@ class TestCrashes:
             if not is_cut:
                 return
         raise AssertionError("a report has fewer records")
-
-    @pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)], ids=["some", "many"])
-    def test_killed_at_any_moment(self, rooms, folder, kills):
-        path, paper, rng = folder / "ledger", folder.parent / "told.txt", random.Random(kills)
-        with rooms["collect"].open(path, total=TOTAL):
-            pass
-        for kill in range(kills + 1):
-            child = FORK.Process(target=self.work, args=(rooms, path, paper, kill))
-            child.start()
-            child.join(None if kill == kills else rng.random() * 0.4)
-            child.kill()
-            child.join()
-        told = set(paper.read_text().split("\n")) - {""}
-        worth = sum(price(line.split()[0]) for line in told)
-        assert worth <= spent(path) <= Fraction(TOTAL.epsilon)
-        assert {line.split()[0] for line in told} == set(NAMES)
-        assert Fraction(TOTAL.epsilon) - spent(path) < max(map(price, NAMES))
-
-    @staticmethod
-    def work(rooms, path, paper, start):
-        file = os.open(paper, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        for number, name in itertools.product(range(20), NAMES):
-            try:
-                with rooms[name].open(path) as device:
-                    rooms[name].report(device, number)
-                    os.write(file, f"{name} {number}\n".encode())
-            except BudgetExceeded:
-                continue
-        os._exit(0)
 
 
 class TestRestored:

@@ -5,6 +5,7 @@ A client is opened and asked once; what it makes of the lie is an error of its o
 
 import contextlib
 import http.client
+import io
 import json
 import threading
 import time
@@ -22,17 +23,22 @@ from reticent.errors import (
     ParameterError,
     ReticentError,
     SourceError,
+    StoreUnavailable,
     WitnessRefused,
     WitnessUnavailable,
 )
+from reticent.fleet.transport import Http
 from reticent.ledger.witness import client as witness
 from reticent.ledger.witness.client import WitnessClient
 from reticent.query import remote
 from reticent.query.remote import RemoteSession
+from reticent.store.cid import RAW, Cid
+from reticent.store.gateway import Gateway
 
 from .lying import Liar, reply
 
 SHORT_S = 0.3
+LONG_S = 60.0
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202eevil\x9b31m\nsecond line"
 
 
@@ -55,6 +61,22 @@ CLIENTS = {
     "remote": (by_remote, SourceError),
     "witness": (by_witness, WitnessUnavailable),
     "node": (by_node, NodeUnavailable),
+}
+
+
+def by_store(url):
+    return Gateway(url, timeout_s=LONG_S).get(Cid.of(RAW, b"x"))
+
+
+def by_transport(url):
+    return Http(url, tries=1, timeout_s=LONG_S).fetch("survey")
+
+
+CHUNK_CLIENTS = {
+    "remote": CLIENTS["remote"],
+    "witness": CLIENTS["witness"],
+    "store": (by_store, StoreUnavailable),
+    "transport": (by_transport, SourceError),
 }
 
 
@@ -142,7 +164,7 @@ def test_what_drips_for_ever_ends(client, lying, what):
 
 def test_planted_a_timeout_of_the_socket_alone_waits_for_ever(lying, monkeypatch):
     monkeypatch.setattr(remote, "_TRIES", 1)
-    monkeypatch.setattr(peers, "_cut_after", lambda line, seconds: contextlib.nullcontext())
+    monkeypatch.setattr(peers, "cut_after", lambda line, seconds: contextlib.nullcontext())
     sent = threading.Semaphore(0)
 
     def tell(line, _):
@@ -251,18 +273,89 @@ def test_texts_that_do_not_end_are_read_once(text):
     assert not peers.is_deeper(text, 1)
 
 
-def test_small_chunks_are_put_together_as_they_come(lying, monkeypatch):
-    """A reply in chunks of two bytes took 25 times its size."""
-    pieces = []
-    monkeypatch.setattr(peers, "_PIECE", 64)
-    true = http.client.HTTPResponse.read
-    monkeypatch.setattr(
-        http.client.HTTPResponse, "read", lambda self, amt=None: pieces.append(amt) or true(self, amt)
-    )
-    body = b"1\r\n{\r\n" + b"2\r\n  \r\n" * 500 + b"1\r\n}\r\n0\r\n\r\n"
-    liar = lying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
-    assert by_remote(liar.url) == {}
-    assert set(pieces) == {64}
+# Chunks
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class RecordingReader:
+    """The file of a reply, and how many bytes were asked of it at once."""
+
+    def __init__(self, content):
+        self.file, self.sizes = io.BytesIO(content), []
+
+    def read(self, size=-1):
+        self.sizes.append(size)
+        return self.file.read(size)
+
+    def readline(self, size=-1):
+        self.sizes.append(size)
+        return self.file.readline(size)
+
+    def close(self):
+        pass
+
+
+def read_chunked(content):
+    """The body that `_read_chunks` makes of bytes on the wire, and the sizes that it read at once."""
+    reply = http.client.HTTPResponse.__new__(http.client.HTTPResponse)
+    reply.fp = RecordingReader(content)
+    return b"".join(peers._read_chunks(reply)), reply.fp.sizes
+
+
+def test_chunks_are_put_together_in_bounded_pieces():
+    content = b"3;name=value\r\nabc\r\n" + b"1FFFF \r\n" + b"x" * 0x1FFFF + b"\r\n0\r\nTrailer: 1\r\n\r\n"
+    body, sizes = read_chunked(content)
+    assert body == b"abc" + b"x" * 0x1FFFF
+    assert 0 < min(sizes) <= max(sizes) <= peers._PIECE
+
+
+BAD_CHUNKS = {
+    "minus one": b"-1\r\n" + b"x" * 100,
+    "minus five": b"-5\r\nabcde\r\n",
+    "plus": b"+3\r\nabc\r\n0\r\n\r\n",
+    "prefix": b"0x3\r\nabc\r\n0\r\n\r\n",
+    "underscore": b"1_0\r\n" + b"x" * 16 + b"\r\n0\r\n\r\n",
+    "space first": b" 3\r\nabc\r\n0\r\n\r\n",
+    "no size": b"\r\nabc",
+    "no number": b"zz\r\nabc\r\n",
+    "other digits": "\u0663\r\nabc\r\n0\r\n\r\n".encode(),
+    "cut in a chunk": b"3\r\nab",
+    "cut in a size": b"3",
+    "cut before its end": b"0\r\n",
+    "longer than its size": b"3\r\nabcd\r\n0\r\n\r\n",
+    "sixteen digits": b"f" * 16 + b"\r\nabc",
+    "long extension": b"3;" + b"x" * 5000 + b"\r\nabc\r\n0\r\n\r\n",
+    "many trailers": b"0\r\n" + b"Trailer: 1\r\n" * 1000 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("content", BAD_CHUNKS.values(), ids=BAD_CHUNKS)
+def test_chunks_of_no_sound_size_are_refused(content):
+    with pytest.raises(http.client.HTTPException):
+        read_chunked(content)
+
+
+@pytest.mark.parametrize("client", CHUNK_CLIENTS)
+@pytest.mark.parametrize("content", [b"-1\r\n" + b"x" * 100, b"-5\r\nabcde\r\n"], ids=["minus-1", "minus-5"])
+def test_a_negative_chunk_is_an_error_of_each_client(client, content, lying, monkeypatch):
+    monkeypatch.setattr(remote, "_TRIES", 1)
+    ask, error = CHUNK_CLIENTS[client]
+    liar = lying(CHUNKED + content)
+    with pytest.raises(error):
+        ask(liar.url)
+
+
+@pytest.mark.parametrize("size", [-1, -5])
+def test_planted_reader_of_the_standard_library_reads_without_bound(size):
+    """`http.client` passes a negative size on to the file, or ends in an error that no client expects."""
+    reply = http.client.HTTPResponse.__new__(http.client.HTTPResponse)
+    reply.fp, reply.chunked, reply.chunk_left, reply._method = (
+        RecordingReader(f"{size}\r\n".encode() + b"x" * 100_000), True, None, "GET",
+    )  # fmt: skip
+    with contextlib.suppress(ValueError, http.client.HTTPException):
+        reply.read(10)
+    assert min(reply.fp.sizes) < 0
 
 
 def test_json_as_we_write_it_is_read():

@@ -24,6 +24,7 @@ from reticent.audit.black_box import FULL_SAMPLES, QUICK_SAMPLES, black_box
 from reticent.audit.findings import Finding
 from reticent.audit.fit import FULL_DRAWS, QUICK_DRAWS, fit
 from reticent.audit.outputs import Sampler, as_sampler
+from reticent.audit.paths import attribute_sampling
 from reticent.audit.paths.messages import audit_messages
 from reticent.audit.paths.queries import RELATIONS, audit_queries, name_of
 from reticent.audit.paths.senders import SENDERS, Sender
@@ -58,8 +59,20 @@ def _training(quick: bool) -> Report:
     return audit_training(task, CANARIES if quick else 10 * CANARIES)
 
 
+def _sampled_attributes(quick: bool) -> Report:
+    record = attribute_sampling.make_record()
+    return audit_callable(
+        attribute_sampling.record_sampler(record),
+        attribute_sampling.RECORDS,
+        epsilon=record.epsilon,
+        samples=20_000 if quick else 200_000,
+        name="Record (sampled attributes)",
+    )
+
+
 PATHS: dict[str, Callable[[bool], Report]] = {
     "training LDP-FedSGD": _training,
+    "Record (sampled attributes)": _sampled_attributes,
     **{kind.name: partial(_messages, kind) for kind in SENDERS},
     **{name_of(kind, relation): partial(_queries, kind, relation) for kind in KIND for relation in RELATIONS},
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from reticent.audit.findings import Finding
 from reticent.audit.gate import Report
 from reticent.errors import MissingExtra
+from reticent.files import appearing
 from reticent.ledger.audits import mark
 
 _STYLE = """
@@ -107,7 +108,8 @@ def findings_list(findings: Sequence[Finding]) -> str:
 def write_page(reports: Sequence[Report], path: Path, *, made: str = "") -> None:
     """Write the page; folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(reports, made=made), encoding="utf-8")
+    with appearing(path) as file:
+        file.write(page(reports, made=made).encode())
 
 
 def _row(report: Report) -> str:

@@ -154,7 +154,7 @@ def subject_of(mechanism: Any) -> Subject:
             mechanism.guarantee.epsilon,
             "epsilon",
             inputs=[middle, lower, middle + 0.37 * half],
-            contrasts=[lower, middle, upper],
+            contrasts=[lower, middle, upper, math.nan],
         )
     raise ParameterError(f"mechanism must be one of Reticent's, got {type(mechanism).__name__}")
 
@@ -179,8 +179,14 @@ def _categorical(oracle: Any) -> Subject:
             held = oracle.sets(reports)
             return np.asarray(2 * (held == 0).any(axis=1) + (held == len(labels) - 1).any(axis=1), np.int64)
 
-    inputs = [first, second]
-    return Subject(oracle, oracle.guarantee.epsilon, "epsilon", inputs=inputs, contrasts=inputs, read=read)
+    return Subject(
+        oracle,
+        oracle.guarantee.epsilon,
+        "epsilon",
+        inputs=[first, second],
+        contrasts=[first, second, math.nan],
+        read=read,
+    )
 
 
 def _vector(mechanism: VectorDuchi) -> Subject:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import ChainError, KeyLocked, ParameterError
-from reticent.files import tightened
+from reticent.files import tightened, write_new
 
 _RECURSION = sys.getrecursionlimit()
 from eth_account import Account  # noqa: E402
@@ -99,11 +99,7 @@ def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
         else json.dumps(key.encrypted(password), default=str)
     )
     with _explained(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(path, text + "\n", mode=0o600)
     return key
 
 

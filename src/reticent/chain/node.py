@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from reticent import peers
 from reticent.arguments import real, whole
@@ -30,6 +33,10 @@ _MOST_BYTES, _PART = 64 << 20, 1 << 16  # of an answer, and of what is read of i
 _MOST_BLOCKS = 10_000  # of one request for logs; many nodes allow no more
 _ERROR = bytes.fromhex("08c379a0")  # selector of Error(string), which carries the reason of a revert
 _NUMBER = re.compile("0x[0-9a-fA-F]{1,64}")
+# `requests` translates errors of a connection until the body begins; reading that raises those of `urllib3`.
+_FAILED_EXCHANGE = (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError)
+_BROKEN_CONNECTION = (requests.ConnectionError, urllib3.exceptions.ProtocolError)
+_MAX_TIMESTAMP = 253_402_300_799  # of a block: the last second that a calendar has, of the year 9999
 _REVERTED = 3  # code of a JSON-RPC error for a call that a contract refused
 
 
@@ -74,6 +81,57 @@ class _Refused(NodeUnavailable):
     """Somebody answers, and not as asked."""
 
 
+class _TimedConnection(HTTPConnection):
+    """A connection that reads the head of a reply in bounded time.
+
+    The timeout of a socket starts anew with every byte, so that interim replies (100 Continue) or headers
+    that drip would hold it for ever.
+
+    Attributes:
+        reply_socket: Socket of the last reply, which `http.client` may already have closed for others.
+    """
+
+    reply_socket: Any = None
+
+    def getresponse(self) -> Any:
+        """Return the reply once its head is there."""
+        self.reply_socket = self.sock
+        seconds = self.timeout
+        assert isinstance(seconds, int | float)
+        with peers.cut_after(self.sock, seconds):
+            return super().getresponse()
+
+
+class _TimedHttpsConnection(_TimedConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _TimedConnection
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TimedHttpsConnection
+
+
+class _TimedAdapter(HTTPAdapter):
+    """The adapter of `requests` with timed connections, through a proxy too."""
+
+    _POOLS: ClassVar[dict[str, Any]] = {"http": _HttpPool, "https": _HttpsPool}
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        """Make the pools of direct connections."""
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = self._POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        """Return the pools of connections through a proxy."""
+        manager = super().proxy_manager_for(proxy, **options)
+        if type(manager) is urllib3.ProxyManager:
+            manager.pool_classes_by_scheme = self._POOLS
+        return manager
+
+
 class Node:
     """A node at an http(s) address.
 
@@ -91,6 +149,8 @@ class Node:
         self._where = _host(url)
         self._timeout_s = real("timeout_s", timeout_s, low=0, open_low=True)
         self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _TimedAdapter())
         self._session.trust_env = not peers.is_here(urlsplit(url).hostname)  # no proxy to this machine
         self._session.headers["Accept-Encoding"] = "identity"
         self._identities = count(1)
@@ -166,24 +226,24 @@ class Node:
         return None
 
     def _post(self, body: Any) -> Any:
-        """What the node answers, as JSON."""
-        for last in (False, True):
+        """Return the node's reply as JSON.
+
+        A connection that breaks, also in the middle of a reply, is tried once more: the node may have closed
+        an idle one, and to broadcast the same bytes again is the same as once. Messages of `requests` and
+        `urllib3` quote the address, which may hold a password, so neither they nor their cause is shown.
+        """
+        for is_last in (False, True):
             try:
                 response, content = self._exchange(body)
                 break
-            except requests.Timeout:  # requests quotes the address, which may hold a password
+            except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):  # as below
                 raise NodeUnavailable(
                     f"the node at {self._where} does not answer within {self._timeout_s:g} s"
                 ) from None
-            except (
-                requests.RequestException,
-                ValueError,
-                OSError,
-            ) as error:  # as above
-                if last or not isinstance(error, requests.ConnectionError):
+            except _FAILED_EXCHANGE as error:  # it quotes the address
+                if is_last or not isinstance(error, _BROKEN_CONNECTION):
                     name = type(error).__name__
                     raise NodeUnavailable(f"the node at {self._where} does not answer ({name})") from None
-                # else the node may have closed an idle connection: once more, over a new one
         try:
             answer = peers.read_json(content)
         except ValueError:
@@ -193,19 +253,31 @@ class Node:
         raise _Refused(f"the node at {self._where} answers with HTTP status {response.status_code}")
 
     def _exchange(self, body: Any) -> tuple[requests.Response, bytes]:
-        """The node's reply and its body. No redirect is followed: it would take what is signed elsewhere."""
-        until, content = time.monotonic() + self._timeout_s, b""
+        """Return the node's reply and its body, read in bounded time and size.
+
+        No redirect is followed: it would take what is signed elsewhere.
+        """
+        until, content = time.monotonic() + self._timeout_s, bytearray()
         with self._session.post(
             self.url, json=body, timeout=self._timeout_s, allow_redirects=False, stream=True
         ) as response:
             read = getattr(response.raw, "read1", response.raw.read)  # what has come; urllib3 2 knows how
-            while part := read(_PART, decode_content=False):
-                content += part
-                if time.monotonic() > until:
-                    raise requests.Timeout
-                if len(content) > _MOST_BYTES:
-                    raise _Refused(f"the node at {self._where} answers with more than {_MOST_BYTES} bytes")
-        return response, content
+            with self._limit_time(response, until - time.monotonic()):
+                while part := read(_PART, decode_content=False):
+                    content += part
+                    if time.monotonic() > until:
+                        raise requests.Timeout
+                    if len(content) > _MOST_BYTES:
+                        raise _Refused(
+                            f"the node at {self._where} answers with more than {_MOST_BYTES} bytes"
+                        )
+        return response, bytes(content)
+
+    @staticmethod
+    def _limit_time(response: requests.Response, seconds: float) -> AbstractContextManager[None]:
+        """Return a block that reads the body of a reply; a connection through SOCKS has no such limit."""
+        line = getattr(response.raw.connection, "reply_socket", None)
+        return nullcontext() if line is None else peers.cut_after(line, max(seconds, 0.0))
 
     def _result(self, answer: Any, identity: int) -> Any:
         known = isinstance(answer, dict) and (
@@ -304,11 +376,14 @@ def as_block(found: dict[str, Any]) -> Block:
     """The head of a block from its JSON."""
     with _understood("block"):
         fee = found.get("baseFeePerGas")
+        timestamp = as_number(found["timestamp"])
+        if timestamp > _MAX_TIMESTAMP:
+            raise ValueError
         return Block(
             as_number(found["number"]),
             _text(found["hash"]),
             _text(found["parentHash"]),
-            as_number(found["timestamp"]),
+            timestamp,
             None if fee is None else as_number(fee),
         )
 

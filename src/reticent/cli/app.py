@@ -5,12 +5,13 @@ Help is plain text: drawing it with rich costs more time than all the rest of `r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import click
 import typer
 import typer.core
+import typer.main
 
 from reticent import __version__
 from reticent.cli.commands import ALONE, Commands, Panel
@@ -38,11 +39,16 @@ class _Listed(typer.core.TyperGroup):
                     formatter.write_dl(rows)
 
 
-def create_app(capabilities: Sequence[Commands]) -> typer.Typer:
-    """The command with what these capabilities add, each under its heading.
+def create_app(capabilities: Sequence[Commands], only: str | None = None) -> typer.Typer:
+    """Build the command with what these capabilities add, each under its heading.
+
+    Args:
+        capabilities: Commands of every capability.
+        only: Name of the one command or group to build, which is many times as quick; without, or if there
+            is none of that name, all of them.
 
     Raises:
-        ValueError: two of them add something of the same name.
+        ValueError: If two capabilities add something of the same name.
     """
     app = typer.Typer(
         name="reticent",
@@ -57,16 +63,24 @@ def create_app(capabilities: Sequence[Commands]) -> typer.Typer:
     groups = [(_demos(capabilities), Panel.START)]
     groups += [(group, one.panel) for one in capabilities for group in one.groups]
     commands = [(version, Panel.START), *((run, one.panel) for one in capabilities for run in one.commands)]
-    _check_names([*(_name(group) for group, _ in groups), *(run.__name__ for run, _ in commands)])
+    names = [*(_name(group) for group, _ in groups), *(_command_name(run) for run, _ in commands)]
+    _check_names(names)
+    wanted = {only} if only in names else set(names)
     for group, panel in groups:
-        app.add_typer(group, rich_help_panel=panel)
+        if _name(group) in wanted:
+            app.add_typer(group, rich_help_panel=panel)
     for run, panel in commands:
-        app.command(rich_help_panel=panel)(run)
+        if _command_name(run) in wanted:
+            app.command(rich_help_panel=panel)(run)
     return app
 
 
 def _name(group: typer.Typer) -> str:
     return str(group.info.name)
+
+
+def _command_name(run: Callable[..., None]) -> str:
+    return typer.main.get_command_name(run.__name__)
 
 
 def _demos(capabilities: Sequence[Commands]) -> typer.Typer:

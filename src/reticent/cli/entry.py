@@ -7,6 +7,7 @@ What is wrong in several ways (`SeveralErrors`) has a line for each.
 | done, or help was shown                               | 0         |
 | a fault of ours                                       | 1         |
 | bad input: an option, a value, a file, a missing part | 2         |
+| a disk or a quota is full                             | 2         |
 | interrupted by Ctrl-C                                 | 130       |
 | ended by SIGTERM                                      | 143       |
 
@@ -25,7 +26,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from reticent.errors import MissingExtra, ReticentError, SeveralErrors
+from reticent.errors import MissingExtra, ReticentError, SeveralErrors, SourceError
+from reticent.files import FULL, is_out_of_space
 
 if TYPE_CHECKING:
     from reticent.cli.commands import Commands
@@ -89,6 +91,8 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
         code = _fail("ended", _TERMINATED) if ended else _fail("interrupted", _INTERRUPTED)
     except Exception as error:
         if "--debug" in sys.argv[1:]:
+            if isinstance(error, SourceError) and error.details:
+                error.add_note(error.details)
             raise
         code = _explain(error)
     sys.exit(code)
@@ -129,7 +133,7 @@ def _run(capabilities: Callable[[], Sequence[Commands]]) -> int:
 
     from reticent.cli.app import create_app
 
-    app = create_app(capabilities())
+    app = create_app(capabilities(), only=_named_command(sys.argv[1:]))
     try:
         code = app(prog_name="reticent", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -144,6 +148,11 @@ def _run(capabilities: Callable[[], Sequence[Commands]]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _named_command(arguments: Sequence[str]) -> str | None:
+    """Return the command that the arguments name first; None where the help of all may be shown."""
+    return next((word for word in arguments if word != "--debug"), None)
+
+
 def _once(message: str) -> str:
     """Typer and click both say what somebody may have meant."""
     said, hint, rest = message.partition(" Did you mean")
@@ -156,11 +165,21 @@ def _explain(error: Exception) -> int:
         return max(_fail(one, 2) for one in error.each)
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
         return _fail(str(MissingExtra("this command", _EXTRA_OF[error.name])), 2)
+    if is_out_of_space(error):
+        return _fail(_describe_full_disk(error), 2)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return _fail(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, (ReticentError, ValueError, OSError)):
         return _fail(str(error), 2)
     return _fail(f"internal fault ({type(error).__name__}); `reticent --debug COMMAND ...` shows where", 1)
+
+
+def _describe_full_disk(error: Exception) -> str:
+    """Say that a disk is full, where, and what to do: the words of engines may hold data."""
+    place = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+    told = f" ({error})" if isinstance(error, ReticentError) and FULL not in str(error) else place
+    subject = str(error) if isinstance(error, ReticentError) and FULL in str(error) else FULL + told
+    return f"{subject}; free some space, then run the command again"
 
 
 def _fail(message: str, code: int) -> int:

@@ -64,12 +64,13 @@ def designed(
     if guesses and sample_size is None:
         sample_size = _sample_size(attributes, epsilon, guesses, regret)
     record = Record(attributes, epsilon, sample_size)
-    for name, guess in (guesses or {}).items():
-        of = next((one for one in record.attributes if one.name == name), None)
-        if not isinstance(of, Number) or name in chosen:
-            raise ParameterError(f"guesses must be of numbers without another mechanism, got {name!r:.60}")
-        chosen[name] = loaded("Tailored")(
-            epsilon=record.epsilon_each, prior=guess, regret=regret, bounds=of.bounds
+    by_name = {attribute.name: attribute for attribute in record.attributes}
+    for guessed, guess in (guesses or {}).items():
+        number = by_name.get(guessed)
+        if not isinstance(number, Number) or guessed in chosen:
+            raise ParameterError(f"guesses must be of numbers without another mechanism, got {guessed!r:.60}")
+        chosen[guessed] = loaded("Tailored")(
+            epsilon=record.epsilon_each, prior=guess, regret=regret, bounds=number.bounds
         )
     made: list[Instrument] = []
     for attribute in record.attributes:

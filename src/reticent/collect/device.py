@@ -20,6 +20,7 @@ from reticent.collect.survey import Survey
 from reticent.collect.wire import Layout
 from reticent.collect.wire import report as whole_report
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet.memory import ByNumber
 from reticent.fleet.published import ID_BYTES
 from reticent.fleet.reporter import Reporter
 from reticent.mechanisms.attributes import Number
@@ -129,10 +130,13 @@ class Device(Reporter[Survey]):
         One that was paid for when the device crashed, and not drawn, is drawn when it is next asked for.
         """
         held = self._held(survey)
-        key = f"{self._head(held)}/{held.checked_period(period)}"
+        number = held.checked_period(period)
         with self._guard:
-            found = self.ledger.reading(self.account, key)
-        return found.information + found.pending > 0
+            return self._kept(held, self._head(held)).is_paid(number)
+
+    def _kept(self, asked: Survey, head: str) -> ByNumber:
+        """Keep one report for each period; the first release named no enrolment in its keys."""
+        return ByNumber(self.ledger, self._terms, head, earlier_head=asked.series)
 
     def heed(self, survey: Survey, word: Counted) -> list[int]:
         """Take the collector's word on what it has counted: what is not remembered is never drawn.

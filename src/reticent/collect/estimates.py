@@ -114,6 +114,11 @@ def _joint_mean(
     waves = survey.waves
     whole = all(one.survey.sample_size == len(survey.attributes) for one in tallies)
     target: Target = "reporters" if whole else "population"
+    if len(tallies) == 1:  # given what shaped its text, its reports are independent and its channel is fixed
+        (tally,) = tallies
+        channel = tally.survey.instruments[place]
+        assert isinstance(channel, NumericChannel)
+        return mean_estimate(channel, tally.counts[place].sum(axis=0), confidence=confidence, target=target)
     total = reach = variance = apart = 0.0
     lower, upper = survey.attributes[place].bounds  # type: ignore[union-attr]
     for one in tallies:

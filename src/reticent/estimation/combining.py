@@ -28,7 +28,7 @@ from reticent.errors import ParameterError
 from reticent.estimation.frequencies import FrequencyEstimate, frequency_estimate
 from reticent.estimation.inputs import checked_confidence, checked_support, frozen
 from reticent.estimation.intervals import deviation_bound
-from reticent.estimation.means import MeanEstimate, Target, mean_estimate
+from reticent.estimation.means import MeanEstimate, Target, mean_estimate, variance_bound
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import NumericChannel
 
@@ -81,7 +81,8 @@ def combined_mean(
     each = [mean_estimate(channel, n, confidence=confidence, target=target) for channel, n in levels]
     if len(each) == 1:
         return each[0]
-    joint = weighted([one.count for one in each], [one.standard_error**2 * one.count for one in each])
+    variances = [variance_bound(channel, target) for channel, _ in levels]  # which no report moves
+    joint = weighted([one.count for one in each], variances)
     ((lower, upper),) = bounds
     reach = max(
         scale * max(float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
@@ -115,11 +116,12 @@ def combined_frequencies(
     )
     width = deviation_bound(joint.count, joint.variance, reach, confidence=confidence)
     found = joint.weights @ np.array([one.frequencies for one in each])
+    nearest = np.clip(found, 0.0, 1.0)  # an interval at 0 or 1 keeps its width
     return FrequencyEstimate(
         frequencies=frozen(found),
         standard_errors=frozen(np.full(found.size, math.sqrt(joint.variance / joint.count))),
-        lower=frozen(np.clip(found - width, 0.0, 1.0)),
-        upper=frozen(np.clip(found + width, 0.0, 1.0)),
+        lower=frozen(np.maximum(nearest - width, 0.0)),
+        upper=frozen(np.minimum(nearest + width, 1.0)),
         count=joint.count,
         confidence=confidence,
         simultaneous=False,

@@ -61,7 +61,9 @@ def frequency_estimate(
     A category of frequency f is supported by each report with the mean probability q + f (p - q), so
     an interval for that probability (`proportion_interval`, proved for every count) is one for f. It
     holds both for the frequency among those who reported and for that in a population of which
-    they are an independent sample.
+    they are an independent sample. Fewer supports than a frequency of 0 leads one to expect, n q, count as
+    n q for the upper limit, and more than n p as n p for the lower one: the interval grows, and keeps its
+    width at 0 and 1.
 
     Args:
         support_counts: reports that support each category.
@@ -84,10 +86,11 @@ def frequency_estimate(
     if supports.max() > n:
         raise ParameterError(f"support_counts must be <= count = {n}, got {supports.max():.0f}")
     each = 1.0 - (1.0 - confidence) / supports.size if simultaneous else confidence
-    lower, upper = (
-        np.clip((limit - other) / (own - other), 0.0, 1.0)
-        for limit in proportion_interval(supports, n, confidence=each)
+    limits = (
+        proportion_interval(np.minimum(supports, np.floor(n * own)), n, confidence=each)[0],
+        proportion_interval(np.maximum(supports, np.ceil(n * other)), n, confidence=each)[1],
     )
+    lower, upper = (np.clip((limit - other) / (own - other), 0.0, 1.0) for limit in limits)
     slope, base = own * (1.0 - own) - other * (1.0 - other), other * (1.0 - other)
     variance = base + np.maximum(slope * lower, slope * upper)  # linear in f: largest at an end
     return FrequencyEstimate(

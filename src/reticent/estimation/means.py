@@ -1,8 +1,9 @@
 """The mean of what people reported through a numeric channel, with an interval that holds for any number.
 
 The reports are unbiased, so their average is the estimate. Its error is bounded by what the channel
-publishes about itself, not by what the reports happen to show: a few reports that agree by chance
-would otherwise look certain.
+publishes about itself: a few reports that agree by chance would otherwise look certain. Only a tailored
+channel, whose variance depends on the values, is asked for more (`variance_witness`): a bound on the average
+variance of its reports that is proved for every number of them, too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from numpy.typing import ArrayLike
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.estimation.inputs import Counts, checked_confidence, checked_counts, checked_reals
 from reticent.estimation.intervals import deviation_bound
+from reticent.estimation.variance_witness import find_witness
 from reticent.mechanisms.numeric.base import NumericChannel
+from reticent.mechanisms.numeric.tailored import Tailored
 
 Target = Literal["reporters", "population"]
+_WITNESS_SHARE = 0.05  # of what may fail, spent on the variance
+_WORTH_IT = 0.95  # of the worst case, that a bound on the variance must be expected below
+_LEAST = 1e-6  # of the worst case: a variance that is never zero
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,7 @@ class MeanEstimate:
     """An unbiased mean and its interval.
 
     `value` may lie outside the declared bounds (that is the price of no bias); `lower` and `upper` do
-    not. If the interval before clipping misses the bounds altogether, both are the nearest bound:
-    an event of probability below 1 - confidence among honest reporters.
+    not. They are those of the nearest mean within the bounds, so that an interval at a bound keeps its width.
     """
 
     value: float
@@ -50,19 +55,22 @@ class MeanEstimate:
         confidence: float,
         target: Target,
     ) -> MeanEstimate:
-        """A mean with what its interval reaches to either side, cut to the bounds.
+        """Return a mean with the interval of the nearest possible one, cut to the bounds.
+
+        That contains the interval of the mean itself as far as the bounds allow, so it covers as often.
 
         Args:
-            value: the mean.
-            width: half of the interval before it is cut.
-            variance: the largest of one report.
-            bounds: between which the true mean lies.
-            count: of reports.
-            confidence: of the interval.
-            target: what it is the mean of.
+            value: The mean of the reports.
+            width: Half of the interval before it is cut.
+            variance: Largest average variance of one report.
+            bounds: Between which the true mean lies.
+            count: Number of reports.
+            confidence: Confidence of the interval.
+            target: What it is the mean of.
         """
         lower, upper = bounds
-        low, high = min(max(value - width, lower), upper), max(min(value + width, upper), lower)
+        nearest = min(max(value, lower), upper)
+        low, high = max(nearest - width, lower), min(nearest + width, upper)
         return cls(value, math.sqrt(variance / count), low, high, count, confidence, target)
 
     @property
@@ -87,18 +95,43 @@ def mean_estimate(
 
     Returns:
         The mean, the largest standard error that the channel allows, and an interval proved for every
-        number of reports (see `deviation_bound`). Nothing is estimated but the mean.
+        number of reports (see `deviation_bound`). Of a tailored channel, standard error and interval follow
+        from what its reports show of their variance, once there are enough of them to show it.
     """
     checked_channel(channel)
     tally = checked_counts("counts", counts, channel.size)
     confidence = checked_confidence(confidence)
     n = int(tally.sum())
     value = float(tally @ channel.alphabet) / n
-    variance = variance_bound(channel, target)
+    variance, left = _average_variance(channel, tally, target, confidence)
     lower, upper = channel.bounds
     reach = max(float(channel.alphabet.max()) - lower, upper - float(channel.alphabet.min()))
-    width = deviation_bound(n, variance, reach, confidence=confidence)
+    width = deviation_bound(n, variance, reach, confidence=left)
     return MeanEstimate.of(value, width, variance, channel.bounds, n, confidence, target)
+
+
+def _average_variance(
+    channel: NumericChannel, tally: Counts, target: Target, confidence: float
+) -> tuple[float, float]:
+    """Return a bound on the average variance of the reports, and the confidence that is left for the mean.
+
+    A tailored channel spends a twentieth of what may fail on its witness, where that is expected to pay.
+    Whether it does depends on public numbers alone. With the average variance v and its bound V: the interval
+    fails if V < v, or if the mean is farther from its expectation than v allows.
+    """
+    worst = variance_bound(channel, target)
+    if not isinstance(channel, Tailored):
+        return worst, confidence
+    n = int(tally.sum())
+    witness = find_witness(channel, of_population=target == "population")
+    if witness.expected > _WORTH_IT * worst or witness.variance <= 0.0 or witness.reach <= 0.0:
+        return worst, confidence
+    doubt = (1.0 - confidence) * _WITNESS_SHARE
+    above = deviation_bound(n, witness.variance, witness.reach, confidence=1.0 - 2.0 * doubt)
+    if witness.expected + above > _WORTH_IT * worst:
+        return worst, confidence
+    shown = float(tally @ witness.values) / n + above
+    return min(worst, max(shown, _LEAST * worst)), confidence + doubt
 
 
 def variance_bound(channel: NumericChannel, target: Target) -> float:

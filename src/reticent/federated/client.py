@@ -15,8 +15,9 @@ from reticent.errors import GuaranteeError, ParameterError
 from reticent.federated import payload
 from reticent.federated.models import Model
 from reticent.federated.participation import ParticipationsSpent as ParticipationsSpent
+from reticent.federated.participation import Trainer
+from reticent.federated.record_conversion import convert_records
 from reticent.federated.tasks import Task
-from reticent.federated.trainer import Trainer
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.one_bit import OneBit
@@ -117,10 +118,7 @@ def _vector(gradient: Any, dimensions: int) -> Floats:
 
 
 def _mean_gradient(model: Model, theta: Floats, features: Any, targets: Any) -> Any:
-    """Of whatever the records are; None of nothing."""
-    try:
-        x, y = as_floats(features).reshape(-1, model.inputs), as_floats(targets).reshape(-1)
-        with np.errstate(all="ignore"):
-            return model.mean_gradient(theta, x, y) if x.size else None
-    except Exception:  # a total function of its data
-        return None
+    """Return the mean gradient of the records, whatever they hold; None if there are none."""
+    rows, numbers = convert_records(features, targets, model.inputs)
+    with np.errstate(all="ignore"):
+        return model.mean_gradient(theta, rows, numbers) if len(rows) else None

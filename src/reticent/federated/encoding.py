@@ -11,13 +11,13 @@ missing category the fallback.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.errors import ParameterError
-from reticent.mechanisms.base import Floats
+from reticent.mechanisms.base import Floats, as_column
 from reticent.mechanisms.categorical.base import Categories
 from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.record import Attribute, Category, Number
@@ -113,7 +113,7 @@ class Encoding:
     def _column(self, attribute: Attribute, table: Columns) -> ArrayLike:
         if attribute.name not in table:
             raise ParameterError(f"the table has no column {attribute.name!r:.60}")
-        return table[attribute.name]
+        return cast(ArrayLike, as_column(table[attribute.name]))
 
 
 def _unit(number: Number, values: ArrayLike) -> Floats:

@@ -142,7 +142,7 @@ class _Reported(_Rates):
         found = frequency_estimate(
             [self.count(cells)], n, p=self._p + (s - 1) * self._q, q=s * self._q, confidence=1.0 - doubt
         )
-        return Interval(*(float(one[0]) for one in (found.frequencies, found.lower, found.upper)))
+        return Interval(*(float(one[0]) for one in (found.shown, found.lower, found.upper)))
 
     def rate(self, these: Sequence[Cell], others: Sequence[Cell], doubt: float) -> Interval:
         a, b = (self._share(cells, doubt / 2.0) for cells in (these, others))

@@ -23,8 +23,9 @@ import numpy as np
 
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
+from reticent.federated.record_conversion import convert_classes, convert_records
 from reticent.federated.robust.grid import Grid, Update
-from reticent.federated.softmax import Softmax
+from reticent.federated.softmax import Labels, Softmax
 from reticent.ledger.base import Amount, Terms, Unit
 from reticent.ledger.device.budgeted import Budgeted
 from reticent.ledger.device.marks import Marks
@@ -135,17 +136,10 @@ class HomeTask:
             at = at - self.rate * (slope + self.model.l2 * at)
         return self.grid.placed(at - theta)
 
-    def _records(self, features: Any, labels: Any) -> tuple[Floats, Any]:
-        """Records as rows and classes, whatever they are; none, if they are nothing of the kind."""
-        try:
-            images = np.asarray(features, dtype=np.float64).reshape(-1, self.model.inputs)[:MOST_RECORDS]
-            given = np.nan_to_num(np.asarray(labels, dtype=np.float64).reshape(-1)[: len(images)])
-            digits = np.clip(given, 0, self.model.classes - 1).astype(np.int64)
-            if len(digits) == len(images):
-                return images, digits
-        except (TypeError, ValueError):
-            pass
-        return np.zeros((0, self.model.inputs)), np.zeros(0, dtype=np.int64)
+    def _records(self, features: Any, labels: Any) -> tuple[Floats, Labels]:
+        """Return the records as rows and classes, each by what it holds itself."""
+        rows, numbers = convert_records(features, labels, self.model.inputs, max_records=MOST_RECORDS)
+        return rows, convert_classes(numbers, self.model.classes)
 
 
 class Home(Budgeted):

@@ -8,11 +8,16 @@ but the draw. Which round is where is learnt once, and then as rounds are paid f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from reticent.errors import ParameterError
+from reticent.federated.any_task import AnyTask
+from reticent.fleet.reporter import Reporter
 from reticent.ledger.base import Amount, Unit
 from reticent.ledger.device.ledger import DeviceLedger
 from reticent.privacy import Neighbours
+
+AskedTask = TypeVar("AskedTask", bound=AnyTask)
 
 
 class ParticipationsSpent(ParameterError):
@@ -87,3 +92,18 @@ class Participations:
         values = tuple(draw())
         self._ledger.fulfil(grant.pending[0].number, [number, *values])
         return values
+
+
+class Trainer(Reporter[AskedTask]):
+    """A reporter that takes part in the rounds of training tasks, see `Reporter`.
+
+    A task allows each client some of its rounds; reports are kept by participation, see `Participations`.
+    """
+
+    me = "client"
+
+    def _number(self, task: AskedTask, number: int) -> int:
+        return task.checked_round(number)
+
+    def _kept(self, task: AskedTask, head: str) -> Participations:
+        return Participations(self.ledger, self.account, self._unit, head, task.participations)

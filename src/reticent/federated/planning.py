@@ -2,8 +2,11 @@
 
 Two answers. `noise` and `clients_for` are exact arithmetic: how far the averaged gradient of a group is from
 the clipped one. `plan` trains: on public rows, drawn again and again to play N clients, for several N, and
-says from which N on the error is what was asked for. It is a simulation on public data, no promise:
-clients may differ from public rows, and more clients than rows bring nothing new but less noise.
+says from which N on the error is what was asked for. The schedule is that of the task: its rounds and its
+reports of each client, for other N with larger or smaller groups. Beside it stands the schedule of the rule
+in `shape`, which may be better, and the error of an answer that looks at no feature. It is a simulation on
+public data, no promise: clients may differ from public rows, and more clients than rows bring nothing new
+but less noise.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.estimation.student import half_width
+from reticent.federated.models import Linear, Model
 from reticent.federated.server import Training, averaged
 from reticent.federated.simulation import Places, Records, clipped_sums, report_sums
 from reticent.federated.tasks import Task
@@ -76,6 +80,23 @@ def shape(task: Task, clients: int) -> Shape:
     return Shape(rounds, group, noise(task, group) / bound)
 
 
+def written_shape(task: Task, clients: int) -> Shape:
+    """Return how N clients are spread over the rounds that the task has, with its reports of each client.
+
+    `written_clients` give the group of the task itself.
+    """
+    clients = whole("clients", clients, low=1)
+    reports = clients * task.participations
+    rounds = min(task.rounds, reports)
+    group = max(1, min(clients, reports // rounds))
+    return Shape(rounds, group, noise(task, group) / task.reach)
+
+
+def written_clients(task: Task) -> int:
+    """Return the fewest clients that all rounds of the task as written take."""
+    return max(task.group, -(-task.rounds * task.group // task.participations))
+
+
 @dataclass(frozen=True)
 class Point:
     """What N clients came to.
@@ -102,12 +123,15 @@ class Plan:
     """Errors over N, by simulation on public rows.
 
     Attributes:
-        points: by growing N.
-        floor: the error without any noise, with all training rows in every round: more clients like these
-            rows cannot do better.
-        start: the error of the parameters that training begins with.
-        rows: how many public rows there were.
-        target: the error to reach, if one was given.
+        points: Errors by growing N, with the rounds of the task (`written_shape`).
+        floor: Error without any noise, with all training rows in every round, in 100 rounds: more clients
+            like these rows cannot do better.
+        start: Error of the parameters that training begins with.
+        rows: Count of public rows.
+        target: Error to reach, if one was given.
+        proposals: Errors of the same N, with the rounds of the rule (`shape`).
+        baseline: Error of an answer that looks at no feature: the majority class, or the mean.
+        written: Clients of the task as it is written, one of the N.
     """
 
     points: tuple[Point, ...]
@@ -115,6 +139,15 @@ class Plan:
     start: float
     rows: int
     target: float | None = None
+    proposals: tuple[Point, ...] = ()
+    baseline: float = math.nan
+    written: int | None = None
+
+    @property
+    def as_written(self) -> tuple[Point, Point] | None:
+        """The task as it is written, and what the rule proposes for as many clients."""
+        pairs = zip(self.points, self.proposals, strict=False)
+        return next((pair for pair in pairs if pair[0].clients == self.written), None)
 
     @property
     def clients(self) -> int | None:
@@ -141,44 +174,66 @@ def plan(
 ) -> Plan:
     """Train a task with different numbers of clients, played by public rows.
 
-    Each repetition holds a fifth of the rows out for the error; the others are drawn with replacement. Rounds
-    and groups are those of `shape`; everything else is as the task says, one report for each client.
+    Each repetition holds a fifth of the rows out for the error; the others are drawn with replacement. Every
+    number of clients is trained twice: with the rounds of the task, and with those of `shape`.
 
     Args:
-        task: what is learnt; it needs a model. Its own rounds and group are not used.
-        features: public rows.
-        targets: of the same.
-        clients: the numbers to try.
-        target: the error to reach.
-        repetitions: simulated trainings for each number.
-        seed: of the simulation.
-        progress: called with (trainings done, trainings in all).
+        task: Task to plan; it needs a model.
+        features: Public rows.
+        targets: Targets of the public rows.
+        clients: Numbers of clients to try; that of the task as written is tried in any case.
+        target: Error to reach.
+        repetitions: Count of simulated trainings for each number and schedule.
+        seed: Seed of the simulation.
+        progress: Function that is called with (trainings done, trainings in all).
     """
     if task.model is None:
         raise ParameterError("task must have a model")
     tried = sorted({whole("clients", number, low=FEWEST_ROUNDS) for number in clients})
     if not tried:
         raise ParameterError("clients must hold at least one number, got none")
+    written = written_clients(task)
+    tried = sorted({*tried, written})
+    schedules = [(written_shape(task, number), shape(task, number)) for number in tried]
     repetitions = whole("repetitions", repetitions, low=2)
     target = None if target is None else real("target", target, low=0.0)
     records = Records(task.model, features, targets)
     if records.clients < FEWEST_ROWS:
         raise ParameterError(f"there must be at least {FEWEST_ROWS} public rows, got {records.clients}")
-    errors = np.empty((len(tried), repetitions))
-    floors, starts = np.empty(repetitions), np.empty(repetitions)
+    errors = np.empty((len(tried), 2, repetitions))
+    floors, starts, baselines = np.empty(repetitions), np.empty(repetitions), np.empty(repetitions)
     for time in range(repetitions):
         stream = SimulationStream(seed).spawn(time)
         order = np.argsort(stream.units(records.clients))
         out = max(1, round(HELD_OUT * order.size))
         held, pool = records.of(order[:out]), order[out:]
-        for place, number in enumerate(tried):
-            theta = _trained(task, records, pool, shape(task, number), stream.spawn(place))
-            errors[place, time] = records.model.error(theta, *held)
+        for place, pair in enumerate(schedules):
+            for which, schedule in enumerate(pair):
+                theta = _trained(task, records, pool, schedule, stream.spawn(place).spawn(which))
+                errors[place, which, time] = records.model.error(theta, *held)
             progress(time * len(tried) + place + 1, repetitions * len(tried))
         floors[time] = records.model.error(_without_noise(task, records, pool), *held)
         starts[time] = records.model.error(task.model.start(), *held)
-    points = tuple(_point(task, number, row) for number, row in zip(tried, errors, strict=True))
-    return Plan(points, float(floors.mean()), float(starts.mean()), records.clients, target)
+        baselines[time] = _baseline_error(task.model, records.of(pool)[1], held[1])
+    points, proposals = (
+        tuple(
+            _point(number, pair[which], row[which])
+            for number, pair, row in zip(tried, schedules, errors, strict=True)
+        )
+        for which in range(2)
+    )
+    return Plan(
+        points, float(floors.mean()), float(starts.mean()), records.clients, target, proposals,
+        float(baselines.mean()), written,
+    )  # fmt: skip
+
+
+def _baseline_error(model: Model, known: Floats, held: Floats) -> float:
+    """Return the error of one answer for everybody: the mean of known targets, or their majority class."""
+    if isinstance(model, Linear):
+        return float(np.mean(np.square(held - known.mean())))
+    majority = 1.0 if np.mean(known > 0.0) >= 0.5 else -1.0
+    return float(np.mean(held != majority))
 
 
 def _trained(task: Task, records: Records, pool: Places, shape: Shape, stream: SimulationStream) -> Floats:
@@ -201,6 +256,6 @@ def _without_noise(task: Task, records: Records, pool: Places) -> Floats:
     return training.theta
 
 
-def _point(task: Task, clients: int, errors: Floats) -> Point:
+def _point(clients: int, schedule: Shape, errors: Floats) -> Point:
     middle, half = float(errors.mean()), half_width(errors)
-    return Point(clients, shape(task, clients), middle, middle - half, middle + half, errors.size)
+    return Point(clients, schedule, middle, middle - half, middle + half, errors.size)

@@ -37,25 +37,41 @@ class ByNumber:
         ledger: the reporter's.
         terms: of the account in it.
         head: names reporter and series, the beginning of the keys.
+        earlier_head: Beginning of the keys of an earlier release, if it had another: what was paid for under
+            such a key is the report of its part, ever after.
     """
 
-    def __init__(self, ledger: DeviceLedger, terms: Terms, head: str) -> None:
-        self._ledger, self._terms, self._head = ledger, terms, head
+    def __init__(self, ledger: DeviceLedger, terms: Terms, head: str, earlier_head: str = "") -> None:
+        self._ledger, self._terms, self._head, self._earlier_head = ledger, terms, head, earlier_head
+
+    def _key(self, number: int) -> str:
+        """Return the key of a part: that of an earlier release, if something was paid for under it."""
+        if self._earlier_head:
+            earlier = f"{self._earlier_head}/{number}"
+            reading = self._ledger.reading(self._terms.name, earlier)
+            if reading.information + reading.pending:
+                return earlier
+        return f"{self._head}/{number}"
+
+    def is_paid(self, number: int) -> bool:
+        """Whether a part was paid for, recorded or not."""
+        reading = self._ledger.reading(self._terms.name, self._key(number))
+        return reading.information + reading.pending > 0
 
     def remembered(self, number: int) -> tuple[int, ...] | None:
         """What was said in a part; () if that is not held; None if nothing was."""
-        return self._ledger.recorded(self._terms.name, f"{self._head}/{number}")
+        return self._ledger.recorded(self._terms.name, self._key(number))
 
     def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
         """Let a part have been reported whose report is not held, if it is not there; see `Memory`."""
         held = self.remembered(number)
         if held is None:
-            pay(f"{self._head}/{number}", [])
+            pay(self._key(number), [])
         return not held
 
     def next_key(self, number: int) -> str:
         """The key of a part."""
-        return f"{self._head}/{number}"
+        return self._key(number)
 
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
         """Pay for a part, draw, record; return what was drawn.
@@ -65,7 +81,7 @@ class ByNumber:
         """
         terms = self._terms
         information = Amount(units, terms.unit, terms.neighbours)
-        grant = self._ledger.request(terms.name, f"{self._head}/{number}", information)
+        grant = self._ledger.request(terms.name, self._key(number), information)
         values = tuple(draw())
         self._ledger.fulfil(grant.pending[0].number, list(values))
         return values

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
@@ -68,12 +69,30 @@ def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> byte
         "signer": key.public_key().public_bytes_raw().hex(),
         field: text.decode("ascii"),
     }
+    return _encode(fields)
+
+
+def _encode(fields: Mapping[str, str]) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def opened(field: str, head: bytes, file: bytes, signer: bytes, *, most: int = MOST_BYTES) -> bytes:
-    """The text of a sealed file, if this signer signed it."""
+def opened(
+    field: str, head: bytes, file: bytes, signer: bytes, *, most: int = MOST_BYTES, exact: bool = False
+) -> bytes:
+    """Return the text of a sealed file, if this signer signed it.
+
+    Args:
+        field: Name of the field that holds the text.
+        head: Line that is signed before the text.
+        file: Content of the file.
+        signer: Public key of the signer, 32 bytes.
+        most: Largest size of the file in bytes.
+        exact: Refuse a file that is not written byte by byte as `sealed` writes it. The signature covers the
+            text alone: whoever goes by the hash of the file must ask for this.
+    """
     given = _read(field, file, most)
+    if exact and _encode(given) != file:
+        raise ParameterError(f"a signed {field} must be JSON with sorted fields and no spaces around them")
     if given["signer"] != signer.hex():
         raise GuaranteeError(f"the {field} is signed by somebody else than this device trusts")
     text = given[field].encode("ascii")

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from reticent.arguments import whole
 from reticent.errors import LedgerDamaged, ParameterError
-from reticent.files import tightened
+from reticent.files import tightened, write_new
 from reticent.ledger.merkle import EMPTY_ROOT
 
 LOG = 1  # C2SP signature type of a log: plain Ed25519
@@ -269,9 +269,5 @@ def load_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     if Path(path).exists():
         return read_key(path)
     key = Ed25519PrivateKey.generate()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.private_bytes_raw().hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(path, key.private_bytes_raw().hex() + "\n", mode=0o600)
     return key

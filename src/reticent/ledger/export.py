@@ -30,8 +30,16 @@ _SIZE = re.compile("[1-9][0-9]{0,18}")
 def export(
     ledger: SqlLedger, file: TextIO, *, openings: bool = False, progress: Progress | None = None
 ) -> Head:
-    """Write the ledger, in one consistent view; return its head."""
-    with ledger._store.reading(), closing(answered(ledger._store)) as answers:
+    """Write the ledger, in one consistent view; return its head.
+
+    With a witness this returns once it has signed that head. If it raises, throw the file away.
+    """
+    return ledger.in_view(lambda view: _write_view(view, file, openings=openings, progress=progress))
+
+
+def _write_view(ledger: SqlLedger, file: TextIO, *, openings: bool, progress: Progress | None) -> Head:
+    """Write the ledger as the present view shows it."""
+    with closing(answered(ledger._store)) as answers:
         head = ledger.head()
         _put(file, {"export": VERSION, "openings": openings, "origin": ledger.origin, "size": str(head.size)})
         for start in range(0, head.size, CHUNK):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reticent.errors import LedgerDamaged
 from reticent.ledger import entries
@@ -23,7 +23,9 @@ RECORDED, VOID = 1, 2  # what became of a measurement
 class Report:
     """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's.
 
-    `void` counts measurements that recoveries closed, `audits` what was recorded of audits.
+    `void` counts measurements that recoveries closed, `audits` what was recorded of audits. `questions`
+    counts keys that are named after the text of a question, `texts` those whose text is kept; None for an
+    export, which has no texts.
     """
 
     origin: str
@@ -39,6 +41,13 @@ class Report:
     witnessed: int | None = None
     void: int = 0
     audits: int = 0
+    questions: int | None = field(default=None, compare=False)  # texts are not in the log
+    texts: int | None = field(default=None, compare=False)
+
+    @property
+    def missing_texts(self) -> int:
+        """Questions that were paid for and whose text is not kept, as far as can be told."""
+        return (self.questions or 0) - (self.texts or 0)
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from reticent.errors import LedgerDamaged, ReticentError, RolledBack
 from reticent.ledger import entries
-from reticent.ledger.base import is_named_after
+from reticent.ledger.base import is_named_after, is_question
 from reticent.ledger.checkpoint import Head, PublicKey, parse, totals_hash, verified
 from reticent.ledger.merkle import Frontier
 from reticent.ledger.replay import RECORDED, VOID, Opened, Replay, Report
@@ -128,12 +128,14 @@ def verify(
         head, totals = signed_head(seen[0], ledger.origin, public_key), seen[1]
         expected.add("the witness", head)
         witnessed = head.size
+    tables = _Tables(ledger._store, ledger.origin)
     with _damage_named(), ledger._store.reading():
-        replay = _Tables(ledger._store, ledger.origin).verify(expected, progress)
+        replay = tables.verify(expected, progress)
     for account, spent in totals.items():
         if account >= len(replay.spent) or replay.spent[account] < spent:
             raise RolledBack(f"account {account} has spent less than the witness saw")
-    return replay.report(checked=checked, witnessed=witnessed)
+    report = replay.report(checked=checked, witnessed=witnessed)
+    return replace(report, questions=tables.questions, texts=tables.texts)
 
 
 def signed_head(checkpoint: str, origin: str, public_key: PublicKey | None) -> Head:
@@ -164,6 +166,7 @@ class _Tables:
         self._store = store
         self._origin = origin
         self._replay = Replay()
+        self.questions = self.texts = 0  # keys that are named after a text, and those whose text is kept
         self._answered: Iterator[Answered] = iter(())
 
     def verify(self, expected: Expected, progress: Progress | None) -> Replay:
@@ -368,8 +371,10 @@ class _Tables:
             if rows := list(answered.of(key)):
                 levels = _Levels(numbers, charges, self._replay.void)
                 _check_answers(key, self._replay.minimum[held.account], levels, rows)
+            self.questions += is_question(held.name)
             for _, wording, listed in worded.of(key):
                 self._check_question(held, wording, listed, numbers)
+                self.texts += 1
         if measured.rest() or answered.rest() or worded.rest():
             raise LedgerDamaged("a measurement, an answer or a question belongs to no key")
 

@@ -48,27 +48,48 @@ def cells(
     longitude: str = "lon",
     degrees: float = 1.0,
 ) -> Cells:
-    """The cell of every check-in of a file, in its order.
+    """Return the cell of every check-in of a file, in its order.
+
+    Args:
+        path: a .csv, .csv.gz or .parquet file, as for `read_points`.
+        grid: Grid over a box, or roads.
+        latitude: Column of latitudes.
+        longitude: Column of longitudes.
+        degrees: Degrees that a one in these columns stands for: 1e-5 for degrees times 100,000.
+
+    Raises:
+        ParameterError: there is no such file or column.
+        SourceError: the file is damaged.
+    """
+    with np.errstate(all="ignore"):
+        return grid.cells(*read_points(path, latitude=latitude, longitude=longitude, degrees=degrees))
+
+
+def read_points(
+    path: str | os.PathLike[str],
+    *,
+    latitude: str = "lat",
+    longitude: str = "lon",
+    degrees: float = 1.0,
+) -> Points:
+    """Return latitudes and longitudes of every check-in of a file, in its order.
 
     Args:
         path: a .csv, .csv.gz or .parquet file. The first line of a CSV names its columns; empty lines do not
             count.
-        grid: over a box; or roads.
-        latitude: the column of latitudes.
-        longitude: the column of longitudes.
-        degrees: what a one in these columns stands for: 1e-5 for degrees times 100,000.
+        latitude: Column of latitudes.
+        longitude: Column of longitudes.
+        degrees: Degrees that a one in these columns stands for: 1e-5 for degrees times 100,000.
 
     Raises:
         ParameterError: there is no such file or column.
         SourceError: the file is damaged.
     """
     degrees = real("degrees", degrees, low=0.0, open_low=True)
+    batches = list(_points(Path(path), latitude, longitude)) or [(np.empty(0), np.empty(0))]
     with np.errstate(all="ignore"):
-        found = [
-            grid.cells(north * degrees, east * degrees)
-            for north, east in _points(Path(path), latitude, longitude)
-        ]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        north, east = (np.concatenate(columns) * degrees for columns in zip(*batches, strict=True))
+    return north, east
 
 
 def histogram(path: str | os.PathLike[str], grid: Grid, **columns: Any) -> Cells:

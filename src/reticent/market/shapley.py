@@ -8,12 +8,14 @@ member there by a coin of chance t, and t uniform,
 The chances follow from one product of polynomials, (1 - t) + t x^w for each member, out of which one member
 is divided. Division goes wrong where t > 1/2; there the dual game, in which members are away with chance
 1 - t and the quota is W - q + 1, has the same value. The integrand is a polynomial of degree n - 1, so n / 2
-nodes of Gauss are exact; it lives where t W is near q, and about 2 sqrt(n) nodes there do as well.
+nodes of Gauss are exact. It lives where t W is near q, and far fewer nodes do there: as many as a proven
+bound on the error of the rule asks for (`_gauss_size`), whatever the weights are.
 
 Beyond what can be worked out, orders in which members come are drawn, and the value of a member is how often
 it is she who reaches the quota: `sampled_values`, with bounds.
 
-Reference: Biswas 2023, Section 8.4.2 (whose pruning visits subsets); Owen 1972 for the integral.
+Reference: Biswas 2023, Section 8.4.2 (whose pruning visits subsets); Owen 1972 for the integral; Trefethen
+2008, Theorem 4.5 for the bound.
 Departure: O(sqrt(n) n q) instead of 2^n. Members of equal weight are worked out once.
 """
 
@@ -34,20 +36,26 @@ from reticent.randomness import Stream, secure_or
 
 STEPS = 100_000  # of a quota
 FEW = 16  # members, whose coalitions are visited one by one
-MOST_WORK = 3 * 10**10  # multiplications: about ten seconds
+MOST_WORK = 6 * 10**10  # multiplications: about twenty seconds
+INTEGRAL_ERROR = 1e-15  # that the rule of Gauss adds to a share at most
 _TAIL = math.log(1e18)
+_ANGLES = 1024  # on half an ellipse, where a polynomial is bounded
+_FEW_NODES = 24  # that are not worth a search for fewer
 _AT_ONCE = 1 << 20  # places of orders that are drawn together
 
 
-def threshold_values(weights: Sequence[int], quota: int) -> Floats:
+def threshold_values(weights: Sequence[int], quota: int, *, earlier_rule: bool = False) -> Floats:
     """Each member's share of what is earned; they sum to 1, or to 0 if all together miss the quota.
 
-    Exact, up to the rounding of doubles, if the quota is at most `STEPS` times the greatest common divisor,
-    or there are at most `FEW` members; otherwise weights are first rounded to `STEPS` steps of the quota.
+    Exact, up to `INTEGRAL_ERROR` and the rounding of doubles (together below 1e-12), if the quota is at most
+    `STEPS` times the greatest common divisor, or there are at most `FEW` members. Otherwise weights are first
+    rounded to `STEPS` steps of the quota, and the shares are those of the rounded game.
 
     Args:
         weights: what each member contributed, whole numbers >= 0.
         quota: what must be reached, a whole number >= 1.
+        earlier_rule: Use the nodes of earlier releases, for deals that were settled with them: too few where
+            one member has a large part of all weights (shares were off by up to 2e-5).
 
     Raises:
         ParameterError: no members, or more than can be worked out in time; see `sampled_values`.
@@ -65,7 +73,7 @@ def threshold_values(weights: Sequence[int], quota: int) -> Floats:
             return _by_subsets(held, goal)
         held = [round(Fraction(weight * STEPS, goal)) for weight in held]
         goal = min(STEPS, sum(held))
-    return _by_integral(held, goal)
+    return _by_integral(held, goal, earlier_rule=earlier_rule)
 
 
 def sampled_values(
@@ -141,10 +149,10 @@ def _by_subsets(weights: list[int], quota: int) -> Floats:
     return found
 
 
-def _by_integral(held: list[int], goal: int) -> Floats:
+def _by_integral(held: list[int], goal: int, *, earlier_rule: bool = False) -> Floats:
     different, places = np.unique(np.array(held), return_inverse=True)
     counts = np.bincount(places)
-    nodes, areas = _nodes(held, goal)
+    nodes, areas = _nodes(held, goal, earlier_rule=earlier_rule)
     dual = sum(held) - goal + 1
     work = len(nodes) * len(held) * min(goal, dual)
     if work > MOST_WORK:
@@ -158,19 +166,47 @@ def _by_integral(held: list[int], goal: int) -> Floats:
     return np.maximum(found, 0.0)[places]
 
 
-def _nodes(weights: list[int], quota: int) -> tuple[Floats, Floats]:
-    """Nodes and areas of the integral over t."""
+def _nodes(weights: list[int], quota: int, *, earlier_rule: bool = False) -> tuple[Floats, Floats]:
+    """Return nodes and areas of the integral over t, which add at most `INTEGRAL_ERROR`."""
     n, total = len(weights), sum(weights)
     exact = n // 2 + 1
-    few = 2 * math.isqrt(n) + 18
-    if exact <= few:
-        nodes, areas = np.polynomial.legendre.leggauss(exact)
-        return (nodes + 1.0) / 2.0, areas / 2.0
     # Beyond this reach of q the sum of the others' weights is less likely than 1e-18 (Hoeffding).
     reach = math.sqrt(sum(weight * weight for weight in weights) * _TAIL / 2.0) + max(weights)
     low, high = max(0.0, (quota - reach) / total), min(1.0, (quota + reach) / total)
-    nodes, areas = np.polynomial.legendre.leggauss(few)
+    if earlier_rule:
+        size = min(exact, 2 * math.isqrt(n) + 18)
+    else:
+        size = exact if exact <= _FEW_NODES else min(exact, _gauss_size(n - 1, low, high))
+    if size == exact:
+        low, high = 0.0, 1.0
+    nodes, areas = np.polynomial.legendre.leggauss(size)
     return low + (high - low) * (nodes + 1.0) / 2.0, areas * (high - low) / 2.0
+
+
+@lru_cache(maxsize=64)
+def _gauss_size(degree: int, low: float, high: float) -> int:
+    """Return how many nodes integrate the chance of any coalition over [low, high] within `INTEGRAL_ERROR`.
+
+    The integrand is a sum of t^a (1 - t)^b with a + b = degree, each coalition once, so that it is at most
+    (|z| + |1 - z|)^degree in the complex plane. By Trefethen 2008, Theorem 4.5, a rule of m nodes on [-1, 1]
+    is off by at most 64/15 M r^(-2 m) / (1 - r^-2), M being the largest value on the ellipse with foci -1 and
+    1 whose half axes sum to r. The best of some ellipses is taken; between angles that are looked at, the
+    base of the power grows by no more than its Lipschitz constant 2 times half a step.
+
+    Args:
+        degree: Number of the other members.
+        low: Lower end of the interval, >= 0.
+        high: Upper end of the interval, <= 1.
+    """
+    half, middle = (high - low) / 2.0, (high + low) / 2.0
+    logs = np.geomspace(0.02, 2.0, 40)[:, None]  # ln r
+    angles = np.linspace(0.0, math.pi, _ANGLES)
+    points = middle + half * (np.cosh(logs) * np.cos(angles) + 1j * np.sinh(logs) * np.sin(angles))
+    base = (np.abs(points) + np.abs(1.0 - points)).max(axis=1)
+    base += half * np.cosh(logs[:, 0]) * math.pi / (_ANGLES - 1)
+    bounds = math.log(64.0 / 15.0 * half / INTEGRAL_ERROR) + degree * np.log(base)
+    bounds -= np.log1p(-np.exp(-2.0 * logs[:, 0]))
+    return max(1, math.ceil(float((bounds / (2.0 * logs[:, 0])).min())))
 
 
 def _windows(weights: Any, counts: Any, chance: Any, law: Any, found: Any) -> None:

@@ -82,6 +82,20 @@ def as_objects(values: Any, *, plain: str) -> NDArray[Any]:
         return _one_by_one(values)
 
 
+def as_column(values: Any) -> Any:
+    """Return a list of values, one per person, so that no value is taken apart and all shapes are (people,).
+
+    numpy makes a matrix of a list whose items are all lists of one length, and a vector if one of them is
+    not: the meaning of a value would depend on the others. Arrays are returned as they are.
+    """
+    if not isinstance(values, (list, tuple)) or not any(_is_row(item) for item in values):
+        return values
+    column = np.empty(len(values), dtype=object)
+    for index, item in enumerate(values):
+        column[index] = item
+    return column
+
+
 def _one_by_one(values: Any) -> NDArray[Any]:
     """A vector of objects that numpy will not take, such as ones whose conversion raises."""
     if not isinstance(values, (list, tuple)) or any(_is_row(item) for item in values):

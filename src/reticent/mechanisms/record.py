@@ -25,7 +25,7 @@ from reticent.arguments import whole
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.mechanisms import categorical, sampling
 from reticent.mechanisms.attributes import Attribute, Category, Number
-from reticent.mechanisms.base import Channel, Floats, checked_epsilon
+from reticent.mechanisms.base import Channel, Floats, as_column, checked_epsilon
 from reticent.mechanisms.categorical import subset
 from reticent.mechanisms.categorical.base import Categories, FrequencyOracle
 from reticent.mechanisms.numeric import NumericChannel, OneBit, choose, formulas
@@ -200,7 +200,7 @@ class Record:
             raise ParameterError(f"table must hold the declared attributes alone, got {unknown!r}")
         columns = []
         for attribute in self.attributes:
-            given = table[attribute.name]
+            given = as_column(table[attribute.name])
             if isinstance(attribute, Number):
                 column: NDArray[Any] = np.atleast_1d(as_floats(given))
             else:

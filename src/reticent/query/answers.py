@@ -19,7 +19,7 @@ from reticent.errors import ParameterError
 from reticent.privacy import spent_epsilon
 from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import rendering
-from reticent.query.combined import Combined
+from reticent.query.combined import MAX_UNITS, Combined
 from reticent.query.estimates import widest
 from reticent.query.kinds.intervals import Cell, Estimate
 from reticent.query.kinds.listed import KIND
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _LAST_DIGITS = 1e-9
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a cell a formula in a spreadsheet
 _PARTS = ("value", "standard_error", "low", "high")
+_MAX_NOTES, _MAX_NOTE_LENGTH = 20, 500
 
 
 @lru_cache(maxsize=4096)  # many look at the same account
@@ -166,24 +167,29 @@ class Price:
         """What `to_json` told."""
         return cls(
             from_json(given["query"]),
-            information=_units(given["information"]),
-            bought=_units(given["bought"]),
-            cost=_units(given["cost"]),
-            remaining=_units(given["remaining"]),
+            information=read_units(given["information"]),
+            bought=read_units(given["bought"]),
+            cost=read_units(given["cost"]),
+            remaining=read_units(given["remaining"]),
             delta=real("delta", given["delta"]),
             error=_error("error", given["error"]),
             case=Case(given["case"]),
             free_error=_error("free_error", given.get("free_error")),
             assumed=_assumed(given.get("assumed")),
             useless=bool(given.get("useless", False)),
-            budget=_units(given.get("budget", 0)),
-            fresh_cost=_units(given.get("fresh_cost", 0)),
+            budget=read_units(given.get("budget", 0)),
+            fresh_cost=read_units(given.get("fresh_cost", 0)),
         )
 
 
-def _units(given: Any) -> int:
-    """An amount that somebody else told."""
-    return whole("units", int(given), low=0)
+def read_units(given: Any, *, low: int = 0) -> int:
+    """Return an amount of a reply, which no honest service has above 2^256.
+
+    Args:
+        given: Decimal text or whole number.
+        low: Least amount that makes sense.
+    """
+    return whole("units", int(given), low=low, high=MAX_UNITS)
 
 
 def _error(name: str, given: Any) -> float | None:
@@ -214,6 +220,7 @@ class Answer:
         delta: of the budget.
         receipt: where the ledger shows it.
         combined: how it was made from several purchases; None if it rests on its own question's alone.
+        notes: Public facts of the declaration that a reader of the numbers must know, a sentence each.
     """
 
     query: Query
@@ -228,6 +235,7 @@ class Answer:
     delta: float
     receipt: Receipt
     combined: Combined | None = None
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return rendering.answer_text(self)
@@ -353,6 +361,7 @@ class Answer:
                 "log_root": self.receipt.log_root,
             },
             "combined": None if self.combined is None else self.combined.to_json(),
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -364,11 +373,11 @@ class Answer:
             _cells(given["cells"]),
             real("confidence", given["confidence"], low=0.0, high=1.0),
             Case(given["case"]),
-            information=_units(given["information"]),
-            cost=_units(given["cost"]),
-            without_reuse=_units(given["without_reuse"]),
-            spent=_units(given["spent"]),
-            remaining=_units(given["remaining"]),
+            information=read_units(given["information"]),
+            cost=read_units(given["cost"]),
+            without_reuse=read_units(given["without_reuse"]),
+            spent=read_units(given["spent"]),
+            remaining=read_units(given["remaining"]),
             delta=real("delta", given["delta"]),
             receipt=Receipt(
                 receipt["account"],
@@ -378,7 +387,18 @@ class Answer:
                 receipt["log_root"],
             ),
             combined=None if given.get("combined") is None else Combined.from_json(given["combined"]),
+            notes=_notes(given.get("notes", [])),
         )
+
+
+def _notes(raw: Any) -> tuple[str, ...]:
+    """Return notes that somebody else sent: a few short texts that no terminal obeys."""
+    if not isinstance(raw, list) or len(raw) > _MAX_NOTES:
+        raise ParameterError(f"notes must be a list of at most {_MAX_NOTES} texts")
+    for note in raw:
+        if not isinstance(note, str) or len(note) > _MAX_NOTE_LENGTH or not note.isprintable():
+            raise ParameterError(f"notes must be printable texts of at most {_MAX_NOTE_LENGTH} characters")
+    return tuple(raw)
 
 
 def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:

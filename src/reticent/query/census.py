@@ -13,6 +13,7 @@ Reference: Zhao et al. 2021, section V-A.
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from reticent.arguments import whole
 from reticent.errors import ParameterError
+from reticent.files import new_file, write_new
 from reticent.randomness import SimulationStream
 
 Floats = NDArray[np.float64]
@@ -82,16 +84,21 @@ def write(folder: str | os.PathLike[str], *, rows: int = 5000, seed: int = SEED)
     if table.exists() or declaration.exists():
         raise ParameterError(f"folder must not hold a census already, got {place}")
     place.mkdir(parents=True, exist_ok=True)
-    with table.open("w", encoding="utf-8", newline="") as file:
+    text = _DECLARATION.format(
+        rows=rows, races=", ".join(RACES), citizenship=", ".join(CITIZENSHIP), sexes=", ".join(SEXES)
+    )
+    with new_file(table) as target:
+        file = io.TextIOWrapper(target, encoding="utf-8", newline="")
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(made)
         lines.writerows(zip(*(_texts(column) for column in made.values()), strict=True))
-    declaration.write_text(
-        _DECLARATION.format(
-            rows=rows, races=", ".join(RACES), citizenship=", ".join(CITIZENSHIP), sexes=", ".join(SEXES)
-        ),
-        encoding="utf-8",
-    )
+        file.flush()
+        file.detach()
+    try:
+        write_new(declaration, text)
+    except BaseException:
+        table.unlink()
+        raise
     return declaration
 
 

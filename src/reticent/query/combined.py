@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from reticent.arguments import whole
 from reticent.query.kinds.intervals import half_width_factor
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
@@ -25,6 +26,7 @@ from reticent.query.span import Estimate, combined_cells
 from reticent.query.span.certificate import certify
 
 _MOST_WEIGHTS = 1 << 14  # that are told with an answer
+MAX_UNITS = 1 << 256  # of an amount in a reply: no ledger counts further
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,9 @@ class Combined:
                 Part(
                     str(one["key"]),
                     str(one["question"]),
-                    int(one["information"]),
-                    tuple(int(number) for number in one["measurements"]),
-                    int(one["values"]),
+                    _count(one["information"]),
+                    tuple(_count(number) for number in one["measurements"]),
+                    _count(one["values"]),
                     float(one["noise"]),
                     float(one["least"]),
                     float(one["most"]),
@@ -131,12 +133,17 @@ class Combined:
                 for one in given["parts"]
             ),
             str(given["question"]),
-            int(given["values"]),
+            _count(given["values"]),
             float(given["factor"]),
             tuple((float(low), float(high)) for low, high in given["ends"]),
-            int(given["fresh_cost"]),
+            _count(given["fresh_cost"]),
             given["certificate"],
         )
+
+
+def _count(value: Any) -> int:
+    """Return a number of units, values or measurements of a reply."""
+    return whole("count", int(value), low=0, high=MAX_UNITS)
 
 
 def combined(
@@ -180,12 +187,19 @@ def combined(
 
 
 def ends_of(
-    query: Query, plan: Plan, found: Sequence[Estimate], confidence: float, values: int
+    query: Query,
+    plan: Plan,
+    found: Sequence[Estimate],
+    confidence: float,
+    values: int,
+    *,
+    cut_only: bool = False,
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """The factor, and for each cell the ends, that hold for any question chosen from so many values."""
+    """Return the factor and the ends of each cell that hold for any question chosen from so many values."""
     factor = any_choice_factor(values, confidence)
     wider = (factor / half_width_factor(confidence)) ** 2
-    cells = combined_cells(query, plan, [_Wider(one, wider) for one in found], confidence)  # type: ignore[misc]
+    wide = [_Wider(one, wider) for one in found]
+    cells = combined_cells(query, plan, wide, confidence, cut_only=cut_only)  # type: ignore[arg-type]
     return factor, tuple((cell.estimate.low, cell.estimate.high) for cell in cells)
 
 

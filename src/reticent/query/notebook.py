@@ -1,4 +1,4 @@
-"""The engine's own memory beside the ledger: texts of questions, coarser draws, since when a draw is fresh.
+"""The engine's own memory beside the ledger: texts of questions, coarser draws, requests that are retried.
 
 Nothing in it is needed to verify the ledger, and nothing in it is more than what was released, or
 post-processing of it. Losing it loses the names of earlier questions and, under the policy `degrade`, the
@@ -13,9 +13,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reticent.errors import LedgerError
 from reticent.ledger import Reading
-from reticent.sqlite import explained, opened
+from reticent.query.idempotent_requests import RequestNote
+from reticent.sqlite import explained, opened, opening_error
 
 _WHAT = "the notebook"
 
@@ -24,9 +24,10 @@ CREATE TABLE IF NOT EXISTS question (key TEXT PRIMARY KEY, asked TEXT NOT NULL) 
 CREATE TABLE IF NOT EXISTS draw (
     key TEXT NOT NULL, information INTEGER NOT NULL, grid_values TEXT NOT NULL, PRIMARY KEY (key, information)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS since (
-    account TEXT NOT NULL, idempotency TEXT NOT NULL, key TEXT NOT NULL, information TEXT NOT NULL,
-    pending TEXT NOT NULL, sums TEXT NOT NULL, PRIMARY KEY (account, idempotency)
+CREATE TABLE IF NOT EXISTS request (
+    idempotency TEXT NOT NULL, key TEXT NOT NULL, wanted TEXT NOT NULL, amount TEXT NOT NULL,
+    fresh INTEGER NOT NULL, information TEXT NOT NULL, pending TEXT NOT NULL, sums TEXT NOT NULL,
+    charged INTEGER NOT NULL, PRIMARY KEY (idempotency, key, wanted, amount, fresh)
 ) WITHOUT ROWID;
 """
 
@@ -40,8 +41,7 @@ class Notebook:
             self._connection = opened(path)
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
-            why = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
-            raise LedgerError(f"the notebook cannot be opened ({why}): {path}") from error
+            raise opening_error(_WHAT, path, error) from error
 
     def remember(self, key: str, asked: str) -> None:
         """Keep how a question was first asked."""
@@ -53,22 +53,29 @@ class Notebook:
         with self._guard, explained(_WHAT):
             return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
 
-    def since(self, idempotency: str, before: Reading) -> Reading:
-        """What was recorded when a fresh draw was first asked for under a text: `before`, or earlier.
-
-        So whoever asks again, after a crash, asks the ledger for the same and is charged once.
-        """
-        told = (before.account, idempotency, before.key, str(before.information), str(before.pending))
+    def note_request(self, idempotency: str, note: RequestNote) -> None:
+        """Keep an amount under a text; a charged one stays charged (`idempotent_requests`)."""
         with self._guard, explained(_WHAT):
             self._connection.execute(
-                "INSERT OR IGNORE INTO since VALUES (?, ?, ?, ?, ?, ?)",
-                (*told, ",".join(map(str, before.sums))),
+                "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET charged = max(charged, excluded.charged)",
+                (idempotency, *request_columns(note)),
             )
-            ((key, information, pending, sums),) = self._connection.execute(
-                "SELECT key, information, pending, sums FROM since WHERE account = ? AND idempotency = ?",
-                told[:2],
-            )
-        return kept_reading(before, key, information, pending, sums)
+
+    def request_notes(self, idempotency: str) -> list[RequestNote]:
+        """Return the amounts that the ledger was asked for under a text."""
+        with self._guard, explained(_WHAT):
+            rows = self._connection.execute(
+                "SELECT key, wanted, amount, fresh, information, pending, sums, charged FROM request "
+                "WHERE idempotency = ?",
+                (idempotency,),
+            ).fetchall()
+        return [read_request_note(*row) for row in rows]
+
+    def all_requests(self) -> list[tuple[str | int, ...]]:
+        """Return every row of what the ledger was asked for, as it is kept."""
+        with self._guard, explained(_WHAT):
+            return self._connection.execute("SELECT * FROM request").fetchall()
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
@@ -102,9 +109,19 @@ class Notebook:
             self._connection.close()
 
 
-def kept_reading(before: Reading, key: str, information: str, pending: str, sums: str) -> Reading:
-    """What a notebook kept of an earlier look; `before`, if that was at another key: it will be refused."""
-    if key != before.key:
-        return before
-    values = tuple(int(one) for one in sums.split(",")) if sums else ()
-    return Reading(before.account, key, int(information), values, int(pending))
+def request_columns(note: RequestNote) -> tuple[str | int, ...]:
+    """Return a note as it is kept, beside its text; whole numbers of any length are texts."""
+    units, position = (note.key, str(note.wanted), str(note.amount)), note.position
+    if position is None:
+        return (*units, 0, "0", "0", "", int(note.is_charged))
+    sums = ",".join(map(str, position.sums))
+    return (*units, 1, str(position.information), str(position.pending), sums, int(note.is_charged))
+
+
+def read_request_note(
+    key: str, wanted: str, amount: str, fresh: int, information: str, pending: str, sums: str, charged: int
+) -> RequestNote:
+    """Return a note from its columns; its position names no account."""
+    values = tuple(int(value) for value in sums.split(",")) if sums else ()
+    position = Reading("", key, int(information), values, int(pending)) if fresh else None
+    return RequestNote(key, int(wanted), int(amount), position, bool(charged))

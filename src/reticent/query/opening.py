@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from reticent.errors import LedgerError, MissingExtra, ParameterError, ParameterTypeError
@@ -20,7 +22,7 @@ from reticent.ledger import Ledger, SqlLedger
 from reticent.query import shared_notebook
 from reticent.query.declarations import account_moving, account_opening, ledger_places
 from reticent.query.declarations import home as homes
-from reticent.query.declarations.datasets import DataSet
+from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.declarations.home import folder as folder
 from reticent.query.session import Session
 
@@ -32,9 +34,10 @@ _READING, _MEASURING = ("yaml", "sqlglot"), ("duckdb", "ibis", "opendp", "pyarro
 
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
-    """Where the snapshot of this version is, if there is one."""
+    """Return where the snapshot of this version and format is, if there is one."""
     form = "parquet" if "spark" in data.source else "duckdb"
-    return folder(path) / f"snapshot-{data.version}.{form}"
+    cells = "" if data.format == FORMATS[0] else f"+format{data.format}"  # no version has a plus
+    return folder(path) / f"snapshot-{data.version}{cells}.{form}"
 
 
 @overload
@@ -112,7 +115,11 @@ def open(  # noqa: A001
             _check_parts(*_MEASURING)
             data, ledger = at_home(path, data, ledger)
             held.callback(ledger.close)
-            rows = partial(source.connect, data, path.parent, snapshot_path(path, data), frame)
+            key_of_rows = homes.order_key(path, data)
+            snapshot = snapshot_path(path, data)
+            rows = partial(source.connect, data, path.parent, snapshot, frame, order_key=key_of_rows)
+            if frame is not None:  # whose types follow from its rows, so that answers must not tell them
+                data = replace(data, source=MappingProxyType({}))
         where = getattr(ledger, "where", "")
         notebook = shared_notebook.opened(where, data.name, kept / "notebook.sqlite")
         held.callback(notebook.close)

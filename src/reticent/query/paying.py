@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from reticent.errors import LedgerError
 from reticent.ledger import Grant, Reading
 from reticent.query.accuracy import Accuracy
 from reticent.query.plans import Asked
@@ -68,3 +69,13 @@ class Hand(Protocol):
 
     def record(self, query: Asked, grant: Grant) -> None:
         """Read rows, draw noise and record it, for all that is paid for and not recorded."""
+
+
+def check_paid_for(key: str, grant: Grant | None) -> None:
+    """Refuse to measure or answer one question for the payment of another.
+
+    The key names the declaration and its version: a process that opened the data set after it was declared
+    anew must not record its rows under what was paid for before.
+    """
+    if grant is not None and grant.key != key:
+        raise LedgerError("the data set was declared anew after this was paid for; ask again")

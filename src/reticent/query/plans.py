@@ -35,6 +35,12 @@ class Kept(Generic[Name, Value]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def copied(self) -> Kept[Name, Value]:
+        """Return another with the same values, which grows on its own."""
+        other: Kept[Name, Value] = Kept(self._most)
+        other._held = self._held.copy()
+        return other
+
     def get(self, name: Name) -> Value | None:
         """What is kept under a name."""
         return self._held.get(name)

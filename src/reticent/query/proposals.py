@@ -10,19 +10,23 @@ Whatever is proposed is only advice: each purchase is asked for, priced and char
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from reticent.arguments import real
 from reticent.errors import ParameterError
 from reticent.ledger import Balance
 from reticent.numerals import up
 from reticent.privacy import spent_epsilon
+from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query.accuracy import KEY, SPAN, Accuracy, Words, checked_reuse
-from reticent.query.answers import as_mu2
+from reticent.query.answers import read_units
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.language.tree import Query, from_json, to_json
 from reticent.query.language.words import in_words
@@ -30,7 +34,7 @@ from reticent.query.measure import Plan
 from reticent.query.plans import Asked as Given
 from reticent.query.span import Joint, is_combined
 from reticent.query.span.tables import candidates, chosen, rates, supposed
-from reticent.query.standing import to_buy
+from reticent.query.standing import rounded_like_bought, to_buy
 
 MOST_WISHES = 200
 _FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
@@ -69,8 +73,12 @@ class First:
 
     @property
     def mu2(self) -> float:
-        """The information in mu^2, to be asked for: `ask(query, information=mu2)`."""
-        return as_mu2(self.information)
+        """Return the information in mu^2 that buys the table: `ask(query, information=mu2)`.
+
+        It is rounded up: a request rounds down to units, and one unit less than was planned would make a
+        later question pay the minimal charge for it.
+        """
+        return _rounded_up_mu2(self.information)
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Proposal:
     """What a workload costs, and what to buy first.
 
     Attributes:
-        first: tables to buy before anything else; none where that would save nothing.
+        first: tables to buy before anything else, in this order; none where that would save nothing.
         wishes: the questions, in their order.
         alone: units of all of them, each by what is bought under the question itself.
         as_they_come: units of all of them, each reusing what those before it left.
@@ -159,22 +167,31 @@ class Proposal:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Proposal:
-        """What `to_json` told."""
+        """Read what `to_json` wrote, of a service too: amounts are whole numbers that a ledger may hold.
+
+        Raises:
+            ParameterError: An amount is none.
+        """
         return cls(
             tuple(
-                First(from_json(one["query"]), int(one["information"]), int(one["cost"]))
+                First(from_json(one["query"]), read_units(one["information"]), read_units(one["cost"]))
                 for one in given["first"]
             ),
             tuple(
-                Wish(from_json(one["query"]), int(one["information"]), int(one["alone"]), int(one["after"]))
+                Wish(
+                    from_json(one["query"]),
+                    read_units(one["information"]),
+                    read_units(one["alone"]),
+                    read_units(one["after"]),
+                )
                 for one in given["questions"]
             ),
-            int(given["alone"]),
-            int(given["as_they_come"]),
-            int(given["cost"]),
-            int(given["remaining"]),
-            int(given["budget"]),
-            float(given["delta"]),
+            read_units(given["alone"]),
+            read_units(given["as_they_come"]),
+            read_units(given["cost"]),
+            read_units(given["remaining"]),
+            read_units(given["budget"], low=1),
+            real("delta", given["delta"], low=0.0, high=1.0),
         )
 
 
@@ -187,12 +204,19 @@ class Asked:
         plan: how it is measured.
         wanted: units that its answer must be worth; 0 where the declaration answers it.
         is_exact: whether it is asked for by these units, and not by an error (`standing.SAME`).
+        reuse: what its answer may be made of, `accuracy.SPAN` or `accuracy.KEY`.
     """
 
     query: Query
     plan: Plan
     wanted: int
     is_exact: bool
+    reuse: str = SPAN
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether purchases of other questions may be part of its answer."""
+        return self.reuse == SPAN and is_combined(self.query, self.plan)
 
 
 @dataclass(frozen=True)
@@ -232,7 +256,7 @@ def each(
 
 
 def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
-    """What to buy first for a workload, and what all of it costs then."""
+    """Choose what to buy first for a workload, and say what all of it costs then."""
     if not 0 < len(asked) <= MOST_WISHES:
         raise ParameterError(f"workload must be 1 to {MOST_WISHES} questions, got {len(asked)}")
     alone = _by_themselves(asked, account)
@@ -249,7 +273,7 @@ def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
 
 def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
     """Tables that may pay, with their units."""
-    served = [one for one in asked if one.wanted and is_combined(one.query, one.plan)]
+    served = [one for one in asked if one.wanted and one.is_combined]
     if not served:
         return []
     data = account.data
@@ -257,44 +281,79 @@ def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
     plans = [account.plan(query) for query in listed]
     worth = rates(plans, [one.plan for one in served], data)
     units = chosen(np.array([float(one.wanted) for one in served]), worth)
-    bought = [(place, float(units[place])) for place in np.flatnonzero(units).tolist()]
+    # In the order in which they are shown and bought: what a table costs depends on those before it.
+    places = sorted(np.flatnonzero(units).tolist(), key=lambda place: -units[place])
     return [
-        [Asked(listed[place], plans[place], max(1, round(factor * many)), True) for place, many in bought]
-        for factor in (_FACTORS if bought else ())
+        [Asked(listed[place], plans[place], _purchasable(factor * units[place]), True) for place in places]
+        for factor in (_FACTORS if places else ())
     ]
 
 
+def _purchasable(units: float) -> int:
+    """Return the nearest units, at least 1, that a request by mu^2 can name exactly."""
+    return _requested_units(_rounded_up_mu2(max(1, round(units))))
+
+
+def _rounded_up_mu2(units: int) -> float:
+    """Return the least float whose mu^2 is at least so many units, as a request counts them."""
+    mu2 = units / UNITS_PER_ONE
+    while _requested_units(mu2) < units:
+        mu2 = math.nextafter(mu2, math.inf)
+    return mu2
+
+
+def _requested_units(mu2: float) -> int:
+    """Return the units that a request for so much mu^2 asks for: `cap_units`, of any size."""
+    return math.floor(Fraction(mu2) * UNITS_PER_ONE)
+
+
 def _by_themselves(asked: Sequence[Asked], account: Account) -> list[int]:
-    """What each costs in its turn if only the same measurement is reused."""
+    """Return what each question costs in its turn if only the same measurement is reused."""
     bought: dict[str, int] = {}
-    found = []
+    costs = []
     for one in asked:
         key = one.plan.question.key
         before = bought[key] if key in bought else account.bought(one.plan)
-        cost = account.cost(one.plan, before, one.wanted)
+        wanted = rounded_like_bought(one.wanted, before, is_exact=one.is_exact)
+        cost = account.cost(one.plan, before, wanted)
         bought[key] = before + cost
-        found.append(cost)
-    return found
+        costs.append(cost)
+    return costs
 
 
 def _gone_through(tables: Sequence[Asked], asked: Sequence[Asked], account: Account) -> tuple[int, list[int]]:
-    """What tables and questions cost, one after the other, by the rule of the span."""
-    joint = account.joint()
-    costs = [_step(one, joint, account) for one in (*tables, *asked)]
+    """Return what tables and questions cost, one after the other, by the rule of the span."""
+    joint, bought = account.joint(), dict[str, int]()
+    costs = [_step(one, joint, bought, account) for one in (*tables, *asked)]
     return sum(costs), costs
 
 
-def _step(one: Asked, joint: Joint, account: Account) -> int:
-    """What a question costs in its turn; it is then taken for recorded."""
-    plan = one.plan
-    recorded = joint.recorded(plan.question.key)
-    fresh = max(0, one.wanted - recorded)
-    if is_combined(one.query, plan):
-        found = joint.fresh(plan, one.wanted)
-        fresh, _ = to_buy(plan, one.wanted, recorded, found, is_exact=one.is_exact)
-    cost = account.cost(plan, recorded, recorded + fresh)
-    if cost:
-        joint.record(plan, supposed(plan, recorded + cost))
+def _step(one: Asked, joint: Joint, bought: dict[str, int], account: Account) -> int:
+    """Return what a question costs in its turn, and take it for recorded, as `Session.ask` would.
+
+    Args:
+        one: Question to price.
+        joint: Everything that is recorded before it; its own purchase is added.
+        bought: Units paid for under each key that was asked before, recorded or not; its own are added.
+        account: Account that pays.
+    """
+    plan, key = one.plan, one.plan.question.key
+    before = bought[key] if key in bought else account.bought(plan)
+    recorded = joint.recorded(key)
+    wanted = rounded_like_bought(one.wanted, before, is_exact=one.is_exact)
+    amount, fresh, combined = wanted, max(0, wanted - recorded), False
+    if wanted > before and one.is_combined:
+        found = joint.fresh(plan, wanted)
+        fresh, combined = to_buy(plan, wanted, recorded, found, is_exact=one.is_exact)
+        amount = recorded + fresh if combined else wanted
+    if not fresh:
+        cost = 0
+    else:
+        cost = account.cost(plan, before, amount)
+        joint.record(plan, supposed(plan, before + cost))
+    bought[key] = before + cost
+    if combined:
+        joint.estimates(plan)  # as the answer does: what is known then is where a later search begins
     return cost
 
 
@@ -314,7 +373,7 @@ def _proposal(
         for one, before, then in zip(asked, alone, after, strict=True)
     ]
     return Proposal(
-        tuple(sorted(first, key=lambda one: -one.cost)),
+        tuple(first),
         tuple(wishes),
         sum(alone),
         as_they_come,

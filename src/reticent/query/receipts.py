@@ -18,12 +18,13 @@ from reticent.ledger import Reading
 from reticent.ledger.measured import Measured
 from reticent.query.accuracy import checked_confidence
 from reticent.query.answers import Answer, Case
-from reticent.query.combined import Combined, combined, worth
+from reticent.query.combined import Combined, combined, ends_of, worth
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.kinds.intervals import Cell
 from reticent.query.language.questions import parse, resolve
+from reticent.query.measure import Plan
 from reticent.query.measure import plan as planned
-from reticent.query.span import combined_cells
+from reticent.query.span import Estimate, combined_cells
 from reticent.query.span.certificate import check_certificate
 
 _NUMBERS = ("value", "standard_error", "low", "high")
@@ -80,13 +81,32 @@ def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
         raise LedgerDamaged("the account and the case of the answer are not those of its purchases")
     if answer.information != worth(estimates):
         raise LedgerDamaged(f"the answer is worth {worth(estimates)} units, not {answer.information}")
-    _check_cells(answer.cells, combined_cells(answer.query, plan, estimates, answer.confidence))
     looked = {key: (one, told[key][1]) for key, one in plans.items()}
     due = combined(answer.query, plan, estimates, answer.confidence, how.fresh_cost, looked, None)
     _check_parts(how, due)
-    told_ends = [(how.factor, due.factor), *zip(chain(*how.ends), chain(*due.ends), strict=False)]
-    sizes = (how.values, len(how.ends)) == (due.values, len(due.ends))
-    if not sizes or not all(_is_close(*pair) for pair in told_ends):
+    if how.values != due.values:
+        raise LedgerDamaged("the intervals for any choice are not those of the purchases")
+    try:
+        _check_intervals(answer, how, plan, estimates)
+    except LedgerDamaged:
+        try:  # answers of earlier releases cut their intervals only
+            _check_intervals(answer, how, plan, estimates, cut_only=True)
+        except LedgerDamaged:
+            pass
+        else:
+            return
+        raise
+
+
+def _check_intervals(
+    answer: Answer, how: Combined, plan: Plan, estimates: Sequence[Estimate], *, cut_only: bool = False
+) -> None:
+    """Check values and intervals of an answer, by the rule of earlier releases if `cut_only`."""
+    due = combined_cells(answer.query, plan, estimates, answer.confidence, cut_only=cut_only)
+    _check_cells(answer.cells, due)
+    factor, ends = ends_of(answer.query, plan, estimates, answer.confidence, how.values, cut_only=cut_only)
+    pairs = [(how.factor, factor), *zip(chain(*how.ends), chain(*ends), strict=False)]
+    if len(how.ends) != len(ends) or not all(_is_close(*pair) for pair in pairs):
         raise LedgerDamaged("the intervals for any choice are not those of the purchases")
 
 

@@ -37,10 +37,13 @@ def record(
     if not grant.pending:
         return
     exact = prepared.vector(rows)
-    for measurement in grant.pending:
-        values = prepared.measure(exact, measurement.information, rng)
+    drawn = [
+        (measurement.number, prepared.measure(exact, measurement.information, rng))
+        for measurement in grant.pending
+    ]
+    for number, values in drawn:  # after all are drawn: when something is recorded, everybody sees
         with contextlib.suppress(AlreadyFulfilled):
-            promptly(partial(ledger.fulfil, measurement.number, values))
+            promptly(partial(ledger.fulfil, number, values))
 
 
 def drawn_since(after: Reading, before: Reading) -> Reading:

@@ -29,6 +29,7 @@ from reticent.ledger import Balance, Terms, Unit
 from reticent.privacy import Budget, Neighbours, spent_epsilon
 from reticent.query.accuracy import CONFIDENCE, KEY, SPAN, Accuracy, Words, checked_reuse
 from reticent.query.answers import Answer, Price
+from reticent.query.declarations.datasets import Policy
 from reticent.query.language import tree
 from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
@@ -190,6 +191,19 @@ class RemoteSession(Shorthands):
         with self._understood():
             return Answer.from_json(reply)
 
+    @property
+    def declared_budget(self) -> Budget:
+        """The budget of the data set for ever, as its owner declared it."""
+        with self._understood():
+            budget = self.described["budget"]
+            return Budget(float(budget["epsilon"]), float(budget["delta"]))
+
+    @property
+    def policy(self) -> Policy:
+        """How the data set answers a question that its budget does not suffice for."""
+        with self._understood():
+            return Policy(self.described["policy"])
+
     def budget(self) -> dict[str, Any]:
         """The account in units and as epsilon, with the caller's own quota if there is one."""
         return self._call("GET", self._at("/budget"))
@@ -347,13 +361,13 @@ class RemoteSession(Shorthands):
             if "reachable_error" not in told:
                 return errors.BudgetExceeded(self.name, asked, left)
             best = None if told.get("best") is None else Answer.from_json(told["best"])
-            delta = float(self.described["budget"]["delta"])
-            budget = Budget(float(self.described["budget"]["epsilon"]), delta).mu2_cap
+            declared = self.declared_budget
+            delta = declared.delta
             return errors.QuestionRefused(
                 self.name,
                 asked,
                 left,
-                budget=budget,
+                budget=declared.mu2_cap,
                 asked_epsilon=spent_epsilon(asked, delta),
                 left_epsilon=spent_epsilon(left, delta) if left else 0.0,
                 best=best,

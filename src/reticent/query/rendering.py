@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from reticent.numerals import error_text, rounded, up
-from reticent.query.kinds.intervals import Cell, half_width_factor
+from reticent.query.kinds.intervals import Cell, shown_half_width
 from reticent.query.kinds.listed import KIND
 from reticent.query.language.words import in_words
 
@@ -27,6 +27,7 @@ def answer_text(answer: Answer) -> str:
     lines += [f"  {name}{value} ± {error}" for name, value, error in _rows(answer)]
     if len(answer.cells) > _MOST_SHOWN:
         lines.append(f"  and {len(answer.cells) - _MOST_SHOWN:,} more")
+    lines += [f"  {note}" for note in answer.notes]
     return "\n".join([*lines, f"  {_confidence(answer)}; {_cost(answer)}"])
 
 
@@ -40,6 +41,7 @@ def answer_html(answer: Answer) -> str:
     )
     more = len(answer.cells) - _MOST_SHOWN
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
+    rest += "".join(f"<p>{escape(note)}</p>" for note in answer.notes)
     return (
         f"<div><strong>{escape(in_words(answer.query))}</strong><table>{rows}</table>{rest}"
         f"<small>{_confidence(answer)}, {rounded(low, high - low)} to {rounded(high, high - low)} drawn; "
@@ -68,8 +70,7 @@ def _rows(answer: Answer) -> list[tuple[str, str, str]]:
     found = []
     for cell in answer.cells[:_MOST_SHOWN]:
         estimate = cell.estimate
-        factor = half_width_factor(answer.confidence)
-        half = max((estimate.high - estimate.low) / 2, factor * estimate.standard_error)
+        half = shown_half_width(estimate, answer.confidence)
         name = " / ".join(map(str, cell.labels))
         found.append((f"{name}: " if name else "", rounded(estimate.value, half), error_text(half)))
     return found

@@ -13,7 +13,8 @@ Threads share a session, and processes a ledger. What they may wait for:
 - a price, a known answer and an answer that is recorded take no lock that is held while rows are opened or
   read or noise is drawn: they read the ledger on its reading connection, one statement each, which sees what
   was committed last. Plans, texts and answers that are kept ready are values that anybody may make again, so
-  two who make the same do no harm;
+  two who make the same do no harm. What others bought is taken in under a lock, and estimated from without
+  one (`Purchases`);
 - who pays takes the lock of opening the rows, once, and that of the table for one statement at a time
   (`source.Table`): paid questions about one data set are read one after the other. Neither is held while the
   ledger is called;
@@ -38,12 +39,7 @@ from functools import partial
 from typing import Unpack
 
 from reticent.arguments import real
-from reticent.errors import (
-    BudgetExceeded,
-    IdempotencyConflict,
-    ParameterError,
-    QuestionRefused,
-)
+from reticent.errors import BudgetExceeded, IdempotencyConflict, ParameterError, QuestionRefused
 from reticent.ledger import Amount, Balance, Grant, Ledger, Reading, Unit
 from reticent.privacy import spent_epsilon
 from reticent.query.accuracy import (
@@ -61,6 +57,7 @@ from reticent.query.combined import worth
 from reticent.query.declarations.account_opening import as_open
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.estimates import widest
+from reticent.query.idempotent_requests import find_earlier_grant, request_once
 from reticent.query.kinds.count import COUNT
 from reticent.query.kinds.intervals import half_width_factor
 from reticent.query.language import tree
@@ -69,7 +66,7 @@ from reticent.query.language.shorthands import Shorthands
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, Rows
 from reticent.query.notebook import Notebook
-from reticent.query.paying import Due, Hand, Paid
+from reticent.query.paying import Due, Hand, Paid, check_paid_for
 from reticent.query.plans import Asked, Kept, Plans
 from reticent.query.prices import (
     assumed_rows,
@@ -84,7 +81,7 @@ from reticent.query.purchases import Purchases
 from reticent.query.recording import Promptly, at_once, awaited, drawn_since, record
 from reticent.query.shared_notebook import SharedNotebook
 from reticent.query.span import Joint
-from reticent.query.standing import SAME, Standing, bought, is_public, standing
+from reticent.query.standing import Standing, bought, is_public, rounded_like_bought, standing
 from reticent.query.telling import Teller
 from reticent.randomness import Stream
 
@@ -169,7 +166,7 @@ class Session(Shorthands):
             accuracy: how exact the answer shall be; or word by word, as the fields of `Accuracy`: `error`,
                 which is half the width of the interval, or instead `epsilon` with `delta`, or `information`;
                 and `confidence` and `rows`.
-            idempotency: a retry with the same text is charged once.
+            idempotency: a retry with the same text is charged once, and shows what was charged.
             paying: called before the ledger is, with the most units that it may charge; what this raises
                 refuses the question. Not called if nothing must be bought.
             **words: of the accuracy.
@@ -193,6 +190,7 @@ class Session(Shorthands):
         paying: Callable[[int], None] | None = None,
         offering: bool = True,
         hand: Hand | None = None,
+        promptly: Promptly = at_once,
     ) -> Paid:
         """The first half of `ask`: charge what is not bought yet, draw and record it.
 
@@ -203,57 +201,52 @@ class Session(Shorthands):
             paying: as for `ask`.
             offering: whether a refusal says what is free and within reach, as `offer` does.
             hand: who says what is due, and draws and records what is paid for; this session by default.
+            promptly: how the ledger is called to record, as for `record`; not used with a hand.
         """
-        other, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
+        worker, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
         if isinstance(asked, Query) and hand is None:  # most is free: nothing is made that only payments need
-            found = self._standing(asked, accuracy)
-            if not found.fresh or is_public(asked, found.plan):
-                return Paid(found.bought, found.wanted, None, found.combined)
-            due = self._due(asked, found)
+            due = self._due(asked, self._standing(asked, accuracy))
         else:
-            due = other.due(asked, accuracy)
+            due = worker.due(asked, accuracy)
         for last in (False, True):
             if due.is_free:
-                return Paid(due.bought, due.wanted, None, due.combined)
-            if due.since is not None:
-                due = self._fresh(due, idempotency)
+                earlier = find_earlier_grant(due, idempotency, self._notebook, self._request)
+                return Paid(due.bought, due.wanted, earlier, due.combined)
             if paying is not None:
                 paying(due.cost)
             try:
-                grant = self._granted(due, idempotency)
+                due, grant = request_once(due, idempotency, self._notebook, self._request)
                 break
             except BudgetExceeded as refusal:
                 if not offering:
                     raise
                 raise self.offer(asked, accuracy, refusal) from refusal
             except IdempotencyConflict:
-                # A first try with this text was charged meanwhile, when less was recorded by others.
-                again = other.due(asked, accuracy)
+                # Charged meanwhile by a try that another notebook knows of, when others had recorded less.
+                again = worker.due(asked, accuracy)
                 if last or again.amount == due.amount:
                     raise
                 due = again
-        other.record(asked, grant)
+        if hand is None:
+            self.record(asked, grant, promptly=promptly)
+        else:
+            hand.record(asked, grant)
         return Paid(due.bought, due.wanted, grant, due.combined, due.since)
 
-    def _granted(self, due: Due, idempotency: str | None) -> Grant:
-        """Tell the ledger what is asked, and ask for it.
-
-        What others recorded since a first try may make the amount of a second one less. One that needs
-        nothing more than is bought bears no text: it is charged for nothing.
-        """
+    def _request(self, due: Due, idempotency: str | None) -> Grant:
+        """Tell the ledger what is asked, and ask for it."""
         text, grid, values = due.words
         self._ledger.declare(self.data.account, due.key, question=text, grid=grid, dimension=values)
-        if due.combined and due.amount <= due.bought:
-            idempotency = None
         return self._ledger.request(
             self.data.account, due.key, self._amount(due.amount), idempotency=idempotency
         )
 
-    def _fresh(self, due: Due, idempotency: str | None) -> Due:
-        """A draw that reuses nothing, as it was first asked for under this text."""
-        assert due.since is not None
-        since = due.since if idempotency is None else self._notebook.since(idempotency, due.since)
-        return replace(due, since=since, amount=since.information + since.pending + due.wanted)
+    def has_requested(self, query: Asked, idempotency: str | None) -> bool:
+        """Return whether the ledger may have been asked for a question under an idempotency text."""
+        if idempotency is None:
+            return False
+        key = self._plans.of(self._plans.read(query)).question.key
+        return any(note.key == key for note in self._notebook.request_notes(idempotency))
 
     def due(self, query: Asked, accuracy: Accuracy) -> Due:
         """What must be bought for a question. Its rows are opened, not read: paying is not in vain."""
@@ -289,6 +282,7 @@ class Session(Shorthands):
         """
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
+        check_paid_for(prepared.question.key, grant)
         if self._rows is not None:
             record(self._ledger, prepared, grant, self._opened(), self._rng, promptly)
         if grant.charged:
@@ -304,6 +298,7 @@ class Session(Shorthands):
         prepared = self._plans.of(asked)
         if is_public(asked, prepared):
             return self._teller.public(asked, prepared, confidence)
+        check_paid_for(prepared.question.key, paid.grant)
         if paid.grant is not None and self._rows is None:
             look = partial(self._reading, prepared)
             after = awaited(look, paid.grant, self.data.name, self._wait_s, self._leaving)
@@ -395,9 +390,9 @@ class Session(Shorthands):
         """
         asked, reuses = [], self._purchases is not None
         for query, own in each(workload, accuracy, words):
-            read, reuses = self._plans.read(query), reuses and own.reuse == SPAN
+            read = self._plans.read(query)
             found = self._standing(read, replace(own, reuse=KEY))
-            asked.append(Wanted(read, found.plan, found.wanted, own.information is not None))
+            asked.append(Wanted(read, found.plan, found.wanted, own.information is not None, own.reuse))
         joint = partial(Joint, self.data) if self._purchases is None else self._purchases.supposable
         held = (lambda plan: bought(self._reading(plan)), self._teller.cost)
         return proposed(asked, Account(self._plans.of, joint, *held, self.balance(), self.data, reuses))
@@ -506,6 +501,11 @@ class Session(Shorthands):
         """The data set's account: its cap and what is spent."""
         return self._ledger.balance(self.data.account)
 
+    @property
+    def recorded_values(self) -> int:
+        """Return how many recorded values a question may be estimated from, as of the last look."""
+        return 0 if self._purchases is None else len(self._purchases)
+
     def questions(self, keys: Container[str] | None = None) -> dict[str, Query]:
         """What was bought so far, by key; under some keys only, where they are given."""
         return {
@@ -547,9 +547,8 @@ class Session(Shorthands):
         if accuracy.error is not None and rows is None:
             raise ParameterError("rows must be given with error: how many rows match is private, so guess it"
                                  f"{self._hint(query, accuracy.confidence)}")  # fmt: skip
-        units, held = accuracy.units(query, prepared, self.data.budget, rows), bought(reading)
-        is_same = accuracy.information is None and held < units <= held + held // SAME
-        return held if is_same else units
+        units = accuracy.units(query, prepared, self.data.budget, rows)
+        return rounded_like_bought(units, bought(reading), is_exact=accuracy.information is not None)
 
     def _hint(self, query: Query, confidence: float) -> str:
         """What is recorded of the rows that somebody should guess, in words."""

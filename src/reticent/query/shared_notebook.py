@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reticent import postgres
-from reticent.ledger import Reading
-from reticent.query.notebook import Notebook, kept_reading
+from reticent.query.idempotent_requests import RequestNote
+from reticent.query.notebook import Notebook, read_request_note, request_columns
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS notebook (dataset TEXT PRIMARY KEY)",
@@ -23,9 +23,16 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS draw ("
     "dataset TEXT NOT NULL, key TEXT NOT NULL, information BIGINT NOT NULL, grid_values TEXT NOT NULL, "
     "PRIMARY KEY (dataset, key, information))",
-    "CREATE TABLE IF NOT EXISTS since ("
-    "dataset TEXT NOT NULL, idempotency TEXT NOT NULL, key TEXT NOT NULL, information TEXT NOT NULL, "
-    "pending TEXT NOT NULL, sums TEXT NOT NULL, PRIMARY KEY (dataset, idempotency))",
+    "CREATE TABLE IF NOT EXISTS request ("
+    "dataset TEXT NOT NULL, idempotency TEXT NOT NULL, key TEXT NOT NULL, wanted TEXT NOT NULL, "
+    "amount TEXT NOT NULL, fresh INTEGER NOT NULL, information TEXT NOT NULL, pending TEXT NOT NULL, "
+    "sums TEXT NOT NULL, charged INTEGER NOT NULL, "
+    "PRIMARY KEY (dataset, idempotency, key, wanted, amount, fresh))",
+)
+_NOTE_REQUEST = (
+    "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (dataset, idempotency, key, wanted, amount, fresh) "
+    "DO UPDATE SET charged = greatest(request.charged, excluded.charged)"
 )
 
 
@@ -54,18 +61,18 @@ class SharedNotebook:
         )
         return dict(asked)
 
-    def since(self, idempotency: str, before: Reading) -> Reading:
-        """As `Notebook.since`."""
-        self._database.put(
-            "INSERT INTO since VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            *(self._dataset, idempotency, before.key, str(before.information), str(before.pending)),
-            ",".join(map(str, before.sums)),
-        )
-        kept = self._database.one(
-            "SELECT key, information, pending, sums FROM since WHERE dataset = ? AND idempotency = ?",
+    def note_request(self, idempotency: str, note: RequestNote) -> None:
+        """Keep an amount under a text; a charged one stays charged (`idempotent_requests`)."""
+        self._database.put(_NOTE_REQUEST, self._dataset, idempotency, *request_columns(note))
+
+    def request_notes(self, idempotency: str) -> list[RequestNote]:
+        """Return the amounts that the ledger was asked for under a text."""
+        rows = self._database.all(
+            "SELECT key, wanted, amount, fresh, information, pending, sums, charged FROM request "
+            "WHERE dataset = ? AND idempotency = ?",
             *(self._dataset, idempotency),
         )
-        return before if kept is None else kept_reading(before, *kept)
+        return [read_request_note(*row) for row in rows]
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
@@ -100,6 +107,7 @@ class SharedNotebook:
                 "INSERT INTO draw VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(self._dataset, *one) for one in other.draws()],
             )
+            held.executemany(_NOTE_REQUEST, [(self._dataset, *row) for row in other.all_requests()])
             held.execute("INSERT INTO notebook VALUES (?) ON CONFLICT DO NOTHING", (self._dataset,))
 
     def close(self) -> None:

@@ -115,6 +115,18 @@ def to_buy(plan: Plan, wanted: int, recorded: int, fresh: int, *, is_exact: bool
     return (fresh if combined else missing), combined
 
 
+def rounded_like_bought(units: int, bought: int, *, is_exact: bool) -> int:
+    """Return the units to ask for: those that are bought, if the request is the same price rounded otherwise.
+
+    Args:
+        units: Units that the declaration and the request make.
+        bought: Units paid for under the question, recorded or not.
+        is_exact: Whether the request names units, and not an error or an epsilon.
+    """
+    is_same = not is_exact and bought < units <= bought + bought // SAME
+    return bought if is_same else units
+
+
 def bought(reading: Reading) -> int:
     """The units that are paid for under a question, recorded or not."""
     return reading.information + reading.pending

@@ -11,17 +11,21 @@ from collections.abc import Sequence
 from reticent.errors import NotMeasured
 from reticent.ledger import Grant, Ledger, Reading
 from reticent.ledger.base import increment
-from reticent.query.accuracy import SPAN
+from reticent.query.accuracy import CONFIDENCE, SPAN
 from reticent.query.answers import Answer, Case, Receipt
 from reticent.query.combined import Combined, combined, worth
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.degrade import degraded
 from reticent.query.estimates import estimates
 from reticent.query.kinds.intervals import Cell, Estimate
+from reticent.query.language.questions import resolve
 from reticent.query.language.tree import Query
-from reticent.query.measure import Plan
+from reticent.query.measure import Plan, plan
 from reticent.query.notebook import Notebook
 from reticent.query.purchases import Purchases
+from reticent.query.readability import Share, readability_notes, unreadable_share
+from reticent.query.rows.columns import Column
+from reticent.query.rows.row_order import needs_order_key
 from reticent.query.shared_notebook import SharedNotebook
 from reticent.query.span import Estimate as Part
 from reticent.query.span import combined_cells
@@ -50,6 +54,7 @@ class Teller:
     ) -> None:
         self.data, self._ledger, self._notebook = data, ledger, notebook
         self._purchases, self._rng = purchases, rng
+        self._checks: dict[str, Plan] = {}  # how the share of unreadable cells of a column is measured
 
     def answer(
         self,
@@ -134,6 +139,7 @@ class Teller:
             self.data.budget.delta,
             receipt,
             how,
+            self._notes(prepared),
         )
 
     def _receipt(self, prepared: Plan, grant: Grant | None, *, always: bool = False) -> Receipt:
@@ -161,7 +167,23 @@ class Teller:
             balance.remaining,
             self.data.budget.delta,
             Receipt(self.data.account, prepared.question.key),
+            notes=self._notes(prepared),
         )
+
+    def _notes(self, prepared: Plan) -> tuple[str, ...]:
+        """Return what a reader of an answer must know of the declaration and of the cells."""
+        return (*notes_of(self.data), *readability_notes(prepared.question, self._bought_share))
+
+    def _bought_share(self, column: Column) -> Share | None:
+        """Return the share of a column's cells that cannot be read, as it is recorded; None if it is not."""
+        query = unreadable_share(column)
+        prepared = self._checks.get(column.name) or plan(resolve(query, self.data))
+        self._checks[column.name] = prepared
+        reading = self._ledger.reading(self.data.account, prepared.question.key)
+        if not reading.information:
+            return None
+        (cell,) = estimates(query, prepared, reading.nearest(), reading.information, CONFIDENCE)
+        return cell.estimate.value, cell.estimate.low, cell.estimate.high
 
     def best(
         self, query: Query, prepared: Plan, confidence: float, reuse: str = SPAN
@@ -183,3 +205,12 @@ class Teller:
         """What is charged for so many units, where so many are bought."""
         values = prepared.values if self._ledger.charges_values else 1
         return increment(self.data.terms, bought, wanted, values)
+
+
+def notes_of(data: DataSet) -> tuple[str, ...]:
+    """Return what a reader of any answer about a data set must know of its declaration."""
+    if data.person is None:
+        return ()
+    rows = "1 row" if data.contribution == 1 else f"{data.contribution} rows"
+    kept = "chosen by a secret key" if needs_order_key(data) else "those with the least values"
+    return (f"at most {rows} of each person are counted, {kept}; further rows are left out",)

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reticent.errors import ReticentError
+from reticent.errors import ReticentError, StorageUnavailable
+from reticent.files import FULL, is_out_of_space
 from reticent.service.health import PATHS
 from reticent.service.limits import DEEPEST_BODY, is_deeper
 from reticent.service.metrics import Metrics
@@ -85,7 +86,11 @@ class Guard:
             await refusal(refused)(scope, receive, marked)
         except _Gone:
             pass
-        except Exception as error:  # a fault of ours: its text could hold data
+        except Exception as error:  # a fault of ours, or a full disk: its text could hold data
+            if is_out_of_space(error) and not status:
+                log.error(json.dumps({"event": "full disk"}))
+                await refusal(StorageUnavailable(f"the service cannot write: {FULL}"))(scope, receive, marked)
+                return
             log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
             if not status:
                 await refusal(Refused(500, "fault", "internal fault"))(scope, receive, marked)

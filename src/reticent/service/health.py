@@ -29,12 +29,14 @@ router = APIRouter(responses=PROBLEMS)
 PATHS = ("/health", "/health/live", "/health/ready")
 
 
+@router.head("/health/live", include_in_schema=False, dependencies=[Depends(stranger)])
 @router.get("/health/live", dependencies=[Depends(stranger)])
 async def live() -> Json:
     """Whether the process answers at all: it need not be started anew while it does."""
     return {"status": "ok"}
 
 
+@router.head("/health/ready", include_in_schema=False, dependencies=[Depends(stranger)])
 @router.get("/health/ready", dependencies=[Depends(stranger)])
 async def ready(request: Request) -> Json:
     """Whether requests shall be sent here: ledger and state can be read, and the server does not end."""
@@ -43,6 +45,7 @@ async def ready(request: Request) -> Json:
     return await health(request)
 
 
+@router.head("/health", include_in_schema=False, dependencies=[Depends(stranger)])
 @router.get("/health", dependencies=[Depends(stranger)])
 async def health(request: Request) -> Json:
     """Whether ledger and state can be read."""

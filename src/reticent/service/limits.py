@@ -13,6 +13,7 @@ DEEPEST_BODY = 80  # lists and objects within each other; a question takes less 
 _MOST_CALLERS = 10_000
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_RECORD_LEAD = 0.4  # steps of the time grid between a record and its reply: to record, estimate and write it
 
 
 class Rate:
@@ -70,6 +71,31 @@ def leaves_after_s(passed_s: float, deadline_s: float, grid_s: float) -> float:
     if not grid_s:
         return passed_s
     return grid_s * max(round(deadline_s / grid_s), math.ceil(passed_s / grid_s))
+
+
+def records_after_s(passed_s: float, deadline_s: float, grid_s: float) -> float:
+    """Return how long after a request its measurement is recorded, if it is drawn after `passed_s`.
+
+    Everybody may look at the log, at what is known and at prices, and sees when something is recorded there.
+    How long rows were read would show, so a record waits for a point of the grid too: a little before the
+    reply may leave, so that recording does not make it miss that.
+    """
+    lead_s = _RECORD_LEAD * grid_s
+    return leaves_after_s(passed_s + lead_s, deadline_s, grid_s) - lead_s if grid_s else passed_s
+
+
+def wait_to_record(start: float, deadline_s: float, grid_s: float) -> None:
+    """Wait, in a thread, until a measurement may be recorded.
+
+    Args:
+        start: When the request came, on the monotonic clock, which all processes of a machine share.
+        deadline_s: How long after it the reply leaves at the earliest.
+        grid_s: Step of the time grid; 0 for no waiting.
+    """
+    if not grid_s:
+        return
+    passed_s = time.monotonic() - start
+    time.sleep(max(0.0, records_after_s(passed_s, deadline_s, grid_s) - passed_s))
 
 
 async def until_deadline(start: float, deadline_s: float, grid_s: float) -> None:

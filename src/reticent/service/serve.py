@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from reticent.errors import ParameterError
-from reticent.processes import end_with_parent
+from reticent.processes import end_with_parent, silence_teardown
 from reticent.service.protocol import BoundedProtocol
 from reticent.service.settings import Settings
 
@@ -118,8 +118,9 @@ def address(host: str, port: int) -> str:
 
 
 def made(create: Callable[[Settings], FastAPI]) -> FastAPI:
-    """The application of a worker, from the settings that `serve` left."""
+    """Return the application of a worker, from the settings that `serve` left."""
     end_with_parent()
+    silence_teardown()
     told: dict[str, Any] = json.loads(os.environ[_VARIABLE])
     told["folder"] = Path(told["folder"])
     _log_aside()

@@ -36,7 +36,8 @@ class Settings:
         rate: requests a second that one key may make, in the long run; and one host without a valid key.
         burst: requests that it may make at once.
         work_rate: cells a second that one key may ask for in the long run, in answers, prices and rehearsals,
-            each counted once more for every `rows_per_step` public rows.
+            each counted once more for every `rows_per_step` public rows; and for what an answer may be
+            estimated from, by the number of recorded values.
         work_burst: the same at once; a question with more may be asked when none were for long enough.
         largest_body: bytes of a request.
         body_s: how long the headers of a request, and then its body, may take to come.

@@ -57,6 +57,13 @@ class Box:
                 "seen from above, kilometres farther away are too short"
             )
 
+    def contains(self, latitudes: Any, longitudes: Any) -> Flags:
+        """Return for each point whether it lies in the box; a point that is no number does not."""
+        north, east = _numbers(latitudes), _numbers(longitudes)
+        return np.asarray(
+            (self.south <= north) & (north <= self.north) & (self.west <= east) & (east <= self.east)
+        )
+
     @cached_property
     def view(self) -> View:
         """From far above the middle."""
@@ -186,7 +193,7 @@ class Grid:
         Points outside of the box belong to the cell that is nearest as they are seen, points in closed cells
         to the nearest open one, and what is no number to the middle of the box.
         """
-        east, north = self._box.view.kilometres(_numbers(latitudes), _numbers(longitudes))
+        east, north = self.located_box.view.kilometres(_numbers(latitudes), _numbers(longitudes))
         rows, columns = _along(north, self.height, self.rows), _along(east, self.width, self.columns)
         return np.asarray(self._nearest_open[rows * self.columns + columns])
 
@@ -197,10 +204,15 @@ class Grid:
         """
         north = (np.asarray(rows, dtype=np.float64) - self.rows / 2.0) * self.height
         east = (np.asarray(columns, dtype=np.float64) - self.columns / 2.0) * self.width
-        return self._box.view.degrees(*np.broadcast_arrays(east, north))
+        return self.located_box.view.degrees(*np.broadcast_arrays(east, north))
 
     @property
-    def _box(self) -> Box:
+    def located_box(self) -> Box:
+        """The box that the grid lies over.
+
+        Raises:
+            ParameterError: the grid lies nowhere in particular.
+        """
         if self.box is None:
             raise ParameterError("box must be given to find points in a grid")
         return self.box
@@ -253,11 +265,13 @@ def _along(away: Floats, side: float, parts: int) -> Cells:
 
 
 def _numbers(values: Any) -> Floats:
-    """Doubles whatever the values hold; what is no number becomes NaN."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except Exception:  # a total function of where people are
+    """Return the values as doubles, each by what it holds itself; what is no real number becomes NaN."""
+    if isinstance(values, list | tuple):
         return np.array([_number(item) for item in values], dtype=np.float64)
+    array = np.asanyarray(values)
+    if array.dtype.kind in "fiub" and not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array, dtype=np.float64)
+    return np.array([_number(item) for item in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
 def _number(item: Any) -> float:

@@ -9,6 +9,8 @@ read by what it says, and never by the type of its column:
   same;
 - of a moment its day counts (in UTC, where it says how far it is from it), of a time of day its minute, of a
   span of time its days;
+- where a number is wanted (from format 2 of declarations on), a day of the calendar from year 1 to 9999 is
+  the number of days since 1970-01-01, and a moment that of its day in UTC (`day_number`);
 - NULL, NaN, NaT and the empty text say nothing, nor do lists and other objects;
 - every other text says itself.
 
@@ -44,8 +46,23 @@ DAY = rf"^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_TIME}(?:{_OFFSET})?)?$"
 CLOCK = r"^([0-9]{2}:[0-9]{2})(?::[0-9]{2}(?:[.][0-9]+)?)?$"
 SPAN = rf"^(-?[0-9]+ days)(?: [+]?{_TIME})?$"
 MOMENTS = (DAY, CLOCK, SPAN)
+# Days of the calendar from year 1 on, alone or with a time of day that there is and its distance from UTC.
+_YEAR = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_LEAP_DAY = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29"
+_MONTH_AND_DAY = (
+    r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|1[0-9]|2[0-8])"
+)
+_HOURS, _MINUTES = r"(?:[01][0-9]|2[0-3])", r"[0-5][0-9]"
+CALENDAR_DAY = (
+    rf"^(?:{_YEAR}-(?:{_MONTH_AND_DAY})|{_LEAP_DAY})"
+    rf"(?:[ T]{_HOURS}:{_MINUTES}(?::[0-9]{{2}}(?:[.][0-9]+)?)?(?: ?(?:Z|[+-]{_HOURS}(?::?{_MINUTES})?))?)?$"
+)
+UTC_OFFSET = r"([+-][0-9]{2})(?::?([0-9]{2}))?$"  # at the end of such a day that has a time
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days since 1970-01-01
 _NUMBER, _COMPLEX, _NAN = (re.compile(one) for one in (NUMBER, COMPLEX, NAN))
 _MOMENTS = tuple(re.compile(one) for one in MOMENTS)
+_CALENDAR_DAY, _UTC_OFFSET = re.compile(CALENDAR_DAY), re.compile(UTC_OFFSET)
 
 
 def number(text: str) -> float | None:
@@ -68,6 +85,26 @@ def moment(text: str) -> str | None:
         if found is not None:
             return found[1]
     return None
+
+
+def day_number(text: str) -> int | None:
+    """Return the days from 1970-01-01 to the day that a text says, in UTC; None if it says no such day."""
+    if _match(_CALENDAR_DAY, text) is None:
+        return None
+    days = dt.date.fromisoformat(text[:10]).toordinal() + FIRST_DAY - 1
+    if len(text) > 10:
+        clock = 60 * int(text[11:13]) + int(text[14:16])
+        days += (clock - _offset_in_minutes(text)) // (24 * 60)
+    return days if FIRST_DAY <= days <= LAST_DAY else None
+
+
+def _offset_in_minutes(moment_text: str) -> int:
+    """Return how far a moment's clock is ahead of UTC; 0 where the text does not say."""
+    found = _UTC_OFFSET.search(moment_text)
+    if found is None:
+        return 0
+    hours, minutes = found[1], found[2] or "00"
+    return 60 * int(hours) + int(hours[0] + minutes)
 
 
 def is_exact(text: str) -> bool:

@@ -1,9 +1,17 @@
 """`reticent crowd deploy`, `post`, `apply`, `status`, `claim`, and what `customer` and `miner` refuse."""
 
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from reticent.chain.keys import make_key
+from reticent.chain.keys import make_key, unlocked_key
 from reticent.chain.node import Node
+from reticent.chain.sender import Sender
+from reticent.federated.crowd.commitments import OLD_VERSION
+from reticent.federated.crowd.contract import TaskContract, creation
+from reticent.federated.crowd.crowd_file import CrowdFile
 
 TASK = """\
 purpose: Tell washing programmes apart.
@@ -41,6 +49,24 @@ def posted(crowd):
     code, out, err = crowd("post", "task.yaml", "--store", "files", "--key", "maker.key")
     assert (code, err) == (0, "")
     return out.split()[1]
+
+
+def test_commands_go_on_with_a_contract_of_version_1(crowd, anvil):
+    """Posting there says that there is a newer one."""
+    file = CrowdFile.read(Path("crowd.json"))
+    with closing(Node(anvil.url)) as node:
+        code = creation(TaskContract(node, file.contract).lottery, 10**15, version=1)
+        made = Sender(node, unlocked_key("maker.key")).transact(None, code)
+    Path("crowd.json").unlink()
+    replace(file, contract=made.contract, block=made.block).write(Path("crowd.json"))
+    code, out, err = crowd("post", "task.yaml", "--store", "files", "--key", "maker.key")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"The contract is of version 1: {OLD_VERSION}.\n")
+    task = out.splitlines()[1].removeprefix("task ")
+    code, out, _ = crowd("apply", task, "--key", "anna.key")
+    assert (code, "is customer 0" in out) == (0, True)
+    code, out, _ = crowd("status", task)
+    assert (code, "1 of 5" in out) == (0, True)
 
 
 def test_a_task_is_posted_applied_to_and_shown(crowd):

@@ -1,7 +1,9 @@
 """What the tests of the chain share: a node of the session's anvil, a sender with money, a contract."""
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,3 +71,15 @@ def own_anvil(anvil):  # `anvil` skips where there is none
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture
+def virtual_time(monkeypatch):
+    """Let the time of senders pass only while they sleep, and in no time."""
+    now = [1000.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, time=lambda: time.time())
+    monkeypatch.setattr("reticent.chain.sender.time", clock)

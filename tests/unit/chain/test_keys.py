@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 
+from reticent.chain import keys
 from reticent.chain.keys import Key, make_key, read_key
 from reticent.errors import ChainError, ParameterError
 
@@ -73,9 +74,8 @@ def test_an_existing_file_is_never_overwritten(tmp_path, password, monkeypatch):
 
 
 def test_overwriting_would_be_caught(tmp_path, monkeypatch):
-    """Planted: the file is opened without the flag that refuses an existing one."""
-    real = os.open
-    monkeypatch.setattr(os, "open", lambda path, flags, *rest: real(path, flags & ~os.O_EXCL, *rest))
+    """Planted: the file is written whether there is one or not."""
+    monkeypatch.setattr(keys, "write_new", lambda path, content, *, mode: path.write_text(content))
     path = tmp_path / "key"
     path.write_text("mine")
     make_key(path)

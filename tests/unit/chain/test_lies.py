@@ -362,16 +362,16 @@ def test_sending_the_same_for_ever_would_be_caught(chain, liar, key, open_outbox
         check_kept(Planted, chain, liar, key, open_outbox, timeout_s=3)
 
 
-def test_what_is_the_next_for_long_is_replaced(chain, key, open_outbox, monkeypatch):
+def test_what_is_the_next_for_long_is_replaced(chain, key, open_outbox, monkeypatch, virtual_time):
     """The node counts it, and blocks come without it: a tip that is too small, say. Only the next one."""
     chain.rpc("evm_setAutomine", False)
     outbox = open_outbox()
-    sender = Sender(chain, key, outbox=outbox, timeout_s=0.5)
+    sender = Sender(chain, key, outbox=outbox, timeout_s=1.0)
     sent = sender.send_many([(TO, b"0"), (TO, b"1")], labels=["a", "b"], gas=50_000)
     with pytest.raises(NotConfirmed):
         sender.wait_many(sent)
     assert len(outbox.versions("a")) == 1  # not before
-    monkeypatch.setattr("reticent.chain.sender._STUCK_AFTER_S", 0.1)
+    monkeypatch.setattr("reticent.chain.sender._STUCK_AFTER_S", 0.3)
     with pytest.raises(NotConfirmed):
         sender.wait_many(sent)
     versions = outbox.versions("a")

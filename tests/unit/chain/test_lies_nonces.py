@@ -164,7 +164,7 @@ def no_pause(monkeypatch):
     monkeypatch.setattr("reticent.chain.sender._SHOWN_AFTER_S", 0.0)
 
 
-def test_a_node_that_takes_every_nonce(chain, liar, key, open_outbox, clock, no_pause):
+def test_a_node_that_takes_every_nonce(chain, liar, key, open_outbox, virtual_time, clock, no_pause):
     check_no_end_of_nonces(Sender, liar, key, open_outbox)
     sender, outbox = Sender(liar.node, key, outbox=open_outbox(), timeout_s=0.2), open_outbox()
     for wait, nonces in ((59, 8), (1, 9), (119, 9), (1, 10), (-240, 11)):  # the clock may be set back
@@ -186,7 +186,7 @@ def test_a_node_that_takes_every_nonce(chain, liar, key, open_outbox, clock, no_
     assert len(found) <= 12
 
 
-def test_signing_for_ever_would_be_caught(liar, key, open_outbox, clock, no_pause):
+def test_signing_for_ever_would_be_caught(liar, key, open_outbox, virtual_time, clock, no_pause):
     """Planted: a nonce that is taken is a reason for the next."""
 
     class Planted(Sender):

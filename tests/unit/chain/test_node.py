@@ -1,5 +1,6 @@
 """The node: what is no node, what is slow, dead, or another chain's; batches, ranges of logs, PoA blocks."""
 
+import datetime
 import json
 import logging
 import threading
@@ -7,7 +8,7 @@ import traceback
 
 import pytest
 
-from reticent.chain.node import Node, _reason, as_receipt
+from reticent.chain.node import Node, _reason, as_block, as_receipt
 from reticent.chain.sender import Sender
 from reticent.errors import ChainError, NodeUnavailable, ParameterError, TransactionRefused, WrongChain
 
@@ -175,6 +176,22 @@ def test_credentials_are_never_shown(caplog):
     # The test's own lines stand in the traceback: they name the variable, not its value.
     assert SECRET not in "".join(shown) + caplog.text
     assert "127.0.0.1:1 " in "".join(shown)
+
+
+BLOCK = {"number": "0x1", "hash": "0xaa", "parentHash": "0xbb", "timestamp": "0x0"}
+
+
+def test_the_time_of_a_block_is_one_that_a_calendar_has(monkeypatch):
+    """`chain watch` shows it; planted, a node's time of any size ends it with a fault of Python's."""
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+    assert as_block(BLOCK | {"timestamp": hex(int(last.timestamp()))}).timestamp == last.timestamp()
+    late = BLOCK | {"timestamp": hex(int(last.timestamp()) + 1)}
+    for block in (late, BLOCK | {"timestamp": "0x" + "f" * 64}):
+        with pytest.raises(NodeUnavailable, match="no block as JSON-RPC has it"):
+            as_block(block)
+    monkeypatch.setattr("reticent.chain.node._MAX_TIMESTAMP", 1 << 256)
+    with pytest.raises((ValueError, OverflowError)):
+        datetime.datetime.fromtimestamp(as_block(late).timestamp, datetime.UTC)
 
 
 # Batches

@@ -138,7 +138,7 @@ def test_never_in_a_block(manual):
 
 
 def check_dropped(make, manual, mining):
-    sender = make(manual, manual.keys[0], timeout_s=5)
+    sender = make(manual, manual.keys[0], timeout_s=120)
     sent = sender.send(TO, b"data")
     manual.rpc("anvil_dropTransaction", sent.hash)
     with mining(manual):

@@ -15,7 +15,7 @@ from reticent.apps.query.ask_work import wider
 from reticent.ledger import SqlLedger
 from reticent.query import By, Policy, Query, census
 from reticent.query.declarations import dataset_file
-from reticent.query.kinds.intervals import Estimate
+from reticent.query.kinds.intervals import Estimate, shown_half_width
 from reticent.query.language import tree
 from reticent.query.language.tree import And, Comparison, In, Not, Or
 from reticent.query.rows.rehearsal import rehearsal
@@ -495,5 +495,5 @@ def test_costs_are_rounded_up_and_what_is_left_down():
 
 def test_an_error_is_that_of_the_whole_interval():
     whole, cut = Estimate(10.0, 5.0, 0.2, 19.8), Estimate(-3.0, 5.0, 0.0, 6.8)
-    assert views.half(whole) == pytest.approx(9.8, abs=1e-3)
-    assert views.half(cut) == pytest.approx(9.8, abs=1e-3)
+    assert shown_half_width(whole) == pytest.approx(9.8, abs=1e-3)
+    assert shown_half_width(cut) == pytest.approx(9.8, abs=1e-3)

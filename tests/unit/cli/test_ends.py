@@ -65,6 +65,39 @@ def test_planted_a_demo_that_fails_is_counted(folder, monkeypatch, capsys):
     assert "more: 3 runs, 3 failures" in capsys.readouterr().out
 
 
+def test_suites_are_run_in_a_clean_clone_and_shown_in_a_table(tmp_path, monkeypatch, capsys):
+    """A repository whose `make test` passes the first time and fails the second."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "Makefile").write_text(
+        "test:\n"
+        "\t@if test -e ran; "
+        "then echo 'FAILED tests/a.py::b'; echo '= 1 failed, 2 passed in 3.00s ='; exit 1; "
+        "else touch ran; echo '==== 3 passed in 2.00s ===='; fi\n"
+    )
+    for command in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "c"],
+    ):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    (repository / "ran").touch()  # not committed, so not in a clone
+    monkeypatch.setattr(soak, "ROOT", repository)
+    arguments = ["soak", "--runs", "0", "--hogs", "0", "--suite", "2", "--clone"]
+    monkeypatch.setattr(soak.sys, "argv", arguments)
+    monkeypatch.setattr(soak.tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    with pytest.raises(SystemExit) as stopped:
+        soak.main()
+    assert stopped.value.code == 1
+    table = (tmp_path / "suites.txt").read_text()
+    assert table in capsys.readouterr().out
+    first, second, test = (line.split() for line in table.splitlines()[2:5])
+    assert (first[0], first[4], first[5:]) == ("1", "green", ["3", "passed", "in", "2.00s"])
+    assert (second[0], second[4], second[5:]) == ("2", "RED", ["1", "failed,", "2", "passed", "in", "3.00s"])
+    assert test == ["FAILED", "tests/a.py::b"]
+    assert "1 of 2 green" in table
+
+
 def test_help():
     done = subprocess.run([soak.sys.executable, soak.__file__, "--help"], capture_output=True, text=True)
     assert done.returncode == 0

@@ -6,11 +6,14 @@ import sys
 import types
 
 import pytest
+from typer.main import get_command
 
 from reticent import __version__
-from reticent.apps import main
+from reticent.apps import listed, main
+from reticent.cli import entry
+from reticent.cli.app import create_app
 from reticent.cli.commands import Panel
-from reticent.errors import ParameterError
+from reticent.errors import ParameterError, SourceError
 
 COMMANDS = [
     "aggregate", "answers", "ask", "audit", "bridge", "chain", "convert", "crowd", "dataset",
@@ -121,6 +124,14 @@ def test_debug_shows_the_traceback(monkeypatch, demo_raising):
         main()
 
 
+def test_debug_shows_the_cause_of_a_source_that_cannot_be_reached(monkeypatch, demo_raising):
+    demo_raising(SourceError("the source cannot be reached", details="Cause: a.Type, raised in x.py:1"))
+    monkeypatch.setattr(sys, "argv", ["reticent", "--debug", "demo"])
+    with pytest.raises(SourceError) as raised:
+        main()
+    assert raised.value.__notes__ == ["Cause: a.Type, raised in x.py:1"]
+
+
 @pytest.mark.parametrize("missing", ["typer", "click"])
 def test_without_typer_one_line_says_what_to_install(command, is_one_error_line, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
@@ -136,7 +147,9 @@ def reticent(*args, before="", after="", **environment):
     program = f"""
 import sys
 {before}
-from reticent.apps import main
+from reticent.apps import listed, main
+from reticent.cli import entry
+from reticent.cli.app import create_app
 try:
     main()
 finally:
@@ -221,3 +234,22 @@ def test_a_terminal_without_unicode_shows_what_it_can(tmp_path, encoding):
         encoding, "5 \u00b1 2 \u2588\u2591 \u4eba"
     )
     assert done.stdout.decode(encoding) == f"{said}\n"
+
+
+def command_names(only):
+    capabilities = [app.commands() for app in listed.APPS]
+    return set(get_command(create_app(capabilities, only)).commands)
+
+
+def test_only_the_named_command_is_built():
+    assert command_names("ask") == {"ask"}
+    assert command_names("ledger") == {"ledger"}
+    assert {"ask", "ledger", "version"} < command_names(None) == command_names("no such command")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [([], None), (["ask", "--help"], "ask"), (["--debug", "ask"], "ask"), (["--help", "ask"], "--help")],
+)
+def test_the_first_word_names_the_command(arguments, expected):
+    assert entry._named_command(arguments) == expected

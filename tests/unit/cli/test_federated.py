@@ -311,8 +311,11 @@ def test_how_many_clients_it_takes(run, task, tmp_path):
         *("--plot", plot),
     )
     assert done.code == 0, done.err
-    assert "100 clients reach 90.00 % wrong" in done.out
+    assert "clients reach 90.00 % wrong" in done.out
     assert "Simulated on 200 public rows" in done.out
+    assert "the majority class for everybody:" in done.out
+    assert "* As written, 6 rounds of 200 (1,200 clients):" in done.out
+    assert "│ *1,200 │ 6 x 200 │" in done.out
     assert "Noise over signal of a round, at its best: by coordinates" in done.out
     assert "by Codebook" in done.out
     assert plot.read_bytes().startswith(b"\x89PNG")

@@ -148,6 +148,41 @@ def test_a_simulation(run, tmp_path):
     assert modes == {"rounds.csv": 0o600, "rounds.png": 0o600}, "distances from the truth, exactly"
 
 
+@pytest.fixture
+def half_outside(tmp_path):
+    """A file with 30 check-ins inside of the box, 9 outside and one that is no number."""
+    points = [(48.85, 2.33)] * 30 + [(48.0, 2.33)] * 9 + [("?", 2.33)]
+    path = tmp_path / "people.csv"
+    path.write_text("lat,lon\n" + "".join(f"{north},{east}\n" for north, east in points))
+    return path
+
+
+def simulate(run, path, *options):
+    result = run(
+        "privic", "simulate", path, "--box", BOX, "--grid", GRID, "--beta", 1, "--rounds", 1, *options,
+        "--out", path.parent / "out",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    return " ".join(result.out.split())
+
+
+def test_simulation_says_how_many_checkins_are_outside_of_the_box(run, half_outside):
+    counted = simulate(run, half_outside)
+    assert "25.0% of the check-ins are outside of the box: they counted in the nearest cell" in counted
+    assert "lying" not in counted
+    assert "liars" not in counted
+    assert "they were left out" in simulate(run, half_outside, "--inside")
+    assert "the cell that the lying reports name" in simulate(run, half_outside, "--liars", 0.2)
+
+
+def test_simulation_without_checkins_inside_of_the_box_is_refused(run, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("lat,lon\n0,0\n")
+    result = run("privic", "simulate", path, "--box", BOX, "--grid", GRID, "--beta", 1, "--inside")
+    assert result.code == 2
+    assert "people.csv must have check-ins inside of the box" in result.err
+
+
 CHANNEL = ["channel", "--box", BOX, "--grid", GRID]
 
 

@@ -108,6 +108,12 @@ def test_reports_of_the_same_rows_are_paid_each_time(run, tmp_path, monkeypatch)
     assert "only 0 left" in refused.err
     assert not (tmp_path / "3.csv").exists()
     assert stat.S_IMODE((tmp_path / "rows.csv.reticent").stat().st_mode) == 0o700
+    (tmp_path / "soft.csv").symlink_to(tmp_path / "rows.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "rows.csv")
+    for name in ("soft.csv", "hard.csv"):  # they had fresh ledgers
+        refused = run("perturb", tmp_path / name, tmp_path / "3.csv", "--survey", signed)
+        assert (refused.code, "only 0 left" in refused.err) == (2, True)
+    assert [path.name for path in tmp_path.glob("*.reticent") if path.is_dir()] == ["rows.csv.reticent"]
     monkeypatch.setattr(Record, "next_part", lambda *_: 0)
     assert run(*perturb, tmp_path / "3.csv", "--survey", signed).code == 0
 

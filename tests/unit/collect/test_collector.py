@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_nothing_half_done(path):
         pages = collector._counts.connection.execute("PRAGMA page_count").fetchone()[0]
         collector._counts.connection.execute(f"PRAGMA max_page_count={pages}")
         collector.receive([b"more junk"])
-        with pytest.raises(LedgerError, match=r"send again what was not acknowledged \(SQLITE_FULL\)"):
+        with pytest.raises(LedgerError, match=r"send again what was not acknowledged \(the disk is full\)"):
             collector.receive(reports)
         assert collector.periods(fleet.survey) == {0: 10}
         assert collector.rejected() == {"version": 2}

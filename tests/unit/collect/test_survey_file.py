@@ -22,6 +22,14 @@ def test_a_mechanism_may_be_named():
     assert type(survey.instruments[0]).__name__ == "PMSub"
 
 
+def test_a_tailored_survey_keeps_its_own_name():
+    """It took the name of the last attribute with a guess: `speed` was printed and published."""
+    survey = survey_file.parse(TEXT.replace("high: 130}", "high: 130, tailor: [30, 60]}"))
+    assert type(survey.instruments[0]).__name__ == "Tailored"
+    assert survey.name == "my-survey"
+    assert b'"name":"my-survey"' in survey.text.replace(b" ", b"")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -7,9 +7,19 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.federated import Linear, Logistic, planning
-from reticent.federated.planning import Plan, Point, Shape, clients_for, noise, plan, shape
+from reticent.federated.planning import (
+    Plan,
+    Point,
+    Shape,
+    clients_for,
+    noise,
+    plan,
+    shape,
+    written_clients,
+    written_shape,
+)
 from reticent.federated.server import averaged
-from reticent.federated.simulation import Records, report_sums
+from reticent.federated.simulation import Records, report_sums, simulate
 from reticent.federated.tasks import designed
 from reticent.randomness import SimulationStream
 
@@ -19,10 +29,11 @@ FEATURES = RNG.uniform(-1.0, 1.0, (1_500, INPUTS))
 TARGETS = np.where(FEATURES @ np.array([2.0, -1.0, 0.5, 0.0, 0.0]) + 0.2 > 0.0, 1.0, -1.0)
 
 
-def task(model=None, *, epsilon=2.0, rate=2.0, **options):
+def task(model=None, *, epsilon=2.0, rate=2.0, rounds=30, group=10, **options):
     return designed(
-        "t", model or Logistic(INPUTS), epsilon=epsilon, purpose="x", rounds=1, group=1, rate=rate, **options
-    )
+        "t", model or Logistic(INPUTS), epsilon=epsilon, purpose="x", rounds=rounds, group=group, rate=rate,
+        **options,
+    )  # fmt: skip
 
 
 def test_the_noise_of_a_group_and_back():
@@ -111,7 +122,76 @@ def test_a_target_counts_when_it_stays_reached():
 def test_linear_models_plan_too():
     targets = FEATURES[:, 0] / 2
     found = plan(task(Linear(INPUTS), rate=0.5), FEATURES, targets, clients=(20_000,), repetitions=2)
-    assert found.points[0].error < found.start
+    assert found.points[-1].error < found.start
+    assert found.points[-1].error < found.baseline == pytest.approx(np.var(targets), rel=0.1)
+
+
+def test_the_schedule_of_the_task_is_the_one_that_is_planned():
+    for rounds, group, participations, clients in (
+        (12, 3_000, 1, 36_000),
+        (12, 3_000, 4, 9_000),
+        (5, 7, 2, 18),
+        (4, 100, 4, 100),
+    ):
+        written = task(rounds=rounds, group=group, participations=participations)
+        assert written_clients(written) == clients
+        found = written_shape(written, clients)
+        assert (found.rounds, found.group) == (rounds, group)
+        assert found.noise == noise(written, group) / written.reach
+    assert written_shape(task(rounds=12, group=3_000), 1_200).group == 100
+    assert written_shape(task(rounds=12, group=3_000), 5).rounds == 5
+
+
+def few_long_rounds():
+    """A task whose rounds are too few for its rate: as many clients in more rounds learn more."""
+    return task(Linear(INPUTS), rounds=2, group=3_000, rate=0.1)
+
+
+NUMBERS = FEATURES @ np.array([0.5, -0.4, 0.0, 0.0, 0.0])
+
+
+def run_as_written(written, repetitions=4):
+    """The mean error of trainings of a task, by the simulator that `federated run` has."""
+    errors = []
+    for seed in range(repetitions):
+        draw = np.random.default_rng(seed)
+        rows = draw.integers(0, len(FEATURES), written.rounds * written.group)
+        done = simulate(written, FEATURES[rows], NUMBERS[rows], rng=SimulationStream(seed))
+        errors.append(written.model.error(done.theta, FEATURES, NUMBERS))
+    return float(np.mean(errors))
+
+
+def planned_as_written(written):
+    found = plan(written, FEATURES, NUMBERS, clients=(6_000,), repetitions=4, seed=3)
+    return found, found.as_written
+
+
+def test_what_is_planned_is_what_the_task_as_written_comes_to():
+    """With fixed seeds. The better schedule stands beside it."""
+    written = few_long_rounds()
+    _, (point, proposal) = planned_as_written(written)
+    assert (point.clients, point.shape.rounds, point.shape.group) == (6_000, 2, 3_000)
+    assert point.error == pytest.approx(run_as_written(written), abs=0.04)
+    assert proposal.clients == 6_000
+    assert proposal.shape == shape(written, 6_000)
+    assert proposal.high < point.low
+
+
+def test_planted_a_plan_for_another_schedule_is_found(monkeypatch):
+    """As it was: the rule's rounds for every number of clients."""
+    written = few_long_rounds()
+    monkeypatch.setattr(planning, "written_shape", shape)
+    _, (point, _) = planned_as_written(written)
+    assert point.shape.rounds > 2
+    assert abs(point.error - run_as_written(written)) > 0.04
+
+
+def test_the_baseline_is_the_majority_class_and_not_an_untrained_model():
+    """One of ten rows is of the other class; the untrained model answers with it."""
+    targets = np.where(np.arange(1_500) % 10 == 0, 1.0, -1.0)
+    found = plan(task(), FEATURES, targets, clients=(300,), repetitions=2)
+    assert found.baseline == pytest.approx(0.1, abs=0.04)
+    assert found.start == pytest.approx(0.9, abs=0.04), "planted: the baseline as it was"
 
 
 @pytest.mark.parametrize(

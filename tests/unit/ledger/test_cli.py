@@ -1,19 +1,24 @@
 """`reticent ledger`: readable, offline where it says so, one line and the right exit code when it fails."""
 
+import errno
+import hashlib
 import json
+import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from reticent.apps import main
-from reticent.errors import LedgerError
+from reticent.errors import LedgerError, StorageUnavailable
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, load_key
+from reticent.ledger.sql import sqlite_store
 from reticent.ledger.witness.client import WitnessClient, WitnessedLedger
 from reticent.privacy import Neighbours, spent_epsilon
 
@@ -339,3 +344,88 @@ def test_the_recovery_drill(command, ledger, key, tmp_path):
     assert code == 130
     assert err == "error: interrupted\n"
     failed(command("witness", "status", "--url", serving.url), 2, "cannot be reached")
+
+
+def test_verify_tells_of_texts_that_are_gone(command, database):
+    """A key that is named after the text of a question, and no text."""
+    text = '{"measured":"count"}'
+    name = f"count/{hashlib.sha256(text.encode()).hexdigest()}"
+    with closing(SqlLedger(database)) as made:
+        made.open(CENSUS)
+        made.declare("census", name, question=text, grid=0, dimension=1)
+        made.request("census", name, Amount(10**9, *MU2))
+    code, out, _ = command("verify", database)
+    assert (code, "no text" in out) == (0, False)
+    assert "1 of 1" in out
+    with closing(sqlite3.connect(database)) as tables:
+        tables.execute("DELETE FROM question")
+        tables.commit()
+    code, out, _ = command("verify", database)
+    assert code == 0
+    assert "0 of 1" in out
+    assert (
+        "1 question has no text: bought by an earlier release or without one, or the text was deleted" in out
+    )
+
+
+@pytest.fixture
+def frozen(monkeypatch):
+    """Let the disk be read-only: nothing is writable, and whoever tries to make a file is refused."""
+    real = os.open
+
+    def refuse(path, flags, *args, **options):
+        if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR) and str(path).endswith(".lock"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return real(path, flags, *args, **options)
+
+    def freeze():
+        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(sqlite_store, "is_writable", lambda path: False)
+
+    return freeze
+
+
+def test_a_read_only_copy_is_verified_shown_and_exported(command, ledger, frozen, tmp_path):
+    """It was `Read-only file system: ledger.db.lock`, or `the file cannot be opened`."""
+    before = sorted(path.name for path in ledger.parent.iterdir())
+    frozen()
+    for arguments in (("verify", ledger), ("show", ledger), ("prove", ledger, 1)):
+        code, _, err = command(*arguments)
+        assert (code, err) == (0, "")
+    assert sorted(path.name for path in ledger.parent.iterdir()) == before, "looking makes no file"
+
+
+def test_control_a_look_that_needs_a_lock_file_is_refused(command, ledger, frozen, monkeypatch):
+    """Planted: as before, nothing is asked about the disk."""
+    frozen()
+    monkeypatch.setattr(sqlite_store, "is_writable", lambda path: True)
+    code, _, err = command("verify", ledger)
+    assert (code, "Read-only file system" in err) == (2, True)
+
+
+def test_a_read_only_copy_with_a_log_of_its_own_is_not_half_read(command, ledger, frozen):
+    """Entries in the write-ahead log would be left out: an older ledger would verify in its place."""
+    Path(f"{ledger}-wal").write_bytes(b"entries")
+    frozen()
+    code, _, err = command("verify", ledger)
+    assert code == 2
+    assert "is read-only and has entries in ledger.db-wal" in err
+    Path(f"{ledger}-wal").write_bytes(b"")
+    assert command("verify", ledger)[0] == 0, "an empty log leaves nothing out"
+
+
+def test_a_read_only_ledger_in_use_is_read_with_its_log(command, ledger, frozen):
+    with closing(SqlLedger(ledger)) as used:
+        used.request("census", "newer", Amount(10**9, *MU2))
+        frozen()
+        code, out, _ = command("verify", ledger)
+    assert code == 0
+    assert "9" in next(line for line in out.splitlines() if "entries " in line)
+
+
+def test_a_read_only_ledger_takes_no_charge(ledger, frozen):
+    frozen()
+    with closing(SqlLedger(ledger, create=False, migrate=False)) as looked_at:
+        with pytest.raises(StorageUnavailable, match="it is read-only"):
+            looked_at.request("census", "x", Amount(10**9, *MU2))
+        assert looked_at.balance("census").spent == 2 * 10**9

@@ -1,15 +1,11 @@
-"""T7 and T8: killed processes, torn files and full disks lose, double and overspend nothing."""
+"""T7 and T8: crashed processes, torn files and full disks lose, double and overspend nothing."""
 
 import contextlib
-import itertools
-import multiprocessing
 import os
 import random
 import resource
 import shutil
-import signal
 import sqlite3
-import time
 
 import pytest
 
@@ -18,9 +14,10 @@ from reticent.ledger import Amount, SqlLedger, Terms, Unit, merkle
 from reticent.ledger.sql import rows as batch
 from reticent.privacy import Neighbours
 
+from ...support.crash_points import enumerate_crashes
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-FORK = multiprocessing.get_context("fork")
 REPLACE = Neighbours.REPLACE_ONE
 UNITS = 3
 ASKED = Amount(UNITS, Unit.MU2, REPLACE)
@@ -31,36 +28,23 @@ def account(cap=CAP):
     return Terms("a", Unit.MU2, REPLACE, "one person", cap)
 
 
-# T7: kill -9
+# T7: a crash at every statement and every write
 
 
-def busy_child(place, first, pipe, early=False):
-    """Ask and fulfil for ever, saying through the pipe what was answered. `early` is planted: it boasts."""
+def ask_and_fulfil(place, number, answers, *, boasts=False):
+    """Ask and fulfil once, and append to a file what was answered. `boasts` is planted: it answers first."""
+    file = os.open(answers, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with SqlLedger(place) as ledger:
-        os.write(pipe, b"ready\n")
-        for i in itertools.count(first):
-            if early:
-                os.write(pipe, b"asked %d\n" % i)
-            (pending,) = ledger.request("a", f"key {i}", ASKED, idempotency=f"try-{i}").pending
-            os.write(pipe, b"asked %d\n" % i)
-            ledger.fulfil(pending.number, [i, -i])
-            os.write(pipe, b"told %d\n" % i)
+        if boasts:
+            os.write(file, b"asked %d\n" % number)
+        (pending,) = ledger.request("a", f"key {number}", ASKED, idempotency=f"try-{number}").pending
+        os.write(file, b"asked %d\n" % number)
+        ledger.fulfil(pending.number, [number, -number])
+        os.write(file, b"told %d\n" % number)
 
 
-def killed_after(place, first, delay_s, *, answers=0, **planted):
-    """Start a child, kill it some time after so many answers; return (last asked, last fulfilled)."""
-    read, write = os.pipe()
-    child = FORK.Process(target=busy_child, args=(place, first, write), kwargs=planted)
-    child.start()
-    os.close(write)
-    with os.fdopen(read, "rb") as told:
-        assert told.readline() == b"ready\n"
-        lines = [told.readline() for _ in range(answers)]
-        time.sleep(delay_s)
-        os.kill(child.pid, signal.SIGKILL)
-        lines += told.read().splitlines()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
+def last_answers(lines, first):
+    """Return the last number that was asked for, and the last that was fulfilled."""
     asked = [int(line.split()[1]) for line in lines if line.startswith(b"asked")]
     fulfilled = [int(line.split()[1]) for line in lines if line.startswith(b"told")]
     return max(asked, default=first - 1), max(fulfilled, default=first - 1)
@@ -91,53 +75,38 @@ def lost_or_doubled(ledger, asked, fulfilled, *, idempotency="try-{}"):
     return wrong, again + 1
 
 
-def survive_kills(fresh, kills, *, per_ledger=20, seed=7):
-    rng, grants, wrong = random.Random(seed), 0, []
-    for start in range(0, kills, per_ledger):
-        place, following = fresh(), 0
-        with SqlLedger(place) as ledger:
-            ledger.open(account())
-        for _ in range(min(per_ledger, kills - start)):
-            asked, fulfilled = killed_after(place, following, rng.uniform(0, 0.02), answers=rng.randrange(3))
-            with SqlLedger(place) as ledger:
-                found, following = lost_or_doubled(ledger, asked, fulfilled)
-            wrong += found
-        grants += following
-    assert wrong == []
-    assert grants > kills  # most children got somewhere before they were killed
-
-
-@pytest.fixture
-def fresh(request, tmp_path):
-    """New places, one after the other."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres")
-    numbers = itertools.count()
-    return lambda: tmp_path / f"{next(numbers)}.db"
-
-
-@pytest.mark.parametrize(("fresh", "kills"), [("sqlite", 40), ("postgres", 10)], indirect=["fresh"])
-def test_a_killed_process_loses_and_doubles_nothing(fresh, kills):
-    survive_kills(fresh, kills)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("fresh", "kills"), [("sqlite", 1000), ("postgres", 200)], indirect=["fresh"])
-def test_a_killed_process_loses_and_doubles_nothing_in_full(fresh, kills):
-    survive_kills(fresh, kills)
-
-
-def test_the_check_finds_a_ledger_that_answers_before_it_commits(database):
-    with SqlLedger(database) as ledger:
+def faults_after_crashes(place, answers, **planted):
+    """End a process at each of its points; yield each point with what was wrong after it."""
+    with SqlLedger(place) as ledger:
         ledger.open(account())
-    rng, following, wrong = random.Random(1), 0, []
-    for _ in range(60):
-        asked, fulfilled = killed_after(database, following, rng.uniform(0, 0.005), early=True)
-        with SqlLedger(database) as ledger:
-            wrong, following = lost_or_doubled(ledger, asked, fulfilled)
-        if wrong:
-            break
-    assert any("lost" in one for one in wrong)
+    number = 0
+    for point in enumerate_crashes(lambda: ask_and_fulfil(place, number, answers, **planted)):  # noqa: B023
+        lines = answers.read_bytes().splitlines() if answers.exists() else []
+        with SqlLedger(place) as ledger:
+            faults, number = lost_or_doubled(ledger, *last_answers(lines, number))
+        answers.unlink(missing_ok=True)
+        yield point, faults
+
+
+def survive_every_crash(place, answers):
+    calls = []
+    for point, faults in faults_after_crashes(place, answers):
+        assert faults == [], str(point)
+        calls.append(point.call)
+    assert calls.count("Connection.execute") > 10
+
+
+def test_a_crash_at_any_point_loses_and_doubles_nothing(database, tmp_path):
+    survive_every_crash(database, tmp_path / "answers")
+
+
+def test_a_crash_at_any_point_loses_and_doubles_nothing_in_postgresql(postgres, tmp_path):
+    survive_every_crash(postgres(), tmp_path / "answers")
+
+
+def test_the_check_finds_a_ledger_that_answers_before_it_commits(database, tmp_path):
+    crashes = faults_after_crashes(database, tmp_path / "answers", boasts=True)
+    assert any("lost" in fault for _, faults in crashes for fault in faults)
 
 
 def test_the_check_finds_a_retry_that_pays_twice(database):

@@ -1,18 +1,16 @@
 """Crashes of the device ledger: durable before it answers.
 
-They are tried in two ways. `kill -9` shows that a process that ends anywhere loses and doubles nothing; it
-cannot show a missing fsync, since the system keeps what it was given. For that, `Disk` records every
-call that changes the file system and makes each content that a power loss may leave at each moment.
+They are tried in two ways. A process that is ended before each of its writes, syncs and renames shows that
+it loses and doubles nothing; it cannot show a missing fsync, since the system keeps what it was given. For
+that, `Disk` records every call that changes the file system and makes each content that a power loss may
+leave at each moment.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import random
-import select
-import signal
-import time
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -25,6 +23,7 @@ from reticent.ledger.device.ledger import DeviceLedger
 from reticent.ledger.device.marks import Marks
 from reticent.ledger.device.records import framed
 
+from ...support.crash_points import enumerate_crashes
 from .device_history import (
     LOCAL,
     PHONE,
@@ -39,7 +38,10 @@ from .device_history import (
     view,
 )
 
-pytestmark = pytest.mark.usefixtures("no_waiting")
+pytestmark = [
+    pytest.mark.usefixtures("no_waiting"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
 
 
 PAGE = 4096
@@ -389,83 +391,65 @@ def test_the_loss_of_pages_finds_a_planted_bug(path, tmp_path, monkeypatch, plan
     assert any(page_losses(path, tmp_path, space, 5000)[1] for space in SPACES)
 
 
-# kill -9
+# A crash at every write, sync and rename of a process
+
+STARTED = 12  # reports of a ledger before its process is ended
 
 
-def reports(ledger_class, path, pipe):
-    """Report for ever from where the ledger is, telling the pipe of every answer."""
-    with ledger_class(path, compact_bytes=3000) as ledger:
-        os.write(pipe, b"o")
-        ledger.open(Terms("phone", Unit.EPSILON, LOCAL, "the owner", 1 << 61))
+def account():
+    return Terms("phone", Unit.EPSILON, LOCAL, "the owner", 1 << 61)
+
+
+def report(ledger_class, path, answers):
+    """Finish what waits and report twice; append to a file what was answered."""
+    file = os.open(answers, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with ledger_class(path, compact_bytes=0) as ledger:
         for measurement in ledger.pending("phone"):
             ledger.fulfil(measurement.number, [int(measurement.key)])
-            os.write(pipe, b"f")
-        n = ledger.balance("phone").spent // 7
-        while True:
+            os.write(file, b"f")
+        first = ledger.balance("phone").spent // 7
+        for n in range(first, first + 2):
             ledger.request("phone", str(n), units(7))
-            os.write(pipe, b"r")
+            os.write(file, b"r")
             ledger.fulfil(n, [n])
-            os.write(pipe, b"f")
-            n += 1
+            os.write(file, b"f")
 
 
-def killed(ledger_class, path, delay_s, *, while_opening):
-    """Fork a child that reports, kill it after a while; return how many answers of each kind it had."""
-    read, write = os.pipe()
-
-    def work():
-        os.close(read)
-        reports(ledger_class, path, write)
-
-    child = in_child(work)
-    os.close(write)
-    if not while_opening:
-        select.select([read], [], [], 10)
-    time.sleep(delay_s)
-    os.kill(child, signal.SIGKILL)
-    code = exit_code(child)
-    with os.fdopen(read, "rb") as answers:
-        told = answers.read()
-    assert code == -signal.SIGKILL, "the child failed by itself"
-    return told.count(b"r"), told.count(b"f")
+def lost_or_doubled(ledger, requested, recorded):
+    """Return what a ledger lacks, or has too often, of what was answered; one call was under way."""
+    wrong = []
+    spent, waiting = ledger.balance("phone").spent, len(ledger.pending("phone"))
+    if spent not in (7 * requested, 7 * requested + 7):
+        wrong.append(f"{requested} requests answered, {spent} spent")
+    done = spent // 7 - waiting
+    if done not in (recorded, recorded + 1):
+        wrong.append(f"{recorded} records answered, {done} found")
+    return wrong + [f"{n}: wrong value" for n in range(done) if ledger.recorded("phone", str(n)) != (n,)]
 
 
-def kills(path, times, ledger_class=DeviceLedger):
-    """Kill a reporting child again and again; return what was wrong."""
-    rng = random.Random(4)
-    wrong, requested, recorded = [], 0, 0
-    for time_ in range(times):
-        asked, fulfilled = killed(ledger_class, path, rng.uniform(0, 0.02), while_opening=rng.random() < 0.2)
-        requested, recorded = requested + asked, recorded + fulfilled
-        with DeviceLedger(path) as ledger:
-            if not ledger.accounts() and not requested:
-                continue
-            spent, waiting = ledger.balance("phone").spent, len(ledger.pending("phone"))
-            if spent not in (7 * requested, 7 * requested + 7):
-                wrong.append(f"kill {time_}: {requested} requests answered, {spent} spent")
-            requested = spent // 7
-            if requested - waiting not in (recorded, recorded + 1):
-                wrong.append(f"kill {time_}: {recorded} records answered, {requested - waiting} found")
-            recorded = requested - waiting
-            checked = rng.sample(range(recorded), min(recorded, 20))
-            wrong += [f"{n}: wrong value" for n in checked if ledger.recorded("phone", str(n)) != (n,)]
-        if wrong:
-            break
-    print(f"{times} kills, {requested} requests")
-    return wrong
-
-
-def test_a_killed_process_loses_and_doubles_nothing(path):
-    assert kills(path, 40) == []
-
-
-def test_a_killed_process_loses_and_doubles_nothing_on_a_real_disk(path, real_disk):
-    assert kills(path, 20) == []
-
-
-@pytest.mark.slow
-def test_a_thousand_kills(path, real_disk):
-    assert kills(path, 1000) == []
+def faults_after_crashes(folder, ledger_class):
+    """End a reporting process at each of its points; yield each point with what was wrong after it."""
+    start, live, answers = folder / "start", folder / "live", folder / "answers"
+    start.mkdir()
+    shutil.copytree(start, live)
+    with ledger_class(live / "ledger") as ledger:
+        ledger.open(account())
+        for n in range(STARTED):  # enough for a compaction; the last one waits
+            ledger.request("phone", str(n), units(7))
+            if n < STARTED - 1:
+                ledger.fulfil(n, [n])
+    shutil.copytree(live, start, dirs_exist_ok=True)
+    for point in enumerate_crashes(lambda: report(ledger_class, live / "ledger", answers)):
+        answered = answers.read_bytes() if answers.exists() else b""
+        try:
+            with ledger_class(live / "ledger") as ledger:
+                requested, recorded = STARTED + answered.count(b"r"), STARTED - 1 + answered.count(b"f")
+                yield point, lost_or_doubled(ledger, requested, recorded)
+        except RolledBack as refusal:
+            yield point, [f"locked out: {refusal}"]
+        answers.unlink(missing_ok=True)
+        shutil.rmtree(live)
+        shutil.copytree(start, live)
 
 
 class Marked(DeviceLedger):
@@ -475,9 +459,14 @@ class Marked(DeviceLedger):
         super().__init__(path, marks=Marks(path.with_name("marks")), owner="0" * 32, **options)
 
 
-def test_a_killed_process_is_never_behind_its_mark(path):
-    assert kills(path, 20, Marked) == []
-    Marked(path).close()
+@pytest.mark.parametrize("ledger_class", [DeviceLedger, Marked])
+def test_a_crash_at_any_point_loses_and_doubles_nothing(tmp_path, real_disk, ledger_class):
+    calls = []
+    for point, faults in faults_after_crashes(tmp_path, ledger_class):
+        assert faults == [], str(point)
+        calls.append(point.call)
+    assert calls.count("posix.fsync") > 5
+    assert "posix.replace" in calls  # it was compacted
 
 
 class MarkedFirst(Marked):
@@ -486,20 +475,11 @@ class MarkedFirst(Marked):
     def _append(self, record):
         if record[0] == "fulfil":
             self._mark.write(self._state.entries + 1, framed(self._tip, record)[1])
-            if int(record[1]) == 3:
-                os.kill(os.getpid(), signal.SIGKILL)
         super()._append(record)
 
 
-def test_the_kill_test_sees_a_mark_that_is_too_early(path):
-    with pytest.raises(AssertionError, match="the child failed by itself"):  # it was refused
-        kills(path, 40, MarkedFirst)
-    with pytest.raises(RolledBack):
-        Marked(path)
-
-
 class Forgetful(DeviceLedger):
-    """Answers from memory and writes only every other time."""
+    """Planted: answers from memory and writes only every other time."""
 
     def _append(self, record):
         if record[0] != "fulfil" or int(record[1]) % 2:
@@ -509,7 +489,7 @@ class Forgetful(DeviceLedger):
 
 
 class Doubling(DeviceLedger):
-    """Tries every request again."""
+    """Planted: tries every request again."""
 
     def _append(self, record):
         super()._append(record)
@@ -517,6 +497,6 @@ class Doubling(DeviceLedger):
             super()._append(record)
 
 
-@pytest.mark.parametrize("ledger_class", [Forgetful, Doubling])
-def test_the_kill_test_sees_a_planted_bug(path, ledger_class):
-    assert kills(path, 40, ledger_class) != []
+@pytest.mark.parametrize("ledger_class", [MarkedFirst, Forgetful, Doubling])
+def test_the_crashes_find_a_planted_bug(tmp_path, ledger_class):
+    assert any(faults for _, faults in faults_after_crashes(tmp_path, ledger_class))

@@ -140,28 +140,6 @@ def one_by_one(place):
     return [lambda ledger, i=i: ledger.request("a", f"{place}/{i}", units(3)).charged for i in range(10)]
 
 
-def test_racing_askers_never_pass_the_cap(racers):
-    granted = granted_by(racers, one_by_one)
-    assert sum(map(sum, granted)) == 60 == racers[0].balance("a").spent
-    assert len(racers[0].pending("a")) == 20
-
-
-def test_racing_askers_of_one_key_pay_once(racers):
-    def asks(place):
-        return [
-            lambda ledger, i=i: (
-                ledger.request("a", f"key {i}", units(2 + i), idempotency="same").charged
-                if i == 0
-                else ledger.request("a", f"key {i}", units(2 + i)).charged
-            )
-            for i in range(5)
-        ]
-
-    granted = granted_by(racers, asks)
-    assert [sum(one) for one in zip(*granted, strict=True)] == [2, 3, 4, 5, 6]
-    assert racers[0].balance("a").spent == 20
-
-
 def test_the_race_catches_who_takes_his_look_for_the_answer(racers, monkeypatch):
     """Planted: grants are given by what was seen, whatever the chain says."""
     barrier = threading.Barrier(3)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from reticent.errors import LedgerDamaged
 from reticent.ledger import Amount, MemoryLedger, SqlLedger, Terms, Unit
 from reticent.ledger.base import LONGEST_TEXT, is_named_after
+from reticent.ledger.export import export, verify_export
 from reticent.ledger.sql.moving import hand_over, take_over
 from reticent.ledger.verify import verify
 from reticent.privacy import Neighbours
@@ -145,3 +149,50 @@ def test_a_ledger_of_version_2_has_none_and_keeps_them_from_then_on(tmp_path):
         buy(ledger, key_of("new"), 10)
         assert ledger.worded("census").texts == {key_of("new"): "new"}
         verify(ledger)
+
+
+def delete_text(path):
+    """Delete the text of the first question from the tables of a ledger that nobody has open."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DELETE FROM question WHERE bought = (SELECT min(bought) FROM question)")
+        database.commit()
+
+
+@pytest.fixture
+def two_questions(tmp_path):
+    path = tmp_path / "l.sqlite"
+    with SqlLedger(path) as ledger:
+        ledger.open(TERMS)
+        for text in (TEXT, TEXT.replace("count", "sum")):
+            declare(ledger, text)
+            buy(ledger, key_of(text), 100)
+        buy(ledger, "a key that is named after nothing", 10)
+    return path
+
+
+def test_deleted_texts_are_counted(two_questions):
+    """`verify` was silent: no hash covers a text, and a purchase without one is combined no more."""
+    with SqlLedger(two_questions) as ledger:
+        report = verify(ledger)
+        assert (report.questions, report.texts, report.missing_texts) == (2, 2, 0)
+    delete_text(two_questions)
+    with SqlLedger(two_questions) as ledger:
+        report = verify(ledger)
+        assert (report.questions, report.texts, report.missing_texts) == (2, 1, 1)
+        assert len(ledger.worded("census").texts) == 1
+
+
+def test_control_a_count_of_texts_alone_says_nothing(two_questions):
+    """Planted: questions are not counted, as before."""
+    delete_text(two_questions)
+    with SqlLedger(two_questions) as ledger, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reticent.ledger.verify.is_question", lambda key: False)
+        assert verify(ledger).missing_texts <= 0
+
+
+def test_an_export_has_no_texts_to_count(two_questions):
+    file = io.StringIO(newline="\n")
+    with SqlLedger(two_questions) as ledger:
+        export(ledger, file)
+    report = verify_export(file.getvalue().splitlines(keepends=True))
+    assert (report.questions, report.texts, report.missing_texts) == (None, None, 0)

@@ -1,199 +1,157 @@
-"""T6: many processes at once grant exactly the cap, and racing askers of one key pay once."""
+"""T6: two processes at once grant exactly the cap, and pay once for one key or one retry.
 
-import contextlib
-import multiprocessing
+One of them is paused at each of its statements while the other runs to its end, or waits for the first.
+"""
+
 import sqlite3
-import threading
-import time
 
 import pytest
 
-from reticent.errors import BudgetExceeded
+from reticent.errors import AlreadyFulfilled, BudgetExceeded
 from reticent.ledger import Amount, SqlLedger, Terms, Unit
 from reticent.privacy import Neighbours
 
+from ...support.crash_points import SQLITE_CALLS, enumerate_pauses
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-FORK = multiprocessing.get_context("fork")
-PROCESSES = 32
-REPLACE = Neighbours.REPLACE_ONE
-ONE = Amount(1, Unit.MU2, REPLACE)
+CAP = 5
+PATIENCE_S = 0.05  # of one that waits for a lock of the paused process
+STEPS = {"PostgresStore._begin", "PostgresStore.send", "PostgresStore._commit"}  # of a transaction
 
 
-def together(work, *, processes=PROCESSES):
-    """Run work(process number) in forked children that start at once; return what they give."""
-    barrier, answers = FORK.Barrier(processes), FORK.SimpleQueue()
+def amount(units):
+    return Amount(units, Unit.MU2, Neighbours.REPLACE_ONE)
 
-    def child(number):
+
+def request(key, units, **options):
+    """Return a call that asks a ledger and returns what was charged, or "refused"."""
+
+    def call(ledger):
         try:
-            answers.put((number, work(number, barrier.wait)))
-        except BaseException as error:
-            barrier.abort()  # or the others would wait for this one without end
-            answers.put((number, error))
+            return ledger.request("a", key, amount(units), **options).charged
+        except BudgetExceeded:
+            return "refused"
 
-    children = [FORK.Process(target=child, args=(number,)) for number in range(processes)]
-    for process in children:
-        process.start()
-    found = dict(answers.get() for _ in children)
-    for process in children:
-        process.join()
-    assert not [error for error in found.values() if isinstance(error, BaseException)]
-    return [found[number] for number in range(processes)]
+    return call
 
 
-def granted_by(place, requests):
-    """How much each of 32 processes gets, one unit at a time."""
+def fulfil(value):
+    """Return a call that records a value of the first measurement and returns it, or "too late"."""
 
-    def work(number, ready):
-        granted = 0
-        with SqlLedger(place) as ledger:
-            ready()
-            for i in range(requests):
-                with contextlib.suppress(BudgetExceeded):
-                    granted += ledger.request("a", f"{number}/{i}", ONE).charged
-        return granted
+    def call(ledger):
+        try:
+            return ledger.fulfil(0, [value]).sums[0] // 3
+        except AlreadyFulfilled:
+            return "too late"
 
-    return together(work)
+    return call
 
 
-def exactly_the_cap(place, *, requests, cap):
-    with SqlLedger(place) as ledger:
-        ledger.open(Terms("a", Unit.MU2, REPLACE, "one", cap))
-    granted = granted_by(place, requests)
-    with SqlLedger(place) as ledger:
-        balance, head = ledger.balance("a"), ledger.head()
-        assert sum(granted) == cap == balance.spent
-        assert head.size == cap + 2  # the ledger, the account, a request each
-        assert ledger.root(head.size) == head.root
-        assert len(ledger.pending("a")) == cap
-    assert sum(1 for one in granted if one) > PROCESSES // 2  # nobody had it all
+class Race:
+    """Two calls on a fresh ledger for each point at which the first is paused.
+
+    Args:
+        fresh: Function that returns a new place for a ledger.
+        answers: File for the answers of both.
+        prepare: Call on each ledger before the race.
+    """
+
+    def __init__(self, fresh, answers, prepare=lambda ledger: None):
+        self._fresh, self._answers, self._prepare = fresh, answers, prepare
+        self.place = None
+
+    def _make_place(self):
+        self.place = self._fresh()
+        with SqlLedger(self.place) as ledger:
+            ledger.open(Terms("a", Unit.MU2, Neighbours.REPLACE_ONE, "one", CAP))
+            self._prepare(ledger)
+        self._answers.write_text("")
+
+    def _answer(self, call):
+        with SqlLedger(self.place) as ledger:
+            answer = call(ledger)
+        with self._answers.open("a") as file:
+            file.write(f"{answer}\n")
+
+    def run(self, first, second):
+        """Yield each point with the sorted answers of both calls, and the ledger after them."""
+        self._make_place()
+        for point in enumerate_pauses(
+            lambda: self._answer(first),
+            lambda: self._answer(second),
+            calls=STEPS if str(self.place).startswith("postgres") else SQLITE_CALLS,
+            patience_s=PATIENCE_S,
+        ):
+            with SqlLedger(self.place) as ledger:
+                yield point, sorted(self._answers.read_text().split("\n")[:-1]), ledger
+                assert ledger.root(ledger.head().size) == ledger.head().root
+            self._make_place()
 
 
-def test_thirty_two_processes_grant_exactly_the_cap(place):
-    exactly_the_cap(place, requests=200, cap=1000)
+@pytest.fixture(params=["sqlite", "postgres"])
+def fresh(request, tmp_path):
+    """A function that returns new places for ledgers."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres")
+    numbers = iter(range(10_000))
+    return lambda: tmp_path / f"{next(numbers)}.db"
 
 
-@pytest.mark.slow
-def test_thirty_two_processes_grant_exactly_the_cap_in_full(place):
-    exactly_the_cap(place, requests=10_000, cap=20_000)
+@pytest.fixture
+def answers(tmp_path):
+    return tmp_path / "answers"
 
 
-class Naive:
-    """The control: check, then write. Each statement alone is a transaction, and that is not enough."""
-
-    def __init__(self, path):
-        self.connection = sqlite3.connect(path, isolation_level=None, timeout=60)
-
-    def request(self):
-        spent, cap = self.connection.execute("SELECT spent, cap FROM account").fetchone()
-        if spent + 1 > cap:
-            return 0
-        time.sleep(0)
-        self.connection.execute("UPDATE account SET spent = ?", (spent + 1,))
-        return 1
+def test_the_cap_is_never_passed(fresh, answers):
+    points = 0
+    for point, told, ledger in Race(fresh, answers).run(request("x", 3), request("y", 3)):
+        assert told == ["3", "refused"], str(point)
+        assert ledger.balance("a").spent == 3
+        assert len(ledger.pending("a")) == 1
+        points += 1
+    assert points > 5
 
 
-def test_the_harness_catches_check_then_write(tmp_path):
-    path, cap = tmp_path / "naive.db", 1000
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        f"PRAGMA journal_mode=WAL; CREATE TABLE account (spent, cap); INSERT INTO account VALUES (0, {cap});"
-    )
-    connection.close()
-
-    def work(number, ready):
-        naive = Naive(path)
-        naive.connection.execute("PRAGMA synchronous=OFF")
-        ready()
-        return sum(naive.request() for _ in range(200))
-
-    assert sum(together(work)) > cap
-
-
-def test_racing_askers_of_one_key_pay_once(place):
-    with SqlLedger(place) as ledger:
-        ledger.open(Terms("a", Unit.MU2, REPLACE, "one", 10_000))
-
-    def work(number, ready):
-        with SqlLedger(place) as ledger:
-            ready()
-            return [
-                ledger.request("a", f"key {i}", Amount(units, Unit.MU2, REPLACE)).charged
-                for i, units in enumerate([5, 7, 11])
-            ]
-
-    charged = together(work)
-    assert [sum(one) for one in zip(*charged, strict=True)] == [5, 7, 11]
-    with SqlLedger(place) as ledger:
-        assert ledger.balance("a").spent == 23
-        assert len(ledger.pending("a")) == 3
-
-
-def test_racing_retries_are_charged_once(place):
-    with SqlLedger(place) as ledger:
-        ledger.open(Terms("a", Unit.MU2, REPLACE, "one", 10_000))
-
-    def work(number, ready):
-        with SqlLedger(place) as ledger:
-            ready()
-            grant = ledger.request("a", "key", Amount(5, Unit.MU2, REPLACE), idempotency="same")
-            return grant.charged, grant.information, [m.number for m in grant.pending]
-
-    assert set(map(str, together(work))) == {"(5, 5, [0])"}
-    with SqlLedger(place) as ledger:
+def test_one_key_is_paid_once(fresh, answers):
+    for point, told, ledger in Race(fresh, answers).run(request("k", 3), request("k", 5)):
+        assert told in (["0", "5"], ["2", "3"]), str(point)
         assert ledger.balance("a").spent == 5
 
 
-def test_racing_fulfilments_are_recorded_once(place):
-    with SqlLedger(place) as ledger:
-        ledger.open(Terms("a", Unit.MU2, REPLACE, "one", 10_000))
-        ledger.request("a", "key", Amount(5, Unit.MU2, REPLACE))
-
-    def work(number, ready):
-        from reticent.errors import AlreadyFulfilled
-
-        with SqlLedger(place) as ledger:
-            ready()
-            try:
-                return ledger.fulfil(0, [number]).sums
-            except AlreadyFulfilled:
-                return None
-
-    first = [sums for sums in together(work, processes=8) if sums]
-    assert len(first) == 1
-    with SqlLedger(place) as ledger:
-        assert ledger.reading("a", "key").sums == first[0]
+def test_one_retry_is_charged_once(fresh, answers):
+    ask = request("k", 3, idempotency="same")
+    for point, told, ledger in Race(fresh, answers).run(ask, ask):
+        assert told == ["3", "3"], str(point)
+        assert ledger.balance("a").spent == 3
 
 
-def test_threads_share_commits_and_grant_exactly_the_cap(place):
-    commits, granted = [], []
-    with SqlLedger(place, after_commit=commits.append) as ledger:
-        ledger.open(Terms("a", Unit.MU2, REPLACE, "one", 200))
-
-        def work(number):
-            for i in range(40):
-                try:
-                    granted.append(ledger.request("a", f"{number}/{i}", ONE).charged)
-                except BudgetExceeded:
-                    granted.append(0)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sum(granted) == ledger.balance("a").spent == 200
-        assert len(granted) == 640
-        assert ledger.root(ledger.head().size) == ledger.head().root
-    assert len(commits) < 150  # less than one each
+def test_one_measurement_is_recorded_once(fresh, answers):
+    race = Race(fresh, answers, lambda ledger: ledger.request("a", "k", amount(3)))
+    for point, told, ledger in race.run(fulfil(7), fulfil(8)):
+        assert told in (["7", "too late"], ["8", "too late"]), str(point)
+        assert ledger.reading("a", "k").sums == (3 * int(told[0]),)
 
 
-def test_every_process_may_open_a_new_ledger_at_once(place):
-    def work(number, ready):
-        ready()
-        with SqlLedger(place) as ledger:
-            return ledger.open(Terms("a", Unit.MU2, REPLACE, "one", 100)).spent, ledger.origin
+def check_then_write(path):
+    """Planted: check, then write. Each statement alone is a transaction, and that is not enough."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+    (spent,) = connection.execute("SELECT spent FROM account").fetchone()
+    if spent + 3 <= CAP:
+        connection.execute("UPDATE account SET spent = ?, granted = granted + 3", (spent + 3,))
+    connection.close()
 
-    assert set(together(work)) == {(0, "reticent/ledger")}
-    with SqlLedger(place) as ledger:
-        assert ledger.head().size == 2
+
+def test_the_race_finds_check_then_write(tmp_path):
+    path = tmp_path / "naive.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript("CREATE TABLE account (spent, granted); INSERT INTO account VALUES (0, 0);")
+    granted = []
+    work = lambda: check_then_write(path)  # noqa: E731
+    for _ in enumerate_pauses(work, work, calls=SQLITE_CALLS):
+        granted.append(connection.execute("SELECT granted FROM account").fetchone()[0])
+        with connection:
+            connection.execute("UPDATE account SET spent = 0, granted = 0")
+    connection.close()
+    assert max(granted) > CAP
+    assert granted[-1] == 3  # one after the other

@@ -17,6 +17,7 @@ from reticent.errors import (
 )
 from reticent.ledger import SqlLedger, entries
 from reticent.ledger.sql import ledger as sql
+from reticent.ledger.sql import migrations
 from reticent.ledger.sql.batch import Batch
 from reticent.ledger.sql.connect import connect
 from reticent.ledger.sql.sqlite_store import _let_go_of_lock_files
@@ -102,7 +103,7 @@ REPEATED = [
 
 
 def test_a_ledger_of_version_1_opens_verifies_and_goes_on(place, monkeypatch):
-    monkeypatch.setattr(sql, "_AT_ONCE", 3)  # in more than one part
+    monkeypatch.setattr(migrations, "_AT_ONCE", 3)  # in more than one part
     checkpoint, leaves = version_1(place)
     with SqlLedger(place) as ledger:
         report = verify(ledger, checkpoint=checkpoint)

@@ -212,6 +212,7 @@ def test_a_count_of_the_head_that_no_entry_bears_out_is_named(tmp_path, count):
 def forge(rng, db):
     """One entry is changed to another canonical one, and every hash is made to fit."""
     rows = db.execute("SELECT number, leaf FROM entry").fetchall()
+    rows = [row for row in rows if entries.decode(row[1])["type"] != "audit"]  # which no table repeats
     number, leaf = rng.choice(rows)
     fields = entries.decode(leaf)
     kind = fields.pop("type")

@@ -161,7 +161,7 @@ def test_pages_that_do_not_exist_and_bodies_that_are_too_large(witness):
 def test_two_requests_on_one_connection(witness):
     """An answer is signed for the question that brought a nonce, not for the next one."""
     place = urlsplit(witness.url)
-    with closing(http.client.HTTPConnection(place.hostname, place.port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(place.hostname, place.port, timeout=120)) as connection:
         for method, page, sent_along, signed in (
             ("GET", "/logs?nonce=" + "0a" * 32, None, True),
             ("POST", "/add-checkpoint", lines(body()), False),

@@ -62,15 +62,20 @@ def put_back(database, backup):
     shutil.copyfile(backup, database)
 
 
+PATIENCE_S = 120.0  # of a client on a machine with much else to do
+
+
 class Asking:
     """What can be asked of a witness at `url`."""
 
     def client(self, **options):
-        return WitnessClient(self.url, **{"key": str(self.key), **options})
+        return WitnessClient(self.url, **{"key": str(self.key), "timeout_s": PATIENCE_S, **options})
 
     def ask(self, method, path, asked=None, headers=None):
         parts = urlsplit(self.url)
-        with closing(http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)) as connection:
+        with closing(
+            http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
+        ) as connection:
             data = lines(asked) if isinstance(asked, dict) else asked
             connection.request(method, path, data, headers or {})
             answer = connection.getresponse()

@@ -1,9 +1,7 @@
 """Reports of places are counted once, over duplicates, kills and nonsense."""
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import stat
 import threading
 from collections import Counter
@@ -17,11 +15,11 @@ from reticent.location.payload import Outcome
 from reticent.spaces import Grid
 from reticent.sqlite import writing
 
+from ...support.crash_points import enumerate_crashes
 from ..operating import operator
 from . import campaign
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -145,98 +143,56 @@ def test_several_threads_count_each_once(kept):
     assert kept.counts(0).sum() == 60
 
 
-# Kills
+# Crashes
 
 
-def serve(path, pipe):
-    """Count the batches that come and acknowledge each."""
+def add_and_acknowledge(path, batches, acks, *, is_early=False):
+    """Count batches, and append to a file the number of each that is acknowledged. `is_early` is planted."""
+    file = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with ReportStore(path, operator(campaign.MASTER)) as one:
+        for number, batch in enumerate(batches):
+            if is_early:
+                os.write(file, b"%d\n" % number)
+            one.add(batch)
+            if not is_early:
+                os.write(file, b"%d\n" % number)
+
+
+def counts_after_crashes(folder, **planted):
+    """End a process at each of its points, and send again what was not acknowledged; yield the counts."""
+    batches = [[report(each * 5 + number, each) for number in range(5)] for each in range(2)]
+    acks = folder / "acks"
+    path = folder / "0"
+    crashes = enumerate_crashes(lambda: add_and_acknowledge(path, batches, acks, **planted))
+    publish(path)
+    for number, point in enumerate(crashes, start=1):
+        done = {int(line) for line in acks.read_text().split()} if acks.exists() else set()
+        with ReportStore(path, operator(campaign.MASTER)) as one:
+            for place, batch in enumerate(batches):
+                if place not in done:
+                    assert set(one.add(batch)) in ({Outcome.COUNTED}, {Outcome.DUPLICATE})
+            yield point, int(one.counts(0).sum())
+        acks.unlink(missing_ok=True)
+        path = folder / str(number)
+        publish(path)
+
+
+def publish(path):
     with ReportStore(path, operator(campaign.MASTER)) as one:
         one.publish(campaign.file_of(campaign.asked(0.5, 0)))
-        pipe.send(None)
-        while True:
-            number, batch = pipe.recv()
-            one.add(batch)
-            pipe.send(number)
 
 
-def after_kills(path, kills, batches=12, size=20):
-    """Send batches to stores that are killed in the middle, until each is acknowledged: (counted, people)."""
-    rng = np.random.default_rng(0)
-    left = {one: [report(one * size + each, each % 7) for each in range(size)] for one in range(batches)}
-    while left:
-        here, there = FORK.Pipe()
-        child = FORK.Process(target=serve, args=(path, there))
-        child.start()
-        there.close()
-        here.recv()
-        for number in list(left):
-            here.send((number, left[number]))
-            if kills and rng.random() < 0.5:
-                here.poll(float(rng.uniform(0.0, 0.01)))
-                break
-            del left[here.recv()]
-        kills = max(0, kills - 1)
-        os.kill(child.pid, signal.SIGKILL)
-        child.join()
-        here.close()
-    with ReportStore(path, operator(campaign.MASTER)) as one:
-        return int(one.counts(0).sum()), batches * size
-
-
-def test_kills_lose_and_repeat_nothing(tmp_path):
-    counted, people = after_kills(tmp_path / "reports", kills=6)
-    assert counted == people
-
-
-@pytest.mark.slow
-def test_many_kills_lose_and_repeat_nothing(tmp_path):
-    counted, people = after_kills(tmp_path / "reports", kills=200, batches=60)
-    assert counted == people
-
-
-def killed_at(path, batch, when):
-    """A process that is killed just before, or just after, its transaction ends."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with ReportStore(path, operator(campaign.MASTER)) as one:
-
-                class Base:
-                    def __getattr__(self, name):
-                        return getattr(base, name)
-
-                    def execute(self, text, *rest):
-                        if text == "COMMIT" and when == "before":
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        found = base.execute(text, *rest)
-                        if text == "COMMIT":
-                            os.kill(os.getpid(), signal.SIGKILL)
-                        return found
-
-                base, one._base = one._base, Base()
-                one.add(batch)
-        finally:
-            os._exit(1)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-
-
-@pytest.mark.parametrize(("when", "told"), [("before", Outcome.COUNTED), ("after", Outcome.DUPLICATE)])
-def test_a_kill_around_the_commit(kept, tmp_path, when, told):
-    """Nobody was told; the batch comes again, and is counted once either way."""
-    batch = [report(number, 3) for number in range(5)]
-    killed_at(tmp_path / "reports", batch, when)
-    assert kept.add(batch) == [told] * 5
-    assert kept.counts(0).sum() == 5
+def test_no_crash_loses_or_repeats_a_report(tmp_path):
+    calls = []
+    for point, counted in counts_after_crashes(tmp_path):
+        assert counted == 10, str(point)
+        calls.append(point.call)
+    assert len(calls) > 10
 
 
 def test_planted_an_early_acknowledgement_is_found(tmp_path):
-    """Told before it is counted: a kill in between loses it."""
-    path, batch = tmp_path / "reports", [report(number, 3) for number in range(5)]
-    with ReportStore(path, operator(campaign.MASTER)) as one:
-        one.publish(campaign.file_of(campaign.asked(0.5, 0)))
-    killed_at(path, batch, "before")  # it had said "counted" already
-    with ReportStore(path, operator(campaign.MASTER)) as one:
-        assert one.counts(0).sum() != 5
+    """Told before it is counted: a crash in between loses it."""
+    assert any(counted < 10 for _, counted in counts_after_crashes(tmp_path, is_early=True))
 
 
 def test_planted_a_store_without_its_key_is_found(tmp_path, monkeypatch):

@@ -1,21 +1,26 @@
 """Federations by their acts: who may do what, and what members are asked for."""
 
+import contextlib
+import json
 import random
 
 import pytest
 
+from reticent.errors import GuaranteeError, ParameterError
+from reticent.fleet import signing
 from reticent.market.federations import (
     acts,
     deals,
     words,
 )
 from reticent.market.federations.federation import Federation
+from reticent.market.federations.formulas import earnings
 from reticent.market.federations.purchases import (
     Award,
     Taken,
 )
 
-from .federating import ALL, EPSILON, FULL, THREE, public, refused, three
+from .federating import ALL, EPSILON, FULL, THREE, Story, public, refused, three
 
 
 def test_a_deal_from_founding_to_pay():
@@ -189,3 +194,67 @@ def test_who_saved_is_asked_for_more():
     assert asked[public("bruno")] == 2 * int(share * 2 * EPSILON)  # 160 of 100 kept back: twice
     assert deals.catalysing(151, deals.Limits(50, 3)) == 2
     assert deals.catalysing(150, deals.Limits(50, 3)) == deals.catalysing(0, deals.Limits(50, 3)) == 1
+
+
+# One file, one head
+
+
+def respelt(file):
+    """The same signed act in other bytes: spaces, the order of fields, escapes, a field twice."""
+    fields = json.loads(file)
+    backwards = dict(sorted(fields.items(), reverse=True))
+    return [
+        json.dumps(fields, sort_keys=True).encode(),
+        json.dumps(fields, sort_keys=True, indent=1).encode(),
+        json.dumps(backwards, separators=(",", ":")).encode(),
+        file + b"\n",
+        b" " + file,
+        file.replace(b'"signer"', b'"\\u0073igner"'),
+        file.replace(b'{"act"', b'{"act":"","act"', 1),
+    ]
+
+
+def heads_of(files):
+    """The heads of federations whose last act is spelt in all these ways, where they can be gone through."""
+    heads = set()
+    for last in (files[-1], *respelt(files[-1])):
+        with contextlib.suppress(ParameterError):
+            heads.add(Federation.through([*files[:-1], last]).head)
+    return heads
+
+
+def test_the_last_act_has_one_spelling():
+    """Any spacing of it verified, each with another head: two who compare heads saw two federations."""
+    files = Story().members(*THREE).files
+    assert heads_of(files) == {Federation.through(files).head}
+    for last in respelt(files[-1]):
+        with pytest.raises(ParameterError, match="sorted fields and no spaces around them"):
+            acts.read(last)
+
+
+def test_control_without_the_rule_there_are_many(monkeypatch):
+    """Planted: what a signature covers is looked at, and not the bytes that are hashed."""
+    monkeypatch.setattr(acts, "opened", lambda *given, exact, **options: signing.opened(*given, **options))
+    assert len(heads_of(Story().members(*THREE).files)) > 5
+
+
+def test_a_deal_that_an_earlier_release_settled_is_gone_through(monkeypatch):
+    """Its act says what was paid by the rule of then; what neither rule gives is refused."""
+    story = Story().members(*THREE)
+
+    def divide(contributions, quota, cents, *, earlier_rule=False):
+        told = earnings(contributions, quota, cents)
+        return [told[0] - 1, told[1] + 1, *told[2:]] if earlier_rule else told
+
+    monkeypatch.setattr(deals, "earnings", divide)
+    settle = Federation.settlement
+    monkeypatch.setattr(
+        Federation, "settlement", lambda self, delivery, **_: settle(self, delivery, earlier_rule=True)
+    )
+    paid = story.whole_deal(FULL).paid
+    monkeypatch.setattr(Federation, "settlement", settle)
+    again = Federation.through(story.files)
+    assert again.settled[0][1].paid == paid
+    monkeypatch.setattr(deals, "earnings", earnings)
+    with pytest.raises(GuaranteeError, match=r"paid: .* cents of member"):
+        Federation.through(story.files)

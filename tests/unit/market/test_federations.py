@@ -66,6 +66,63 @@ def test_shapley_values_of_twelve_equal_exact_fractions():
     assert worst_gap(threshold_values, 30, 12, seed=4, high=10**9) < 1e-14
 
 
+HEAVY = [(400, 100, 200), (400, 150, 300), (900, 500, 600), (100, 40, 60)]
+
+
+def gap_with_one_heavy_member(members, heavy, quota):
+    """How far shares are from the exact ones of members of weight 1 and one heavy member.
+
+    She reaches the quota if quota - heavy to quota - 1 of the others come before her, and the number of those
+    is uniform on 0 to members - 1.
+    """
+    shares = threshold_values([1] * (members - 1) + [heavy], quota)
+    exact = Fraction(min(members, quota) - max(0, quota - heavy), members)
+    light = (1 - exact) / (members - 1)
+    return max(abs(shares[-1] - float(exact)), abs(shares[:-1] - float(light)).max(), abs(shares.sum() - 1.0))
+
+
+@pytest.mark.parametrize(("members", "heavy", "quota"), HEAVY)
+def test_one_heavy_member_among_many_is_exact(members, heavy, quota):
+    """It was off by up to 1.6e-5 with 2,000 members: the window in which nodes lay was all of (0, 1)."""
+    assert gap_with_one_heavy_member(members, heavy, quota) < 1e-12
+
+
+def test_planted_too_few_nodes_are_caught(monkeypatch):
+    monkeypatch.setattr(shapley, "_gauss_size", lambda degree, low, high: 2 * math.isqrt(degree + 1) + 18)
+    assert max(gap_with_one_heavy_member(*game) for game in HEAVY) > 1e-9
+
+
+def test_deals_of_earlier_releases_are_divided_as_they_were():
+    """An act of settling says what was paid, and is redone whenever its federation is opened."""
+    game = [1] * 399 + [150], 300
+    assert abs(threshold_values(*game, earlier_rule=True) - threshold_values(*game)).max() > 1e-12
+    assert earnings(*game, 10**14, earlier_rule=True) != earnings(*game, 10**14)
+
+
+def exact_share(weights, quota, member):
+    """The share of a member by counting coalitions of the others by size and weight, in whole numbers."""
+    others = [weight for place, weight in enumerate(weights) if place != member]
+    counts = np.zeros((len(weights), quota), dtype=object)
+    counts[0, 0] = 1
+    for weight in others:
+        moved = counts[:-1, : quota - weight] if weight < quota else counts[:-1, :0]
+        counts[1:, weight : weight + moved.shape[1]] += moved.copy()
+    sizes = counts[:, max(0, quota - weights[member]) :].sum(axis=1)
+    n = len(weights)
+    return sum(Fraction(int(sizes[size]), n * math.comb(n - 1, size)) for size in range(n))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_of_members_of_all_sizes_equal_exact_fractions(seed):
+    """Weights over two orders of magnitude, and three members of nearly the quota."""
+    drawn = np.random.default_rng(seed)
+    weights = [*np.ceil(np.exp(drawn.uniform(0, 4, 60))).astype(int).tolist(), 200, 250, 300]
+    quota = int(drawn.integers(250, 500))
+    shares = threshold_values(weights, quota)
+    for member in (0, 30, 60, 62):
+        assert abs(shares[member] - float(exact_share(weights, quota, member))) < 1e-12
+
+
 def test_planted_division_without_the_dual_game_is_caught(monkeypatch):
     """Dividing a member out where t > 1/2 multiplies rounding by (t / (1 - t))^steps."""
     weights = [1] * 60 + [3] * 60
@@ -183,7 +240,7 @@ def test_cents_add_up_whatever_the_split():
 @pytest.mark.parametrize("off", [1e-12, -1e-12])
 def test_cents_add_up_where_last_digits_are_cents(monkeypatch, off):
     shares = np.array([0.3, 0.3, 0.2, 0.2, 0.0]) * (1.0 + off)
-    monkeypatch.setattr(formulas, "threshold_values", lambda weights, quota: shares)
+    monkeypatch.setattr(formulas, "threshold_values", lambda weights, quota, **_: shares)
     paid = earnings([1] * 5, 1, 10**15)
     assert paid == [3 * 10**14, 3 * 10**14, 2 * 10**14, 2 * 10**14, 0]
 

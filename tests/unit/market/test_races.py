@@ -1,80 +1,53 @@
-"""Many at once, and anything in any order: one deposit is never spent twice, and every cent is somewhere."""
+"""Anything in any order: one deposit is never spent twice, and every cent is somewhere."""
 
 import contextlib
-import multiprocessing
 import random
 
 import pytest
 
 from reticent.market.holds import ask
 from reticent.market.outcomes import HoldOutcome, SaleOutcome
-from reticent.market.store import SaleStore
+from reticent.market.store import Purse, SaleStore
 from reticent.randomness import SimulationStream
 
 from ..collect import fleet
 from .trade import NOW, Stall, faults
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-FORK = multiprocessing.get_context("fork")
-
-
-def sell_many(folder, numbers, pipe, plant):
-    """Hold and sell for some enrolments; tell how many were paid."""
-    plant()
-    stall = Stall(folder)
+def sell_after_holding(stall, numbers):
+    """Hold for all enrolments, and only then sell; return how many were held and how many were paid."""
     (held,) = stall.store.bills().values()
-    pipe.recv()
+    reporters = [
+        number
+        for number in numbers
+        if stall.market.hold([ask(fleet.enrolment(number), held.bill, 1, NOW)])[0][0] is HoldOutcome.COUNTED
+    ]
     paid = 0
-    for number in numbers:
-        ((outcome, _),) = stall.market.hold([ask(fleet.enrolment(number), held.bill, 1, NOW)])
-        if outcome is HoldOutcome.COUNTED:
-            report = fleet.report(held.surveys[1], fleet.enrolment(number), stream=SimulationStream(number))
-            paid += stall.market.receive([report]) == [SaleOutcome.COUNTED]
-    pipe.send(paid)
-    stall.close()
+    for number in reporters:
+        report = fleet.report(held.surveys[1], fleet.enrolment(number), stream=SimulationStream(number))
+        paid += stall.market.receive([report]) == [SaleOutcome.COUNTED]
+    return len(reporters), paid
 
 
-def raced(folder, *, processes=3, each=12, sales=20, plant=lambda: None):
-    """How many sales were paid out of a deposit for so many, and what is wrong then."""
-    with contextlib.closing(Stall(folder)) as stall:
-        stall.offer(deposit=50 * sales)
-    children = []
-    for one in range(processes):
-        here, there = FORK.Pipe()
-        numbers = range(one * each, (one + 1) * each)
-        child = FORK.Process(target=sell_many, args=(folder, numbers, there, plant))
-        child.start()
-        there.close()
-        children.append((child, here))
-    for _, pipe in children:
-        pipe.send("go")
-    paid = 0
-    for child, pipe in children:
-        with contextlib.suppress(EOFError):  # one that fell over an error of its own
-            paid += pipe.recv()
-        child.join()
-    with contextlib.closing(Stall(folder)) as stall:
-        stall.market.settle()
-        return paid, faults(stall.market)
+def test_holds_of_one_deposit_are_as_many_as_it_pays(tmp_path):
+    """Two markets on the same files take turns, as two processes would."""
+    with contextlib.closing(Stall(tmp_path)) as one, contextlib.closing(Stall(tmp_path)) as other:
+        one.offer(deposit=50 * 20)
+        assert sell_after_holding(one, range(12)) == (12, 12)
+        assert sell_after_holding(other, range(12, 36)) == (8, 8)
+        assert faults(one.market) == []
 
 
-def test_processes_that_sell_one_deposit_spend_it_once(tmp_path):
-    assert raced(tmp_path) == (20, [])
-
-
-def test_planted_a_market_that_does_not_count_holds_is_caught(tmp_path):
+def test_planted_a_market_that_does_not_count_holds_is_caught(tmp_path, monkeypatch):
     """The ledger still pays no more than the deposit: sellers are promised what they never get."""
-
-    def plant():
-        from reticent.market.store import Purse
-
-        Purse.left = property(lambda self: self.deposit - self.sold)
-        SaleStore.keep = _without_sums
-
-    paid, found = raced(tmp_path, plant=plant)
-    assert paid == 20  # the cap of the account
-    assert found
+    monkeypatch.setattr(Purse, "left", property(lambda self: self.deposit - self.sold))
+    monkeypatch.setattr(SaleStore, "keep", _without_sums)
+    with contextlib.closing(Stall(tmp_path)) as stall:
+        stall.offer(deposit=50 * 20)
+        held, paid = sell_after_holding(stall, range(36))
+        assert held == 36
+        assert paid == 20  # the cap of the account
+        assert faults(stall.market)
 
 
 def _without_sums(self, held, purse):

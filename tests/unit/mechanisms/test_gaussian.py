@@ -15,7 +15,7 @@ from reticent.mechanisms.gaussian import DiscreteGaussian, _by_opendp, _saturati
 from reticent.privacy import GaussianDP, Neighbours, delta_of
 from reticent.randomness import SECURE, SimulationStream
 
-ALARM = 1e-6  # false-alarm rate of each fit
+ALARM = 1e-10  # false-alarm rate of each fit
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 
 

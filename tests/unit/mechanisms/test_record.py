@@ -225,7 +225,7 @@ SMALL = Record([Number("a"), Category("b", 3)], 1.0, 2)
         ),
         ({"a": [1, 2], "b": [1]}, ParameterError, r"table\['b'\] must hold 2 values like 'a', got 1"),
         (
-            {"a": [[1, 2]], "b": [1]},
+            {"a": np.array([[1, 2]]), "b": [1]},
             ParameterError,
             r"table\['a'\] must hold one value per person, got shape",
         ),

@@ -24,10 +24,13 @@ def test_the_example_of_the_module():
     assert data.budget == Budget(8, 1e-4)
     assert dict(data.source) == {"csv": "census.csv"}
     income, age, race, citizen = data.columns
-    assert income == Column("income", Kind.NUMBER, -10_000, 1_000_000, 1, missing=0)
-    assert age == Column("age", Kind.INTEGER, 0, 120)
-    assert race == Column("race", Kind.CATEGORY, values=("white", "black", "other"), missing="other")
-    assert citizen == Column("citizen", Kind.BOOLEAN)
+    assert data.format == 2
+    assert income == Column("income", Kind.NUMBER, -10_000, 1_000_000, 1, missing=0, format=2)
+    assert age == Column("age", Kind.INTEGER, 0, 120, format=2)
+    assert race == Column(
+        "race", Kind.CATEGORY, values=("white", "black", "other"), missing="other", format=2
+    )
+    assert citizen == Column("citizen", Kind.BOOLEAN, format=2)
 
 
 def changed(old, new):
@@ -47,7 +50,7 @@ def test_scalars_are_what_was_typed():
     )
     data = dataset_file.parse(text.replace("missing: other", "missing: no"))
     assert data.version == "1.10"
-    assert data.column("race").values == ("yes", "no", "1.10", "2026-01-02", "~")
+    assert data.column("race").values == ("yes", "no", "1.10", "2026-01-02", "~", "other")
     assert data.column("race").missing == "no"
 
 
@@ -143,7 +146,7 @@ def test_sources(source, found):
         ("version: 1", "name: other", "line 2: 'name' is given twice"),
         ("version: 1", "<<: {version: 1}", "'<<' must be one of name, version"),
         ("version: 1", "? [x]\n: 1", "line 2: a name must be a text"),
-        ("age: {", "income: {", "line 11: 'income' is given twice"),
+        ("age: {", "income: {", "line 12: 'income' is given twice"),
         ("version: 1", "version: [", "line 4: "),
         ("census.csv ", "census.txt ", "source must end in .csv, .csv.gz, .parquet, .pq or be {duckdb: FILE"),
         (

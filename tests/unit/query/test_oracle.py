@@ -86,6 +86,7 @@ def spent(own):
 # What is measured
 
 
+@pytest.mark.usefixtures("seeded_noise")
 @pytest.mark.parametrize(
     "query",
     [ASKED, how_many(where="age > 60"), total("income"), histogram("sex"), variance("income", by="sex")],

@@ -2,11 +2,13 @@
 
 import json
 import os
+import socket
 import threading
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from fractions import Fraction
 
 import pytest
+import requests
 from eth_utils.crypto import keccak
 
 from reticent.chain.keys import Key
@@ -22,6 +24,7 @@ from reticent.query.declarations import dataset_file
 from reticent.query.language.questions import resolve
 from reticent.query.measure import plan
 
+from ..lying import Liar, reply
 from .town import Town, faults, seen
 
 ASKED = mean("income", where="age > 60")
@@ -136,6 +139,48 @@ def test_an_oracle_that_is_away_costs_time_only(town, data, declaration):
         assert session.balance().spent == charged == spent(town)
         with pytest.raises(QuestionRefused):
             session.ask(ASKED, epsilon=9.0)
+
+
+class CuttingNode(Liar):
+    """A node whose replies are cut in their bodies as long as `is_cutting`."""
+
+    def __init__(self, url):
+        self.is_cutting, self._target = False, url
+        super().__init__(self._answer)
+
+    def _answer(self, line, request):
+        body = request.partition(b"\r\n\r\n")[2]
+        headers = {"Content-Type": "application/json"}
+        answer = reply(requests.post(self._target, data=body, headers=headers, timeout=60).content)
+        line.sendall(answer[:-5] if self.is_cutting else answer)
+        if self.is_cutting:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_oracle_waits_out_replies_that_are_cut(town, data, declaration):
+    """Not even the second try of a call gets through; it says so once, and measures when they are whole."""
+    said, waits, stop = [], threading.Event(), threading.Event()
+
+    def say(line):
+        said.append(line)
+        waits.set()
+
+    with closing(CuttingNode(town.url)) as node:
+        town.oracle_url = node.url
+        with open_oracle(declaration, town.connect, town.folder, say=say) as oracle:
+            node.is_cutting = True
+            thread = threading.Thread(target=oracle.run, args=(stop, 0.02))
+            thread.start()
+            try:
+                assert waits.wait(60)
+                node.is_cutting = False
+                with Session(data, None, town.ledger(town.analyst), wait_s=60) as session:
+                    assert session.ask(ASKED, epsilon=1.0).case is Case.FRESH
+            finally:
+                stop.set()
+                thread.join()
+    assert said[0].endswith("does not answer (ProtocolError); trying again until it is over")
+    assert "it is over, going on" in said
 
 
 # Strangers' words, in the contract itself

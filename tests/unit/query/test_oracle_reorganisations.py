@@ -44,7 +44,7 @@ def declaration(tmp_path_factory):
 
 @pytest.fixture
 def town(chain, declaration, tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "connect", lambda data, *_: Tallied(data, SUMS))
+    monkeypatch.setattr(source, "connect", lambda data, *_, **options: Tallied(data, SUMS))
     monkeypatch.setattr(sender, "_AGAIN_AFTER_S", 0.05)
     made = Town(chain, dataset_file.read(declaration), tmp_path)
     yield made

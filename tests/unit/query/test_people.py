@@ -14,7 +14,14 @@ from reticent.errors import AccountConflict, LedgerError, ParameterError
 from reticent.ledger import SqlLedger
 from reticent.ledger.ethereum.chain_file import ChainFile
 from reticent.ledger.verify import verify
-from reticent.query.declarations import account_joining, account_moving, dataset_file, home, populations
+from reticent.query.declarations import (
+    account_joining,
+    account_moving,
+    account_opening,
+    dataset_file,
+    home,
+    populations,
+)
 from reticent.query.declarations.explanation import explain
 from reticent.query.declarations.home import folder, known
 from reticent.service.settings import Settings
@@ -312,6 +319,45 @@ class TestRefusals:
         monkeypatch.setattr(home, "claimed_people", lambda file, identity, place: place)
         with pytest.raises(pytest.fail.Exception):
             self.test_another_name_of_their_file_is_no_other_people(tables)
+
+    def refuse_first_declaration(self, tables):
+        """Open a declaration whose file of people is refused; return another one of the same rows."""
+        visits, drugs = tables
+        spent(visits, 0.3)
+        (visits.parent / "clients.people").hardlink_to(visits.parent / "patients.people")
+        drugs.write_text(DECLARATION % ("drugs", "drugs", "people: clients\n"))
+        with pytest.raises(AccountConflict, match="is the same file"):
+            reticent.open(drugs)
+        other = drugs.with_name("medicine.yaml")
+        other.write_text(DECLARATION % ("medicine", "drugs", "people: patients\n"))
+        return other
+
+    @pytest.mark.parametrize("declared_format", [1, 2])
+    def test_a_refused_file_of_people_leaves_the_rows_to_others(self, tables, declared_format, monkeypatch):
+        """Its note stayed: nobody else could declare the rows with people, or at all once it was deleted."""
+        if declared_format == 2:  # then a key that orders rows is kept in the home, too
+            monkeypatch.setitem(globals(), "DECLARATION", f"format: 2\n{DECLARATION}")
+        other = self.refuse_first_declaration(tables)
+        assert not list(other.parent.glob(".drugs.csv*.reticent"))
+        shutil.rmtree(other.parent / "drugs.reticent")
+        with reticent.open(other) as session:
+            assert session.balance().spent > 0, "and shares the account of its people"
+
+    def test_control_a_note_that_stays_keeps_others_out(self, tables, monkeypatch):
+        """Planted: what is refused is not forgotten."""
+        monkeypatch.setattr(home, "_forgotten_if_refused", lambda *_: contextlib.nullcontext())
+        with pytest.raises(AccountConflict, match=r"people must be declared in drugs\.yaml, too"):
+            reticent.open(self.refuse_first_declaration(tables))
+
+    def test_a_refusal_after_joining_forgets_nothing(self, tables, monkeypatch):
+        """The people know the data set by then: its home stays, and a second opening works."""
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                account_opening, "opened", lambda *_: (_ for _ in ()).throw(AccountConflict("planted"))
+            )
+            with pytest.raises(AccountConflict, match="planted"):
+                reticent.open(tables[0])
+        assert spent(tables[0], 0.3).spent > 0
 
     def test_the_file_of_people_may_be_written_anew_and_move_with_its_home(self, tables):
         visits, drugs = tables

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import datetime as dt
 import math
 import re
 from decimal import Decimal
@@ -331,6 +332,56 @@ class TestTypes:
     def test_a_missing_column_is_refused_by_name(self):
         with pytest.raises(ParameterError, match=r"^columns.mood: the source has no such column, it has x$"):
             duckdb_codes("x INTEGER", (MOOD,)).__enter__()
+
+
+# Long lists of days
+
+DAYS = tuple((dt.date(2026, 1, 1) + dt.timedelta(number)).isoformat() for number in range(100))
+DAY_COLUMNS = (
+    Column("day", Kind.CATEGORY, values=(*DAYS, "never")),
+    Column("second_day", Kind.CATEGORY, values=DAYS),
+    Column("code", Kind.CATEGORY, values=(*map(str, range(80)), *DAYS[:20])),
+)
+DAY_CELLS = [
+    ("2026-01-05", "2026-02-01", "7"),
+    ("2026-01-06 10:00:00", "2026-04-10T00:00Z", "07.0"),
+    ("never", None, "2026-01-03 00:00:00"),
+    ("2027-01-05", "5", "99"),
+]
+DAY_CODES = sorted([(4, 31, 7), (5, 99, 7), (100, 99, 82), (100, 99, 99)])
+
+
+def day_codes_in_duckdb() -> list[tuple[int, ...]]:
+    with duckdb_codes("day VARCHAR, second_day VARCHAR, code VARCHAR", DAY_COLUMNS) as (connection, found):
+        connection.executemany("INSERT INTO typed VALUES (?, ?, ?)", DAY_CELLS)
+        return found()
+
+
+def test_more_than_64_days_are_categories_in_duckdb():
+    assert day_codes_in_duckdb() == DAY_CODES
+
+
+def test_more_than_64_days_are_categories_in_postgresql(server):
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE TABLE many_days (day text, second_day text, code text)")
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO many_days VALUES (%s, %s, %s)", DAY_CELLS)
+    declared = data_set(DAY_COLUMNS, source={"url": server, "table": "many_days"})
+    with source.connect(declared, None) as table:
+        assert codes(table) == DAY_CODES
+
+
+def test_planted_a_join_by_expressions_is_ambiguous(monkeypatch):
+    """The fault of before: texts and days of one list are equal tables, which ibis cannot tell apart."""
+    left_join = ibis.expr.types.Table.left_join
+
+    def by_expressions(table, listed, predicates):
+        ((name, key),) = predicates
+        return left_join(table, listed, table[name] == listed[key])
+
+    monkeypatch.setattr(ibis.expr.types.Table, "left_join", by_expressions)
+    with pytest.raises(ibis.common.exceptions.IbisInputError, match="Ambiguous field reference"):
+        day_codes_in_duckdb()
 
 
 # Persons

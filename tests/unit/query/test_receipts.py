@@ -6,6 +6,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from reticent.errors import LedgerDamaged, ParameterError, ParameterTypeError
@@ -13,6 +14,7 @@ from reticent.ledger import SqlLedger
 from reticent.ledger.export import export, verify_export
 from reticent.ledger.measured import measured
 from reticent.query import Answer
+from reticent.query.kinds.intervals import half_width_factor
 from reticent.query.receipts import check_answer
 
 from .reusing import Town, asked_among
@@ -194,11 +196,11 @@ def test_a_measurement_that_counts_twice_does_not_pass(tmp_path):
         honest = town.session.known(asked_among([0, 2]))
         check(honest, town.data, exported(ledger))
         purchases = town.session._purchases
-        ((key, plan),) = purchases._plans.items()
+        ((key, plan),) = purchases._published.plans.items()
         held = ledger.reading(town.data.account, key)
         twice = tuple(2 * one for one in held.sums)
-        purchases._joint.record(plan, replace(held, information=2 * held.information, sums=twice))
-        purchases._numbers[key] *= 2
+        purchases._published.joint.record(plan, replace(held, information=2 * held.information, sums=twice))
+        purchases._published.numbers[key] *= 2
         forged = town.session.known(asked_among([0, 2]))
         assert forged.information == 2 * honest.information
         with pytest.raises(LedgerDamaged, match="name each measurement once"):
@@ -244,3 +246,45 @@ def test_an_answer_of_its_own_question_bears_nothing_to_redo(tmp_path):
         town = Town(COUNTS, seed=4, ledger=ledger)
         with pytest.raises(ParameterError, match="answer must be a combined one"):
             check(town.among([0], information=0.2), town.data, exported(ledger))
+
+
+@pytest.fixture(scope="module")
+def empty_regions(tmp_path_factory):
+    """Combined counts of empty regions, of which some were measured far below zero."""
+    with SqlLedger(tmp_path_factory.mktemp("ledger") / "l.sqlite") as ledger:
+        town = Town(np.zeros((40, 2), dtype=int), seed=4, ledger=ledger)
+        town.by_region(information=0.2)
+        town.by_both(information=0.3)
+        answers = [town.among([region], information=0.22) for region in range(40)]
+        yield answers, town.data, exported(ledger)
+
+
+def cut_only(answer):
+    """The answer as an earlier release gave it: its intervals are only cut, and may be points."""
+    (cell,), how = answer.cells, answer.combined
+    known = cell.estimate
+
+    def cut(factor):
+        width = factor * known.standard_error
+        return max(0.0, known.unbiased - width), max(0.0, known.unbiased + width)
+
+    low, high = cut(half_width_factor(answer.confidence))
+    cells = (replace(cell, estimate=replace(known, low=low, high=high)),)
+    return replace(answer, cells=cells, combined=replace(how, ends=(cut(how.factor),)))
+
+
+def test_answers_of_earlier_releases_still_pass_and_forged_ones_do_not(empty_regions):
+    answers, data, lines = empty_regions
+    points = 0
+    for answer in answers:
+        check(answer, data, lines)
+        before = cut_only(answer)
+        check(before, data, lines)
+        (cell,) = before.cells
+        points += cell.estimate.low == cell.estimate.high
+        if cell.estimate.high > 1e-6:
+            narrower = replace(cell, estimate=replace(cell.estimate, low=0.0, high=cell.estimate.high / 2))
+            if narrower.estimate.value <= narrower.estimate.high:
+                with pytest.raises(LedgerDamaged, match="high of the answer is not what its weights make"):
+                    check(replace(before, cells=(narrower,)), data, lines)
+    assert points

@@ -202,7 +202,7 @@ def test_own_pending_is_recorded_and_counts():
     town.by_region(information=0.4)
     query = asked_among([0])
     due = town.session.due(query, town_accuracy(0.5))
-    town.session._granted(due, None)
+    town.session._request(due, None)
     assert town.session.price(query, information=0.5).cost == 0
     answer = town.among([0], information=0.5)
     assert (answer.cost, answer.case, answer.information) == (0, Case.SPAN, UNITS_PER_ONE // 2)
@@ -354,7 +354,7 @@ def test_whoever_pays_meanwhile_makes_it_cheaper_and_no_answer_wrong():
     town.by_region(information=0.4)
     due = town.session.due(asked_among([0]), town_accuracy(0.5))
     assert other.among([0], information=0.45).cost == pytest.approx(0.05 * UNITS_PER_ONE, abs=2)
-    town.session._granted(due, None)
+    town.session._request(due, None)
     assert requested(town.session, asked_among([0])) == due.amount
     answer = town.among([0], information=0.5)
     assert (answer.cost, answer.information) == (0, UNITS_PER_ONE // 2)
@@ -365,7 +365,7 @@ def test_a_retry_is_charged_once_though_others_bought_meanwhile():
     town, other = made(ledger=ledger), made(ledger=ledger, seed=8)
     town.by_region(information=0.1)
     due = town.session.due(asked_among([0]), town_accuracy(0.5))
-    town.session._granted(due, "text")
+    town.session._request(due, "text")
     spent = ledger.balance("town").spent
     other.by_both(information=0.2)
     other.among([0], information=0.6)

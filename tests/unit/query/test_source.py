@@ -344,3 +344,24 @@ def test_nothing_is_left_open(folder):
     with pytest.raises(ParameterError, match=r"^columns\.age: the source has no such column"):
         source.connect(data_set(duckdb="d.db", table="people"), folder)
     duckdb.connect(str(folder / "d.db")).close()
+
+
+# Failures of engines
+
+
+def failing_call() -> None:
+    raise ValueError("SECRET of a row")
+
+
+def test_the_cause_of_a_failure_is_named_without_its_message():
+    with pytest.raises(SourceError, match="the source cannot be reached") as raised:
+        source.quietly(failing_call, "the source cannot be reached")
+    error = raised.value
+    assert str(error) == "the source cannot be reached"
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert "Cause: builtins.ValueError" in error.details
+    assert "test_source.py:" in error.details
+    assert "in failing_call" in error.details
+    assert "SECRET" not in error.details
+    assert "SECRET" not in "".join(traceback.format_exception(error))

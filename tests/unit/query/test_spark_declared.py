@@ -160,7 +160,7 @@ def test_planted_notes_that_know_no_folders_give_two_budgets(tmp_path, monkeypat
 
 def opened_folder(folder):
     """Open a folder as far as it goes without a Spark."""
-    spark.opened({"spark": "local", "parquet": "rows"}, folder, list)
+    spark.opened({"spark": "local", "parquet": "rows"}, folder, list, lambda schema, names: None)
 
 
 def linked(folder):

@@ -37,6 +37,7 @@ from reticent.ledger.ethereum.verify import verify
 from reticent.query import DataSet, Session, census
 from reticent.query.chain.finding import connected
 from reticent.query.declarations import dataset_file
+from reticent.query.kinds.intervals import shown_half_width
 
 BLOCK_TIME_S = 1.0
 CONFIRMATIONS = 1
@@ -168,7 +169,7 @@ class _Story:
         self._command(self._ask_command(name, question, error))
         with self._session(name) as session, chain.waiting(f"{name} asks"):
             answer = session.ask(question, error=error)
-        half = views.half(answer.cells[0].estimate)
+        half = shown_half_width(answer.cells[0].estimate)
         value = f"{terminal.rounded(answer.value, half)} ± {terminal.error_text(half)}"
         left = _part(answer.remaining, self.data)
         self._indented(

@@ -24,7 +24,7 @@ from reticent.collect.signing import signed, signer_of, survey_of
 from reticent.collect.study import of_survey
 from reticent.collect.survey import Survey
 from reticent.errors import MissingExtra, ParameterError
-from reticent.files import made, secluded
+from reticent.files import made, secluded, write_new
 from reticent.fleet import people as peoples
 from reticent.fleet.enrolment import ID_BYTES, enrolled
 from reticent.fleet.operator import LEDGER, LEDGER_KEY
@@ -44,8 +44,7 @@ def new(file: Path, *, purpose: str | None) -> None:
     """Write the template."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
-        with file.open("x", encoding="utf-8") as target:
-            target.write(survey_file.template(today, purpose, file.stem))
+        write_new(file, survey_file.template(today, purpose, file.stem))
     except FileExistsError as error:
         raise ParameterError(f"{file} exists already") from error
     Console().print(f"{file} is yours to fill in; then `reticent survey check {file}`.", soft_wrap=True)
@@ -107,7 +106,7 @@ def sign(file: Path, *, out: Path, key: Path) -> None:
         raise ParameterError(f"out must not exist, got {out}")
     survey_file.check_purpose(survey)
     content = signed(survey, load_key(key))
-    out.write_bytes(content)
+    write_new(out, content)
     Console().print(
         f"{out}: survey {survey.id.hex()}, signed by {signer_of(content).hex()}. Devices need that key and "
         f"this file; whoever has {key} can ask them anything that they allow.",
@@ -305,9 +304,7 @@ def enrol(*, out: Path, master: Path, count: int) -> None:
     made(out)
     for _ in range(count):
         enrolment = enrolled(secret)
-        descriptor = os.open(out / f"{enrolment.id.hex()}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(enrolment.to_json() + "\n")
+        write_new(out / f"{enrolment.id.hex()}.json", enrolment.to_json() + "\n", mode=0o600)
     Console().print(f"{count} enrolments in {out}, one for each device.", soft_wrap=True)
 
 
@@ -390,13 +387,14 @@ def _progress(what: str) -> Iterator[Callable[[int], None]]:
 def perturb_file(given: Path, out: Path, *, survey: Path, workers: int, cluster: str | None) -> None:
     """Write reports."""
     from reticent.collect.batch import perturb
+    from reticent.query.declarations.claims import claim_ledger
 
     asked = survey_of(_bytes(survey))
     study, periods = of_survey(asked), list[tuple[Record, int]]()
 
     def paying() -> None:
-        """Reports made twice of the same rows cost twice: the ledger lies beside them."""
-        kept = secluded(given.with_name(f"{given.name}.reticent"))
+        """Charge the ledger beside the rows, under whatever name they are: a second report costs again."""
+        kept = secluded(claim_ledger(given, lambda path: path.with_name(f"{path.name}.reticent")))
         ledger = held.enter_context(opened(kept / LEDGER, signer=kept / LEDGER_KEY))
         record = Record(ledger)
         periods.append((record, record.next_part(study)))
@@ -445,7 +443,7 @@ def table(survey: Survey, found: list[Estimate]) -> Table:
             row["attribute"],
             row["value"] or "mean",
             f"{row['reports']:,}",
-            f"{min(max(row['estimate'], row['lower']), row['upper']):.4g}",
+            f"{row['estimate']:.4g}",
             f"[{row['lower']:.4g}, {row['upper']:.4g}]",
             "" if row["robust"] is None else f"{row['robust']:.4g}",
         )

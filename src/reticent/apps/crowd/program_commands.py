@@ -31,6 +31,12 @@ def customer(
     edge: Annotated[
         str | None, typer.Option(metavar="URL", help="Of `crowd edge`, for a task of mode noised.")
     ] = None,
+    max_round_blocks: Annotated[
+        int,
+        typer.Option(
+            metavar="BLOCKS", min=1, help="Take no part in a task whose rounds take longer to be paid."
+        ),
+    ] = 216_000,
     token_file: TokenFile = None,
     poll: Poll = 1.0,
 ) -> None:
@@ -49,6 +55,7 @@ def customer(
         lifetime=lifetime,
         store=store,
         edge=edge,
+        max_round_blocks=max_round_blocks,
         token_file=token_file,
         poll=poll,
         **signing.words(),
@@ -62,6 +69,10 @@ def miner(
     *,
     signing: Signing,
     stake: Annotated[int, typer.Option(metavar="UNITS", help="To enrol with, if it is not enrolled.")] = 0,
+    max_lock_blocks: Annotated[
+        int,
+        typer.Option(metavar="BLOCKS", min=1, help="Serve no task whose seats lock the stake for longer."),
+    ] = 50_400,
     token_file: TokenFile = None,
     poll: Poll = 1.0,
 ) -> None:
@@ -72,4 +83,12 @@ def miner(
     """
     from reticent.apps.crowd.program_work import miner as run
 
-    run(home=home, stake=stake, store=store, token_file=token_file, poll=poll, **signing.words())
+    run(
+        home=home,
+        stake=stake,
+        max_lock_blocks=max_lock_blocks,
+        store=store,
+        token_file=token_file,
+        poll=poll,
+        **signing.words(),
+    )

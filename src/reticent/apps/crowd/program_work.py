@@ -15,9 +15,9 @@ from reticent.arguments import whole
 from reticent.chain.keys import Key
 from reticent.errors import ParameterError
 from reticent.federated.crowd import records
-from reticent.federated.crowd.customer import Customer, Learner
+from reticent.federated.crowd.customer import MAX_ROUND_BLOCKS, Customer, Learner
 from reticent.federated.crowd.edge_learner import EdgeLearner
-from reticent.federated.crowd.miner import Miner
+from reticent.federated.crowd.miner import MAX_LOCK_BLOCKS, Miner
 from reticent.federated.split.noised import NoisedHome
 from reticent.files import secluded
 from reticent.store import Store, at
@@ -60,6 +60,7 @@ def customer(
     fees: GweiFees,
     poll: float,
     edge: str | None = None,
+    max_round_blocks: int = MAX_ROUND_BLOCKS,
     learns: Callable[[Learner], Learner] = lambda learner: learner,
 ) -> None:
     """Take part in a task with the records of some files until it is over.
@@ -72,8 +73,16 @@ def customer(
         held.calls.check_purse("commit", "reveal", "settle")  # later it is waited for
         mine = NoisedHome(home / "ledger", home / "updates", home_key(held.key), lifetime=lifetime)
         learner = learns(EdgeLearner(mine, partial(records.read, files), place, edge))
-        told = (held.follower, held.calls, place, say)
-        with Customer(*told, identifier=identifier, key=held.key, learner=learner) as program:
+        with Customer(
+            held.follower,
+            held.calls,
+            place,
+            say,
+            identifier=identifier,
+            key=held.key,
+            learner=learner,
+            max_round_blocks=max_round_blocks,
+        ) as program:
             say(f"customer {held.key.address} of task {task[:10]}; Ctrl-C stops it")
             program.run(stop, poll)
 
@@ -94,6 +103,7 @@ def miner(
     token_file: Path | None,
     fees: GweiFees,
     poll: float,
+    max_lock_blocks: int = MAX_LOCK_BLOCKS,
 ) -> None:
     """Serve all tasks of a contract until stopped."""
     whole("stake", stake, low=0, high=_MOST_STAKE)
@@ -103,6 +113,6 @@ def miner(
             raise ParameterError(f"{held.key.address} is no miner of this contract: give --stake")
         held.calls.check_purse("seat", "deciding vote")  # later it is waited for
         told = (held.follower, held.calls, place, say)
-        with Miner(*told, key=held.key, stake=stake) as program:
+        with Miner(*told, key=held.key, stake=stake, max_lock_blocks=max_lock_blocks) as program:
             say(f"miner {held.key.address}; Ctrl-C stops it")
             program.run(stop, poll)

@@ -15,6 +15,7 @@ from reticent.chain.node import Node, Receipt
 from reticent.chain.sender import Sender
 from reticent.cli.terminal import console, facts
 from reticent.errors import ChainError, ParameterError, TransactionRefused
+from reticent.federated.crowd.commitments import NEWEST, OLD_VERSION
 from reticent.federated.crowd.contract import Progress, Status, artifact, cause, creation, post_call, task_id
 from reticent.federated.crowd.crowd_file import CrowdFile
 from reticent.federated.crowd.customer import result_of
@@ -97,6 +98,8 @@ def post(
     if warning is not None:
         console().print(warning, soft_wrap=True)
     with opened(chain, key, rpc, fees, None, say) as held, at(store, token=read_token(token_file)) as files:
+        if (version := held.follower.contract.version) < NEWEST:
+            console().print(f"The contract is of version {version}: {OLD_VERSION}.", soft_wrap=True)
         text, worth = posting.text, pool(posting.terms, posting.prices)
         cid = bytes(text.cid)
         identifier = task_id(held.key.address, cid)

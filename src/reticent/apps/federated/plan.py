@@ -56,32 +56,42 @@ def _numbers(text: str) -> list[int]:
 
 
 def _plan_table(given: TaskFile, found: planning.Plan) -> Table:
+    """Return the errors by number of clients, with the rounds of the task and with those of the rule."""
     task, is_classifier = given.task, given.encoding.is_classifier
-    shown = Table(title=f"{task.name}, epsilon {task.epsilon:g}, one report each", title_justify="left")
+    each = "one report each" if task.participations == 1 else f"at most {task.participations} reports each"
+    shown = Table(title=f"{task.name}, epsilon {task.epsilon:g}, {each}", title_justify="left")
     error = "wrong, %" if is_classifier else "squared error"
-    for heading in ("clients", "rounds", "in each", "noise, % of clip", error, "95 % interval"):
+    for heading in ("clients", "rounds", error, "95 % interval", "instead", error):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for one in found.points:
-        low, high = (_error(end, is_classifier) for end in (max(0.0, one.low), one.high))
+    for written, proposed in zip(found.points, found.proposals, strict=True):
+        low, high = (_error(end, is_classifier) for end in (max(0.0, written.low), written.high))
+        mark = "*" if written.clients == found.written else ""
         shown.add_row(
-            f"{one.clients:,}",
-            str(one.shape.rounds),
-            f"{one.shape.group:,}",
-            f"{100 * one.shape.noise:.3g}",
-            _error(one.error, is_classifier),
+            f"{mark}{written.clients:,}",
+            _schedule(written),
+            _error(written.error, is_classifier),
             f"[{low}, {high}]",
+            _schedule(proposed),
+            _error(proposed.error, is_classifier),
         )
     return shown
+
+
+def _schedule(point: planning.Point) -> str:
+    return f"{point.shape.rounds} x {point.shape.group:,}"
 
 
 def _plan_words(given: TaskFile, found: planning.Plan) -> Iterator[str]:
     is_classifier = given.encoding.is_classifier
     unit = " % wrong" if is_classifier else ""
-    floor, start = (f"{_error(one, is_classifier)}{unit}" for one in (found.floor, found.start))
+    floor, baseline = (f"{_error(value, is_classifier)}{unit}" for value in (found.floor, found.baseline))
+    answer = "the majority class for everybody" if is_classifier else "the mean for everybody"
     yield (
-        f"Without noise: {floor}; before training: {start}. Simulated on {found.rows:,} public rows, drawn "
+        f"Without noise: {floor}; {answer}: {baseline}. Simulated on {found.rows:,} public rows, drawn "
         "again and again: no promise about clients who are not like them."
     )
+    if found.as_written is not None:
+        yield from _schedule_words(found, *found.as_written, is_classifier)
     if found.target is None:
         return
     wanted = f"{_error(found.target, is_classifier)}{unit}"
@@ -89,6 +99,26 @@ def _plan_words(given: TaskFile, found: planning.Plan) -> Iterator[str]:
         yield f"None of these numbers of clients reaches {wanted}."
     else:
         yield f"{found.clients:,} clients reach {wanted}, the fewest of those tried."
+
+
+def _schedule_words(
+    found: planning.Plan, written: planning.Point, proposed: planning.Point, is_classifier: bool
+) -> Iterator[str]:
+    """Describe the task as it is written, and the schedule that is better for as many clients."""
+    unit = " % wrong" if is_classifier else ""
+    errors = [f"{_error(point.error, is_classifier)}{unit}" for point in (written, proposed)]
+    yield (
+        f"* As written, {written.shape.rounds} rounds of {written.shape.group:,} "
+        f"({written.clients:,} clients): {errors[0]}."
+    )
+    if written.high >= found.baseline:
+        yield "As written, training is not surely better than one answer for everybody."
+    if proposed.high < written.low:
+        yield (
+            f"Better for as many clients: {proposed.shape.rounds} rounds of {proposed.shape.group:,}, one "
+            f"report each: {errors[1]}. Write rounds: {proposed.shape.rounds} and group: "
+            f"{proposed.shape.group} for it."
+        )
 
 
 def _ways_words(given: TaskFile, features: Any, targets: Any) -> str:
@@ -118,14 +148,16 @@ def _draw_plan(given: TaskFile, found: planning.Plan, path: Path) -> None:
     errors = [one.error for one in found.points]
     ends = [[one.error - one.low for one in found.points], [one.high - one.error for one in found.points]]
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    axes.errorbar(numbers, errors, yerr=ends, marker="o", capsize=3, label="with so many clients")
+    axes.errorbar(numbers, errors, yerr=ends, marker="o", capsize=3, label="with the task's rounds")
+    axes.plot(numbers, [one.error for one in found.proposals], ":", label="with the rounds that are proposed")
     axes.axhline(found.floor, color="tab:gray", linestyle="--", label="without noise")
+    axes.axhline(found.baseline, color="tab:orange", linestyle="-.", label="one answer for everybody")
     if found.target is not None:
         axes.axhline(found.target, color="tab:red", linestyle=":", label="target")
     task = given.task
     axes.set(
         title=f"{task.name}, epsilon {task.epsilon:g}: simulated on {found.rows:,} public rows",
-        xlabel="clients, one report each",
+        xlabel="clients",
         ylabel="share of wrong answers" if given.encoding.is_classifier else "mean squared error",
         xscale="log",
     )

@@ -24,7 +24,7 @@ from reticent.federated.server import study
 from reticent.federated.simulation import Step, simulate
 from reticent.federated.task_file import TaskFile
 from reticent.federated.tasks import Task, signed, task_of
-from reticent.files import appearing, not_for_release, private, secluded, tightened
+from reticent.files import appearing, not_for_release, private, secluded, tightened, write_new
 from reticent.fleet.operator import LEDGER, LEDGER_KEY
 from reticent.fleet.record import Record
 from reticent.ledger.checkpoint import load_key
@@ -43,12 +43,10 @@ def new(file: Path, *, example: bool = False) -> None:
     tables_of = {"table": file.with_suffix(".clients.csv"), "holdout": file.with_suffix(".public.csv")}
     named = {name: path.name for name, path in tables_of.items()} if example else None
     try:
-        with file.open("x", encoding="utf-8") as target:
-            target.write(task_file.template(named))
+        write_new(file, task_file.template(named))
         if example:
             for path, rows in zip(tables_of.values(), task_file.EXAMPLE_ROWS, strict=True):
-                with path.open("x", encoding="utf-8") as target:
-                    target.writelines(task_file.example_rows(rows))
+                write_new(path, "".join(task_file.example_rows(rows)))
     except FileExistsError as error:
         raise ParameterError(f"{error.filename} exists already") from error
     then = "run" if example else "check"
@@ -83,7 +81,7 @@ def sign(file: Path, *, out: Path, key: Path) -> None:
     if out.exists():
         raise ParameterError(f"out must not exist, got {out}")
     signer = load_key(key)
-    out.write_bytes(signed(task, signer))
+    write_new(out, signed(task, signer))
     Console().print(
         f"{out}: task {task.id.hex()}, signed by {signer.public_key().public_bytes_raw().hex()}. Clients need"
         f" that key and this file; whoever has {key} can ask them anything that they allow.",
@@ -220,14 +218,16 @@ def _place(out: Path, origin: Origin) -> Path:
 
 @contextlib.contextmanager
 def _paid(file: Path, task: Task, seed: int | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Enters each round into the ledger beside the task's file, before it is drawn.
+    """Enter each round into the ledger beside the task's file, whatever its name, before it is drawn.
 
     With a seed nothing is promised, so nothing is entered.
     """
+    from reticent.query.declarations.claims import claim_ledger
+
     if seed is not None:
         yield None
         return
-    kept = secluded(file.with_suffix(".reticent"))
+    kept = secluded(claim_ledger(file, lambda path: path.with_suffix(".reticent")))
     with opened(kept / LEDGER, signer=kept / LEDGER_KEY) as ledger:
         record, learnt = Record(ledger), study(task)
         yield lambda number, clients: record.learn(learnt, {number: clients})

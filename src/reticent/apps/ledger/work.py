@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +20,7 @@ from rich.table import Table
 
 from reticent import privacy
 from reticent.errors import LedgerDamaged, LedgerError, ParameterError
+from reticent.files import appearing, new_file
 from reticent.fleet.people import not_added
 from reticent.ledger import SqlLedger, Terms, Unit
 from reticent.ledger.checkpoint import PublicKey, checked_name, load_key, parse, read_key
@@ -231,12 +232,25 @@ def _print_report(report: Report) -> None:
         ("entries of recoveries", f"{report.recoveries:,}"),
         ("audits", f"{report.audits:,}"),
     ]
+    if report.questions is not None:
+        rows.append(("texts of questions", f"{report.texts:,} of {report.questions:,}"))
     for label, size in (("checkpoint", report.checked), ("witness", report.witnessed)):
         rows.append((f"entries seen by the {label}", "not asked" if size is None else f"{size:,}"))
     for name, text in rows:
         table.add_row(name, text)
     _console().print(table)
+    if report.missing_texts:
+        _console().print(_describe_missing_texts(report.missing_texts), soft_wrap=True)
     print(f"root   {report.root.hex()}\ntotals {report.totals.hex()}")
+
+
+def _describe_missing_texts(count: int) -> str:
+    """Say what it means that questions have no text: no hash is broken, and something may be gone."""
+    subject = "1 question has" if count == 1 else f"{count:,} questions have"
+    return (
+        f"{subject} no text: bought by an earlier release or without one, or the text was deleted. What was "
+        "paid for stands, and cannot be combined with other answers any more."
+    )
 
 
 def prove(
@@ -265,7 +279,8 @@ def prove(
     if out is None:
         print(text, end="")
     else:
-        out.write_text(text)
+        with appearing(out) as target:
+            target.write(text.encode())
         _console().print(f"proof: {out}")
 
 
@@ -333,9 +348,11 @@ def export(where: str, file: Path, *, openings: bool, key: Path | None) -> None:
     """Write an export, readable by its owner alone if it opens anything."""
     with closing(opened(where, key)) as ledger, _progress("exporting") as progress:
         mode = 0o600 if openings else 0o644
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+        with new_file(file, mode=mode) as target:
+            stream = io.TextIOWrapper(target, encoding="utf-8", newline="\n")
             head = write_export(ledger, stream, openings=openings, progress=progress)
+            stream.flush()
+            stream.detach()
     console = _console()
     console.print(f"{head.size:,} entries: {file}", soft_wrap=True)
     if openings:

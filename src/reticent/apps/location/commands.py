@@ -188,6 +188,7 @@ def simulate(
         int | None, typer.Option(help="Reports a round; as many as check-ins if not given.")
     ] = None,
     liars: Annotated[float, typer.Option(help="Share of reports that lie.")] = 0.0,
+    inside: Annotated[bool, typer.Option("--inside", help="Leave out check-ins outside of the box.")] = False,
     seed: Annotated[int, typer.Option(help="Of the simulation.")] = 1,
     out: Annotated[
         Path,
@@ -208,6 +209,7 @@ def simulate(
         rounds=rounds,
         people=people,
         liars=liars,
+        inside=inside,
         seed=seed,
         out=out,
     )

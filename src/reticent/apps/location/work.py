@@ -18,7 +18,7 @@ from rich.table import Table
 from reticent.arguments import real, whole
 from reticent.errors import MissingExtra, ParameterError
 from reticent.estimation.transport import earth_movers_distance
-from reticent.files import NOT_FOR_RELEASE, made, not_for_release, private
+from reticent.files import NOT_FOR_RELEASE, appearing, made, not_for_release, private
 from reticent.fleet.counted import Counted
 from reticent.fleet.enrolment import ID_BYTES, Enrolment
 from reticent.fleet.operator import Operator
@@ -38,6 +38,7 @@ from reticent.mechanisms.location import (
 )
 from reticent.randomness import SimulationStream
 from reticent.spaces import Box, Grid
+from reticent.spaces.grid import Cells
 from reticent.spaces.roads import read_map
 
 KINDS = ("ba", "exponential", "laplace", "lp")
@@ -166,7 +167,9 @@ def report(
         asked = device.take(_content(file))
         if counted is not None:
             device.heed(asked, Counted.from_json(_content(counted)))
-        out.write_bytes(device.report(asked, *here))
+        report = device.report(asked, *here)
+        with appearing(out) as target:
+            target.write(report)
         spent = device.spent_per_km
     Console(highlight=False).print(f"{out} is private; this device has spent {spent:.4g} per km in all.")
 
@@ -271,12 +274,13 @@ def simulate(
     rounds: int,
     people: int | None,
     liars: float,
+    inside: bool,
     seed: int,
     out: Path,
 ) -> None:
     """Play a campaign against the truth, with and without the defence."""
     space = _grid(box, grid)
-    cells = checkin_files.cells(checkins, space)
+    cells, share_outside = _read_cells(checkins, space, inside_only=inside)
     truth = space.histogram(cells) / max(1, len(cells))
     size = len(cells) if people is None else whole("people", people, low=1)
     liars = real("liars", liars, low=0.0, high=0.9)
@@ -312,13 +316,31 @@ def simulate(
     for name in ("defended", "undefended"):
         last = [row for row in rows if row["defence"] == name][-1]
         console.print(
-            f"{name}: {last['emd_km']:.4g} km from the truth after {rounds} rounds; "
-            f"the liars' cell is reported as it is {last['staying_of_the_target']:.2f} of the time"
+            f"{name}: {last['emd_km']:.4g} km from the truth after {rounds} rounds; the "
+            f"{'cell that the lying reports name' if liars else 'most remote cell'} is reported as it is "
+            f"{last['staying_of_the_target']:.2f} of the time"
         )
+    if share_outside:
+        treatment = (
+            "were left out"
+            if inside
+            else "counted in the nearest cell, as a device there reports; --inside leaves them out"
+        )
+        console.print(f"{share_outside:.1%} of the check-ins are outside of the box: they {treatment}.")
     console.print(
         f"No service has the truth to compare with: {NOT_FOR_RELEASE}. {place}/rounds.csv, rounds.png",
         soft_wrap=True,
     )
+
+
+def _read_cells(checkins: Path, space: Grid, *, inside_only: bool) -> tuple[Cells, float]:
+    """Return the cells of the check-ins to simulate, and the share of check-ins outside of the box."""
+    latitudes, longitudes = checkin_files.read_points(checkins)
+    inside = space.located_box.contains(latitudes, longitudes)
+    kept = inside if inside_only else np.ones_like(inside)
+    if not kept.any():
+        raise ParameterError(f"{checkins.name} must have check-ins{' inside of the box' * inside_only}")
+    return space.cells(latitudes[kept], longitudes[kept]), 1.0 - float(inside.mean())
 
 
 # Arguments and files

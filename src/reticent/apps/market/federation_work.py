@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reticent.cli.terminal import console
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.files import write_new
 from reticent.fleet.signing import signed, signer_of, verified
 from reticent.ledger.checkpoint import load_key
 from reticent.market.federations import Valuation, acts, folder, words
@@ -236,8 +237,7 @@ def _bytes(file: Path) -> bytes:
 
 def _write(out: Path, content: bytes) -> None:
     try:
-        with out.open("xb") as target:
-            target.write(content)
+        write_new(out, content)
     except FileExistsError as error:
         raise ParameterError(f"out must not exist, got {out}") from error
     _say([f"{out} is signed."])

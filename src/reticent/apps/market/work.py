@@ -7,7 +7,6 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rich.table import Table
 from reticent.apps.query.ask_work import api_key
 from reticent.collect.device import Device
 from reticent.errors import GuaranteeError, LedgerDamaged, ParameterError, ParameterTypeError
-from reticent.files import made
+from reticent.files import appearing, made
 from reticent.fleet.enrolment import Enrolment
 from reticent.fleet.signing import verified
 from reticent.fleet.texts import hexadecimal
@@ -28,7 +27,7 @@ from reticent.market import offer_file
 from reticent.market.bills import Bill
 from reticent.market.menus import best_levels
 from reticent.market.plans import Guess, MarketPlan, menu_for, planned
-from reticent.market.remote import RemoteMarket
+from reticent.market.remote import BillStatus, RemoteMarket
 from reticent.market.seller import MOST_PRICE, Seller
 from reticent.privacy.budget import UNITS_PER_ONE, cap_units
 
@@ -109,28 +108,28 @@ def _show_plan(found: MarketPlan, deposit: int) -> None:
 
 def offer(url: str, file: Path, *, key: str | None) -> None:
     """Publish an offer."""
-    told = _market(url, key).offer(offer_file.body(offer_file.read(file)))
+    status = _market(url, key).offer(offer_file.body(offer_file.read(file)))
     _screen().print(
-        f"{told['name']} is bill {told['id']}: it waits for its deposit of {money(told['deposit'])}. "
-        f"Whoever runs the service says that it is there: reticent market fund {url} {told['id']}"
+        f"{status.name} is bill {status.id}: it waits for its deposit of {money(status.deposit)}. "
+        f"When the deposit has arrived, the operator runs: reticent market fund {url} {status.id}"
     )
 
 
 def fund(url: str, bill: str, *, key: str | None) -> None:
     """Say that a deposit is there."""
-    _stands(_market(url, key).fund(_checked_bill(bill)))
+    _print_status(_market(url, key).fund(_checked_bill(bill)))
 
 
 def close(url: str, bill: str, *, key: str | None) -> None:
     """End a bill."""
-    _stands(_market(url, key).close(_checked_bill(bill)))
+    _print_status(_market(url, key).close(_checked_bill(bill)))
 
 
-def _stands(told: dict[str, Any]) -> None:
+def _print_status(status: BillStatus) -> None:
     _screen().print(
-        f"{told['name']} is {told['state']}: of {money(told['deposit'])}, {money(told['paid'])} are paid for "
-        f"{sum(told['sold']):,} reports, {money(told['held'])} are held, {money(told['refund'])} went back, "
-        f"{money(told['left'])} are left."
+        f"{status.name} is {status.state}: of {money(status.deposit)}, {money(status.paid)} are paid for "
+        f"{sum(status.sold):,} reports, {money(status.held)} are held, {money(status.refund)} went back, "
+        f"{money(status.left)} are left."
     )
 
 
@@ -139,37 +138,26 @@ def results(url: str, bill: str, *, key: str | None, out: Path | None) -> None:
     market, screen = _market(url, key), _screen()
     if out is not None and out.exists():
         raise ParameterError(f"out must not exist, got {out}")
-    told = market.results(_checked_bill(bill))
-    table = Table(title=f"{told['name']}, {sum(told['sold']):,} reports", title_justify="left")
+    bought = market.results(_checked_bill(bill))
+    table = Table(title=f"{bought.status.name}, {sum(bought.status.sold):,} reports", title_justify="left")
     for name in ("attribute", "value", "reports", "estimate", "from", "to"):
         table.add_column(name, justify="left" if name in ("attribute", "value") else "right")
-    for one in told["estimates"]:
-        for name, found in _rows(one):
-            table.add_row(
-                one["name"],
-                name,
-                f"{one['reports']:,}",
-                *(f"{found[field]:.5g}" for field in ("shown", "lower", "upper")),
-            )
+    for row in bought.rows:
+        numbers = (f"{number:.5g}" for number in (row.shown, row.lower, row.upper))
+        table.add_row(row.attribute, row.category, f"{row.reports:,}", *numbers)
     screen.print(table)
-    for name in told["apart"]:
+    for name in bought.apart:
         screen.print(
             f"{name}: sellers of different levels differ: price and data belong together, and this is no "
             "mean of all of them."
         )
-    _stands(told)
+    _print_status(bought.status)
     if out is not None:
         made(out)
-        for level in range(len(told["levels"])):
-            (out / f"level-{level}.parquet").write_bytes(market.reports(bill, level))
+        for level in range(bought.level_count):
+            with appearing(out / f"level-{level}.parquet") as target:
+                target.write(market.reports(bill, level))
         screen.print(f"Reports: {out}")
-
-
-def _rows(one: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    if one["mean"] is not None:
-        yield "", one["mean"]
-    for found in one["frequencies"] or []:
-        yield str(found["category"]), found
 
 
 # Sellers
@@ -236,12 +224,12 @@ def sell(
 
 def sales(url: str, *, enrolment: Path) -> None:
     """List what a device has sold."""
-    found = _market(url, needs_key=False).earned(_enrolment(enrolment))
+    sold = _market(url, needs_key=False).earned(_enrolment(enrolment))
     screen = _screen()
-    for one in found:
-        how = "paid" if one["is_paid"] else "not paid yet"
-        screen.print(f"{one['name']}: level {one['place']}, {money(one['cents'])}, {how}, sale {one['sale']}")
-    screen.print(f"{money(sum(one['cents'] for one in found if one['is_paid']))} in all")
+    for sale in sold:
+        state = "paid" if sale.is_paid else "not paid yet"
+        screen.print(f"{sale.name}: level {sale.place}, {money(sale.cents)}, {state}, sale {sale.sale}")
+    screen.print(f"{money(sum(sale.cents for sale in sold if sale.is_paid))} in all")
 
 
 def _record(path: Path) -> dict[str, Any]:

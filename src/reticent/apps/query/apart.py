@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 from reticent.apps.query.desk import Desk, Question
 from reticent.errors import ReticentError
 from reticent.ledger import Grant
-from reticent.processes import end_with_parent
+from reticent.processes import end_with_parent, silence_teardown
 from reticent.query.accuracy import Accuracy
 from reticent.query.paying import Due
 from reticent.service.refusals import Refused, busy, refused_as
@@ -114,10 +114,11 @@ class OtherHand:
     Args:
         other: the other process.
         name: of the data set.
+        start: When the request came, on the monotonic clock: records wait for the time grid from there.
     """
 
-    def __init__(self, other: Apart, name: str) -> None:
-        self._other, self._name = other, name
+    def __init__(self, other: Apart, name: str, start: float) -> None:
+        self._other, self._name, self._start = other, name, start
 
     def due(self, query: Question, accuracy: Accuracy) -> Due:
         """What a question needs."""
@@ -125,7 +126,7 @@ class OtherHand:
 
     def record(self, query: Question, grant: Grant) -> None:
         """Read, draw and record."""
-        self._other.call(partial(_record, self._name, query, grant))
+        self._other.call(partial(_record, self._name, query, grant, self._start))
 
 
 # In the other process
@@ -154,8 +155,11 @@ def _due(name: str, query: Question, accuracy: Accuracy, desk: Desk) -> Due:
     return desk.session(name).due(query, accuracy)
 
 
-def _record(name: str, query: Question, grant: Grant, desk: Desk) -> None:
-    desk.session(name).record(query, grant, promptly=_promptly)
+def _record(name: str, query: Question, grant: Grant, start: float, desk: Desk) -> None:
+    def on_grid(call: Callable[[], object]) -> object:
+        return desk.record_on_grid(name, start, partial(_promptly, call))
+
+    desk.session(name).record(query, grant, promptly=on_grid)
 
 
 def _promptly(call: Callable[[], Result]) -> Result:
@@ -177,6 +181,7 @@ def _begin(settings: Settings) -> None:
     global _settings
     _settings = settings
     end_with_parent()
+    silence_teardown()
     os.setsid()
     for sign in (signal.SIGINT, signal.SIGTERM):  # a whole group gets them: whoever serves says when it ends
         signal.signal(sign, signal.SIG_IGN)

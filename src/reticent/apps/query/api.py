@@ -16,7 +16,6 @@ from reticent.apps.query.dependencies import TheDesk, TheJobs, jobs_of
 from reticent.apps.query.desk import LONGEST_REPEAT, Desk
 from reticent.apps.query.jobs import in_bytes
 from reticent.apps.query.schemas import Declaration, Known, Planned, Priced, Quota, Rehearsed
-from reticent.apps.query.weights import PLANNED
 from reticent.ledger import Balance
 from reticent.privacy import spent_epsilon
 from reticent.query import DataSet
@@ -118,10 +117,9 @@ async def answers(
     """Questions that were bought, by anybody, with the best answer that is free now (none under degrade)."""
     listed = await run_in_threadpool(lambda: sorted(desk.session(name).questions().items()))
     wanted = listed[first : first + count]
-    cells = await run_in_threadpool(lambda: sum(desk.cells(name, query) for _, query in wanted))
-    jobs.charge(person, name, cells)
-
-    told = await jobs.free_of(cells, name, partial(_listed, name, wanted))
+    queries = [query for _, query in wanted]
+    weight = await run_in_threadpool(jobs.charge_list, person, name, queries)
+    told = await jobs.free_of(weight, name, partial(_listed, name, wanted))
     return Reply(b'{"size":%d,"first":%d,"answers":%s}' % (len(listed), first, told))
 
 
@@ -159,9 +157,9 @@ def _price(name: str, body: Priced, desk: Desk) -> bytes:
 @questions.post("/datasets/{name}/plan", response_model=Json)
 async def plan(person: Asker, jobs: TheJobs, name: Name, body: Planned) -> Reply:
     """What to buy first for many questions, and what all of them cost then: nothing is charged."""
-    cells = PLANNED * len(body.questions)
-    jobs.charge(person, name, cells)
-    return Reply(await jobs.free_of(cells, name, partial(_plan, name, body)))
+    queries = [one.query for one in body.questions]
+    weight = await run_in_threadpool(jobs.charge_plan, person, name, queries)
+    return Reply(await jobs.free_of(weight, name, partial(_plan, name, body)))
 
 
 def _plan(name: str, body: Planned, desk: Desk) -> bytes:
@@ -256,6 +254,7 @@ def summary(data: DataSet, balance: Balance) -> Json:
     return {
         "name": data.name,
         "version": data.version,
+        "format": data.format,
         "protects": data.subject,
         "neighbours": data.relation.value,
         "rows": data.rows,

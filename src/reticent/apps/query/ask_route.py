@@ -48,7 +48,7 @@ async def ask(
     desk, jobs = desk_of(request), jobs_of(request)
     rows: int | None = None
     try:
-        data = desk.data(name) if desk.is_open(name) else await run_in_threadpool(desk.data, name)
+        data = desk.open_data(name) if desk.is_open(name) else await run_in_threadpool(desk.open_data, name)
         rows = data.rows
         text = await request.body()
         if (
@@ -78,7 +78,7 @@ async def _by_hand(request: Request) -> Reply:
         is_long = len(text) > LONGEST_REPEAT
         with jobs_of(request).reading(person, text) if is_long else contextlib.nullcontext():
             return await ask(request, person, name, _read(text, is_json=is_json), idempotency)
-    await until_deadline(start, desk.settings.deadline_s(desk.data(name).rows), desk.settings.grid_s)
+    await until_deadline(start, desk.settings.deadline_s(desk.open_data(name).rows), desk.settings.grid_s)
     return Reply(found)
 
 

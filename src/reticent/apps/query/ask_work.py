@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from reticent.apps.query import views
 from reticent.cli import terminal
 from reticent.errors import LedgerError, ParameterError, QuestionRefused
-from reticent.privacy import Budget, spent_epsilon
+from reticent.privacy import spent_epsilon
 from reticent.query import Answer, Policy, Session
 from reticent.query import open as open_data_set
 from reticent.query.accuracy import Words
 from reticent.query.declarations import dataset_file
+from reticent.query.kinds.intervals import shown_half_width
 from reticent.query.kinds.listed import KIND
 from reticent.query.remote import RemoteSession
 
@@ -122,7 +123,7 @@ def opened(
         if where["api_key"] is None:
             raise ParameterError("--key must be the API key of a service; also by RETICENT_KEY")
         with open_data_set(dataset, key=api_key(where["api_key"]), insecure=where["insecure"]) as remote:
-            yield remote, _described(remote), None
+            yield remote, views.Facts(remote.name, remote.declared_budget, remote.policy), None
         return
     declaration, ledger = Path(dataset), where
     if not isinstance(ledger, dict):
@@ -154,15 +155,6 @@ def api_key(given: str) -> str:
     if given.startswith("rk_") or not path.is_file():
         return given
     return path.read_text(encoding="ascii", errors="replace")[:200].strip()
-
-
-def _described(remote: RemoteSession) -> views.Described:
-    told = remote.described
-    return views.Facts(
-        remote.name,
-        Budget(float(told["budget"]["epsilon"]), float(told["budget"]["delta"])),
-        Policy(told["policy"]),
-    )
 
 
 class _OnChain:
@@ -271,5 +263,5 @@ def _offer(refusal: QuestionRefused) -> str:
     if len(best.cells) > 1:
         return f"free now: {len(best.cells)} groups within {terminal.error_text(best.error)}"
     estimate = best.cells[0].estimate
-    error = views.half(estimate, best.confidence)
+    error = shown_half_width(estimate, best.confidence)
     return f"free now: {terminal.rounded(estimate.value, error)} ± {terminal.error_text(error)}"

@@ -16,6 +16,7 @@ from reticent.privacy.budget import UNITS_PER_ONE
 from reticent.query import DataSet, workload_text
 from reticent.query.accuracy import SPAN, Accuracy
 from reticent.query.declarations import dataset_file
+from reticent.query.declarations.datasets import FORMATS
 from reticent.query.kinds.listed import FORMS
 from reticent.query.language import tree
 from reticent.query.proposals import MOST_WISHES
@@ -197,7 +198,8 @@ def declaration(source: str, fields: Fields) -> str:
     import yaml
 
     given = {name: one(fields, name) for name in _SETTINGS}
-    written: dict[str, Any] = {name: given[name] for name in ("name", "version")} | {"source": source}
+    written: dict[str, Any] = {name: given[name] for name in ("name", "version")}
+    written |= {"format": str(FORMATS[-1]), "source": source}
     written["unit"] = given["unit"]  # nothing is no unit: rows are protected only if somebody says so
     if given["unit"] == "person":
         written["unit"] = {"person": one(fields, "person"), "rows": one(fields, "contribution")}

@@ -15,6 +15,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -50,11 +51,12 @@ from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import source
 from reticent.query.rows.columns import Kind
+from reticent.query.rows.row_order import needs_order_key
 from reticent.query.shared_notebook import SharedNotebook
 from reticent.service.keys import Person, Role
 from reticent.service.refusals import Refused, not_found
 from reticent.service.settings import Settings
-from reticent.service.state import State, own_folder
+from reticent.service.state import Published, State, own_folder
 
 if TYPE_CHECKING:
     from reticent.ledger.ethereum.ledger import EthereumLedger
@@ -62,6 +64,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("reticent.service")
 LONGEST_DECLARATION = 1 << 15  # that comes over the network; YAML is slow to read
 _TURN_S = 10.0  # that registering waits for others who do
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What a session was opened from.
+
+    Attributes:
+        path: File of the declaration.
+        declared: Stamp of that file.
+        homed: Stamp of the home of the declaration, and of its people.
+        published: What was published for all servers; None if they share no state.
+    """
+
+    path: Path
+    declared: tuple[int, ...]
+    homed: tuple[int, ...]
+    published: Published | None
 
 
 class DataSets:
@@ -81,6 +100,8 @@ class DataSets:
             raise ParameterError(f"folder must be a folder with declarations, there is none at {folder}")
         self._guard = threading.Lock()
         self._sessions: dict[str, Session] = {}
+        self._origins: dict[str, _Origin] = {}  # of each open session
+        self._retired: list[Session] = []  # of declarations that changed: somebody may still be using them
         self._book: Ledger | None = None
         self._read: dict[Path, tuple[tuple[int, ...], DataSet | None]] = {}
         self._closing = threading.Event()
@@ -140,7 +161,7 @@ class DataSets:
         """Close all data sets, the ledger and the state."""
         self.leave()
         with self._guard:
-            for session in self._sessions.values():
+            for session in (*self._sessions.values(), *self._retired):
                 session.close(ledger=False)
             if self._book is not None and self._book is not self.ledger:
                 self._book.close()
@@ -157,15 +178,20 @@ class DataSets:
             return [data for _, (_, data) in sorted(self._found().items())]
 
     def data(self, name: str) -> DataSet:
-        """A declaration. Raises Refused if there is none."""
+        """Return a declaration as it stands now. Raises Refused if there is none."""
         session = self._sessions.get(name)
-        if session is not None:
+        if session is not None and self._is_current(name):
             return session.data
         with self._guard:
             found = self._found().get(name)
         if found is None:
             raise not_found("data set")
         return found[1]
+
+    def open_data(self, name: str) -> DataSet:
+        """Return the declaration of an open data set without looking at files; for deadlines and rates."""
+        session = self._sessions.get(name)
+        return self.data(name) if session is None else session.data
 
     def is_open(self, name: str) -> bool:
         """Whether the data set was opened: `data` and `session` do not wait then."""
@@ -199,17 +225,50 @@ class DataSets:
         return found
 
     def session(self, name: str) -> Session:
-        """The data set of that name, opened. Raises Refused if there is none."""
+        """Return the data set of that name, opened as it is declared, and published, by now.
+
+        Raises:
+            Refused: There is none, or none any more.
+        """
         session = self._sessions.get(name)
-        if session is not None:
+        if session is not None and self._is_current(name):
             return session
         with self._guard:
+            if name in self._sessions and not self._is_current(name):
+                self._retired.append(self._sessions.pop(name))
             if name not in self._sessions:
                 found = self._found().get(name)
                 if found is None or self._closing.is_set():
                     raise not_found("data set")
-                self._sessions[name] = self._opened(found[0])
+                self._sessions[name] = self._open_as_declared(*found)
             return self._sessions[name]
+
+    def _open_as_declared(self, path: Path, data: DataSet) -> Session:
+        """Open a session, and keep what it was opened from."""
+        declared = files.stamp(path)  # before it is read: what changes later makes it old
+        published = None if self.state.database is None else self.state.published_as(data.name)
+        session = self._opened(path)
+        homed = _stamp_of_home(path, session.data)  # after: the first opening makes the home
+        self._origins[data.name] = _Origin(path, declared, homed, published)
+        return session
+
+    def _is_current(self, name: str) -> bool:
+        """Return whether an open session is of what is declared, and published, by now."""
+        origin, session = self._origins.get(name), self._sessions.get(name)
+        if origin is None or session is None:
+            return False
+        if self.state.database is not None and self.state.published_as(name) != origin.published:
+            return False
+        try:
+            declared = files.stamp(origin.path)
+        except OSError:
+            return False
+        return (declared, _stamp_of_home(origin.path, session.data)) == (origin.declared, origin.homed)
+
+    def check_current(self, name: str, session: Session) -> None:
+        """Refuse to pay for a question about a declaration that changed since its session was opened."""
+        if self._sessions.get(name) is not session or not self._is_current(name):
+            raise Refused(409, "data_set_changed", f"data set {name} was declared anew: ask again")
 
     def warm(self) -> list[str]:
         """Open all rows, and load what the first question needs. What cannot be reached stops nothing.
@@ -312,9 +371,16 @@ class DataSets:
     def _connected(self, data: DataSet, path: Path) -> source.Table:
         """The rows. What is wrong with them is the owner's to mend: who asks is not told where they lie."""
         try:
-            return source.connect(data, path.parent, snapshot_path(path, data))
+            order_key = self._order_key(data, path)
+            return source.connect(data, path.parent, snapshot_path(path, data), order_key=order_key)
         except (ParameterError, ParameterTypeError):  # its text says where the rows lie
             raise SourceError from None
+
+    def _order_key(self, data: DataSet, path: Path) -> str | None:
+        """Return the key that orders the rows of each person: that of the home, or the published one."""
+        if self.state.database is None or not needs_order_key(data):
+            return homes.order_key(path, data)
+        return publishing.published_order_key(self.state, data)
 
     def _looked_at(self, data: DataSet) -> str:
         """What the file of the rows is now, if they may be read."""
@@ -442,6 +508,11 @@ class DataSets:
                 log.error(json.dumps({"event": "unreadable", "what": what, "type": type(error).__name__}))
                 return what
         return None
+
+
+def _stamp_of_home(path: Path, data: DataSet) -> tuple[int, ...]:
+    """Changes whenever the home of a declaration, or of its people, is made or moved."""
+    return (*homes.stamp(path), *_stamp_of_people(path, data))
 
 
 def _stamp_of_people(path: Path, data: DataSet | None) -> tuple[int, ...]:

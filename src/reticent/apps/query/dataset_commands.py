@@ -52,14 +52,24 @@ def example(
 
 
 @group.command()
-def check(declaration: Declaration) -> None:
+def check(
+    declaration: Declaration,
+    spend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT", help="Part of the budget that may buy the share of unreadable cells, as 0.1%."
+        ),
+    ] = None,
+) -> None:
     """Say in words what a declaration promises.
 
-    Also looks whether the source is there and fits. Exit code 2 if something does not hold.
+    Also looks whether the source is there and fits. Exit code 2 if something does not hold. With --spend it
+    buys, for each column of numbers or booleans that is stored as text, which share of the cells cannot be
+    read: charged to the budget once, and free when it is asked again.
     """
     from reticent.apps.query.dataset_work import check as run
 
-    run(declaration)
+    run(declaration, spend=spend)
 
 
 @group.command()

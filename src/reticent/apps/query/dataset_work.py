@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import secrets
 import sys
 import textwrap
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -14,9 +17,12 @@ from rich.console import Console
 
 from reticent.cli.asking import asked
 from reticent.errors import ParameterError
+from reticent.files import write_new
 from reticent.fleet.people import not_added, under
-from reticent.privacy import Budget, Neighbours
+from reticent.numerals import up
+from reticent.privacy import UNITS_PER_ONE, Budget, Neighbours
 from reticent.query import census
+from reticent.query.accuracy import KEY, Accuracy
 from reticent.query.declarations import (
     account_joining,
     account_moving,
@@ -27,19 +33,27 @@ from reticent.query.declarations import (
 )
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.conversation import Conversation
+from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.declarations.explanation import explain
+from reticent.query.opening import open as open_data_set
 from reticent.query.opening import snapshot_path
+from reticent.query.readability import checked_columns, unreadable_share
 from reticent.query.rows import snapshot as snapshots
 from reticent.query.rows import source
+from reticent.query.rows.row_order import needs_order_key
+
+_PERCENT = re.compile(r"[0-9]{1,3}([.][0-9]{1,9})?")
+
+
+_FIRST_FORMAT = (
+    "Format: 1. In format 2 a day among numbers counts as the days since 1970-01-01, an undeclared category "
+    "as the group other, and the rows of a person are chosen by a secret order; `format: 2` in the file "
+    "adopts it, with the same budget, and reuses nothing that was measured before."
+)
 
 
 def _console() -> Console:
     return Console(highlight=False, markup=False, soft_wrap=False)
-
-
-def _write(path: Path, text: str) -> None:
-    with path.open("x", encoding="utf-8") as file:
-        file.write(text)
 
 
 def new(file: Path, *, out: Path | None, asks: bool) -> None:
@@ -55,10 +69,10 @@ def new(file: Path, *, out: Path | None, asks: bool) -> None:
         if data is None:
             print("Nothing is written.")
             return
-        _write(path, dataset_file.write(data))
+        write_new(path, dataset_file.write(data))
         print(f"{path} is written. Next:")
     else:
-        _write(path, dataset_file.template(file, source))
+        write_new(path, dataset_file.template(file, source))
         print(f"{path} is written. Fill in the blanks from public knowledge, not from the rows; then:")
     print(f"  reticent dataset check {path}")
 
@@ -88,23 +102,81 @@ def example(folder: Path) -> None:
     print(f"{path.with_suffix('.csv')} and {path} are written: 5,000 invented persons.")
 
 
-def check(path: Path) -> None:
-    """Print what the declaration means and whether its source fits."""
+def check(path: Path, *, spend: str | None = None) -> None:
+    """Print what the declaration means and whether its source fits.
+
+    Args:
+        path: Declaration to check.
+        spend: Part of the budget, in percent, that buys the shares of cells that cannot be read.
+    """
     data = dataset_file.read(path)
+    part = None if spend is None else _part_of_budget(spend, data)
     populations.of(path, data)
     console = _console()
     console.print(f"{data.name}, version {data.version}")
     for sentence in explain(data):
         console.print(f"- {sentence}")
+    if data.format == FORMATS[0]:
+        console.print(f"- {_FIRST_FORMAT}")
     if not data.source:
         console.print("- Source: none is named.")
         return
-    with closing(source.connect(data, path.parent, snapshot_path(path, data))) as table:
+    order_key = _order_key_to_check(path, data)
+    with closing(source.connect(data, path.parent, snapshot_path(path, data), order_key=order_key)) as table:
         if data.rows is not None:
             ((found,),) = table.tally(f"SELECT count(*) FROM {table.relation}")  # noqa: S608 - made by us
             snapshots.check_rows(data, found)
     there = "the snapshot of this version" if snapshot_path(path, data).exists() else "as declared"
     console.print(f"- Source: {there}, every column is there.")
+    if data.format == FORMATS[0]:
+        for fault in source.find_type_faults(data, path.parent):
+            console.print(f"- Types: {fault}. Its cells count as missing.")
+    if part is not None:
+        _buy_readability(path, data, part)
+
+
+def _part_of_budget(spend: str, data: DataSet) -> Fraction:
+    """Return the part of the budget that a text like 0.1% says."""
+    if data.format == FORMATS[0]:
+        raise ParameterError("spend must be left out for format 1: add `format: 2` to the declaration first")
+    digits = spend.strip().removesuffix("%").strip()
+    percent = Fraction(digits) if _PERCENT.fullmatch(digits) else Fraction(0)
+    if not 0 < percent <= 100:
+        raise ParameterError(f"spend must be more than 0% and at most 100%, as 0.1%, got {spend!r:.40}")
+    return percent / 100
+
+
+def _buy_readability(path: Path, data: DataSet, part: Fraction) -> None:
+    """Buy and print the share of cells of each column of text that cannot be read."""
+    columns, console = checked_columns(data), _console()
+    if not columns:
+        console.print("- Cells: no column of numbers or booleans is stored as text, so nothing is bought.")
+        return
+    units, minimum = part * data.terms.cap / len(columns), data.terms.minimum
+    if units < minimum:  # it would be charged all the same, so that more is spent than was said
+        least = up(float(100 * Fraction(minimum * len(columns), data.terms.cap)))
+        raise ParameterError(
+            f"spend must be at least {least}%, got {float(100 * part):g}%: each of {len(columns)} columns is "
+            "a question, and every question has a minimal cost"
+        )
+    accuracy = Accuracy(information=float(units / UNITS_PER_ONE), reuse=KEY)
+    with open_data_set(path) as session:
+        for column in columns:
+            answer = session.ask(unreadable_share(column), accuracy)
+            low, high = answer.interval
+            cost = 100 * answer.share
+            console.print(
+                f"- {column.name}: {100 * answer.value:.3g} % of the cells cannot be read "
+                f"({100 * low:.3g} to {100 * high:.3g} %), for {cost:.3g} % of the budget."
+            )
+
+
+def _order_key_to_check(path: Path, data: DataSet) -> str | None:
+    """Return the key that orders the rows, or one for this look alone, which releases nothing of them."""
+    home = homes.of_rows(path)
+    if not needs_order_key(data) or (home is not None and home.order_key):
+        return homes.order_key(path, data)
+    return secrets.token_hex(32)
 
 
 def snapshot(path: Path) -> None:
@@ -124,7 +196,7 @@ def snapshot(path: Path) -> None:
         def seen(done: int, known: int) -> None:
             line.update(f"reading the rows: {done:,} of {known:,} tasks")
 
-        snapshots.make(data, path.parent, target, seen)
+        snapshots.make(data, path.parent, target, seen, order_key=homes.order_key(path, data))
     parts = target.iterdir() if target.is_dir() else [target]
     size = sum(part.stat().st_size for part in parts) / 1e6
     console.print(f"{target} is written ({size:,.1f} MB) and used from now on for version {data.version}.")
@@ -214,7 +286,7 @@ def import_(
     read = foreign_metadata.read_csvw if is_json else foreign_metadata.read_yaml
     data = read(file, additions)
     path = file.with_name(f"{data.name}.yaml") if out is None else out
-    _write(path, dataset_file.write(data))
+    write_new(path, dataset_file.write(data))
     _console().print(f"{path} is written. Read what it promises:\n  reticent dataset check {path}")
 
 

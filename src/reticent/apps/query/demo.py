@@ -35,6 +35,7 @@ from reticent.query import Answer, By, DataSet, census, histogram, median
 from reticent.query import open as open_data_set
 from reticent.query.answers import as_mu2
 from reticent.query.declarations import dataset_file
+from reticent.query.kinds.intervals import shown_half_width
 from reticent.query.opening import folder as kept_in
 from reticent.query.remote import RemoteSession
 
@@ -281,7 +282,7 @@ def _pair(answer: Answer, truth: float) -> tuple[str, str]:
         return f"{len(answer.cells)} bins ± {terminal.error_text(answer.error)}", ""
     estimate = answer.cells[0].estimate
     scale, unit = (100.0, " %") if answer.query.kind == "proportion" else (1.0, "")
-    error = scale * views.half(estimate)
+    error = scale * shown_half_width(estimate)
     value = f"{terminal.rounded(scale * estimate.value, error)} ± {terminal.error_text(error)}{unit}"
     return value, terminal.rounded(scale * truth, error)
 
@@ -403,7 +404,8 @@ def _draw_costs(axes: Any, show: _Show) -> None:
 def _draw_answers(axes: Any, asked: list[Asked]) -> None:
     """The bought answers to the five questions, less the truth, in units of the first error."""
     names = list(census.FIVE)
-    unit = {one.name: views.half(one.answer.cells[0].estimate) for one in reversed(asked) if one.answer.cost}
+    bought = [one for one in reversed(asked) if one.answer.cost]
+    unit = {one.name: shown_half_width(one.answer.cells[0].estimate) for one in bought}
     for one in asked:
         if one.name not in names or not one.answer.cost:
             continue

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Unpack, cast
 
 from reticent.apps.query.attempts import Attempt, Settled, Shaped, noted
 from reticent.apps.query.data_sets import DataSets
-from reticent.apps.query.weights import cells_asked, letters_asked
+from reticent.apps.query.weights import WorkWeight, cells_asked, letters_asked, reuse_cells
 from reticent.errors import (
     BudgetExceeded,
     CommitUnknown,
@@ -29,7 +30,9 @@ from reticent.query.accuracy import CONFIDENCE, NONE, SPAN, Accuracy, Words
 from reticent.query.language.tree import Query, to_json
 from reticent.query.paying import Hand, Paid
 from reticent.query.proposals import Proposal
+from reticent.query.recording import at_once
 from reticent.service.keys import Person
+from reticent.service.limits import wait_to_record
 from reticent.service.refusals import Refused
 from reticent.service.replies import written
 from reticent.service.settings import Settings
@@ -86,18 +89,32 @@ class Desk(DataSets):
 
     def cells(self, name: str, query: Question) -> int:
         """How much work a question is, in cells (`weights`): from the request and the declaration alone."""
-        session, letters = self.session(name), letters_asked(query)
+        session, letters = self._sessions.get(name) or self.session(name), letters_asked(query)
         asked = session.read(query) if isinstance(query, str) else query
         return max(letters, cells_asked(asked, session.data))
+
+    def weigh(self, name: str, query: Question) -> WorkWeight:
+        """Return how much work a question is that may be estimated from what is recorded."""
+        session = self._sessions.get(name) or self.session(name)
+        asked = session.read(query) if isinstance(query, str) else query
+        return WorkWeight(
+            self.cells(name, query),
+            reuse_cells(cells_asked(asked, session.data), session.recorded_values),
+        )
 
     def free(
         self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
     ) -> Answer | None:
-        """What `ask` would answer, if nothing must be bought or measured for it; None else."""
+        """Return what `ask` would answer, if nothing must be bought or measured for it; None else.
+
+        None too if an earlier try may have been charged: its answer shows that charge.
+        """
         session = self.session(name)
         attempt = self.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return Answer.from_json(json.loads(attempt.answer))
+        if session.has_requested(query, attempt.ledger):  # it is answered with what it was charged: see `ask`
+            return None
         answer = session.free(query, accuracy)
         return None if answer is None else self._ended(Settled(attempt, None), person, name, answer)
 
@@ -109,6 +126,7 @@ class Desk(DataSets):
         accuracy: Accuracy | None = None,
         *,
         idempotency: str | None = None,
+        start: float | None = None,
         **words: Unpack[Words],
     ) -> Answer:
         """Ask for a person, within their quota.
@@ -120,19 +138,22 @@ class Desk(DataSets):
             accuracy: as for `Session.ask`.
             idempotency: a retry of this person with the same text and body is answered as the first was, and
                 counted and charged once.
+            start: When the request came, on the monotonic clock: what is measured is recorded on the time
+                grid that begins there. None to record at once, for who has the rows anyhow.
             **words: as for `Session.ask`.
 
         Raises:
             Refused: there is no such data set, or the quota does not suffice. Nothing was charged.
         """
         given = Accuracy.of(accuracy, words)
-        settled = self.settle(person, name, query, given, idempotency)
+        session = self.session(name)
+        settled = self.settle(person, name, query, given, idempotency, start=start, session=session)
         if settled.paid is None:
             return Answer.from_json(json.loads(cast(str, settled.attempt.answer)))
         try:
-            answer = self.session(name).told(query, settled.paid, confidence=given.confidence)
+            answer = session.told(query, settled.paid, confidence=given.confidence)
         except ReticentError as error:
-            self._release(error, person, name, query, settled, given)
+            self._release(error, person, session, query, settled, given)
             raise
         return self._ended(settled, person, name, answer)
 
@@ -146,6 +167,8 @@ class Desk(DataSets):
         *,
         offering: bool = True,
         hand: Hand | None = None,
+        start: float | None = None,
+        session: Session | None = None,
     ) -> Settled:
         """The first half of `ask`: quota, charge, draw and record.
 
@@ -157,8 +180,10 @@ class Desk(DataSets):
             idempotency: as for `ask`.
             offering: whether a refusal carries the best answer that is free.
             hand: who draws and records, as for `Session.pay`.
+            start: as for `ask`; a hand has its own.
+            session: Session to ask; that of the data set as it is declared now by default.
         """
-        session = self.session(name)
+        session = session or self.session(name)
         attempt = self.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return Settled(attempt, None)
@@ -168,6 +193,7 @@ class Desk(DataSets):
             nonlocal is_first, reserved
             if not self.ledger.measured_by_oracle:
                 self._looked_at(session.data)  # before paying
+            self.check_current(name, session)
             first, left = self.state.reserve(attempt.id, person, name, units)
             if left is not None:
                 raise Refused(
@@ -187,25 +213,37 @@ class Desk(DataSets):
                 paying=reserve,
                 offering=offering,
                 hand=hand,
+                promptly=at_once if start is None else partial(self.record_on_grid, name, start),
             )
         except ReticentError as error:
-            self._release(error, person, name, query, Settled(attempt, None, reserved, is_first), accuracy)
+            self._release(error, person, session, query, Settled(attempt, None, reserved, is_first), accuracy)
             raise
         return Settled(attempt, paid, reserved, is_first)
+
+    def record_on_grid(self, name: str, start: float, call: Callable[[], object]) -> object:
+        """Make a call that records what was measured, at a time that tells nothing of the rows.
+
+        Args:
+            name: Data set whose rows were read.
+            start: When the request came, on the monotonic clock.
+            call: Records one measurement.
+        """
+        wait_to_record(start, self.settings.deadline_s(self.open_data(name).rows), self.settings.grid_s)
+        return call()
 
     def _release(
         self,
         error: ReticentError,
         person: Person,
-        name: str,
+        session: Session,
         query: Question,
         settled: Settled,
         accuracy: Accuracy,
     ) -> None:
         """Give back what a quota was asked for by a question that failed, unless it may have been charged."""
         reserved = settled.reserved if settled.is_first else 0
-        if reserved and not _may_be_charged(error, self.session(name), query, accuracy, reserved):
-            self.state.release(settled.attempt.id, person, name)
+        if reserved and not _may_be_charged(error, session, query, accuracy, reserved):
+            self.state.release(settled.attempt.id, person, session.data.name)
 
     def _ended(self, settled: Settled, person: Person, name: str, answer: Answer) -> Answer:
         """The answer of an attempt, once it is remembered; what another try was told, if that was first."""
@@ -243,7 +281,7 @@ class Desk(DataSets):
             text: all of the request, for `repeated`.
         """
         session = self._sessions.get(name)
-        if session is None or self._near is None:
+        if session is None or self._near is None or not self._is_current(name):
             return None
         mark = self._near.mark()  # before the answer is made: whatever is written later makes it old
         answer = session.reused(query, accuracy)
@@ -261,6 +299,8 @@ class Desk(DataSets):
         """The reply to the very same request, by anybody, if nothing was written to the ledger since."""
         held = self._repeats.get((name, text))
         if held is None or self._near is None or held.mark != self._near.mark():
+            return None
+        if not self._is_current(name):
             return None
         self.state.note(replace(held.note, person=person.name, day=today()))
         return held.reply

@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -27,7 +27,7 @@ from reticent.apps.query.attempts import Settled
 from reticent.apps.query.desk import LONGEST_REPEAT, Desk, Question, shaped_free, shaped_paid
 from reticent.apps.query.lanes import SWITCH_S, Lanes, restful
 from reticent.apps.query.schemas import Priced
-from reticent.apps.query.weights import MANY, letters_asked
+from reticent.apps.query.weights import MANY, PLANNED, WorkWeight, letters_asked
 from reticent.errors import BudgetExceeded, CommitUnknown, NotMeasured, ReticentError, StorageUnavailable
 from reticent.query import Answer
 from reticent.query.accuracy import Accuracy
@@ -46,7 +46,7 @@ log = logging.getLogger("reticent.service")
 _LOOK_S = 1.0  # how often jobs of other processes are looked for
 _QUICKEST_BEAT_S = 0.02
 _PASSING = (StorageUnavailable, CommitUnknown)
-_WAITING = 8  # times the threads, where all that they do is to wait for a chain
+_WAITING = 8  # times the threads, where most of what they do is to wait for a chain or the time grid
 
 
 class Jobs:
@@ -60,7 +60,8 @@ class Jobs:
     def __init__(self, desk: Desk, apart: Apart | None = None) -> None:
         self._desk, self._settings, self._apart = desk, desk.settings, apart
         self._is_on_chain = desk.ledger.measured_by_oracle
-        self.lanes = Lanes(self._settings.threads * (_WAITING if self._is_on_chain else 1))
+        waits = self._is_on_chain or self._settings.grid_s > 0
+        self.lanes = Lanes(self._settings.threads * (_WAITING if waits else 1))
         self._work_rate = Rate(self._settings.work_rate, self._settings.work_burst)
         self._closing, self._news = threading.Event(), threading.Condition()
         self._running: set[str] = set()
@@ -110,20 +111,23 @@ class Jobs:
             return None if answer is None else shaped(answer)
 
         def paid_here() -> Shape:
-            return shaped(self._desk.ask(*given, idempotency=idempotency))
+            return shaped(self._desk.ask(*given, idempotency=idempotency, start=start))
 
-        def quick() -> tuple[int, Shape | None]:
-            cells = self._weighed(person, name, body.query)
-            return cells, here() if cells <= MANY else None
+        def quick() -> tuple[WorkWeight, Shape | None]:
+            weight = self._weighed(person, name, body.query)
+            return weight, here() if max(weight) <= MANY else None
 
         free: Callable[[], Any] = partial(restful, here)
         paid: Callable[[], Any] = paid_here
-        cells, found = await run_in_threadpool(quick)
-        if cells > MANY:
+        weight, found = await run_in_threadpool(quick)
+        cells = weight.cells
+        if weight.is_long_estimate:
+            found = await self.lanes.estimate(here)
+        elif cells > MANY:
             paid = partial(restful, paid_here)
             if shaped is in_bytes and self._is_apart(name):
                 free = partial(self._free_apart, *given, idempotency)
-                paid = partial(self._paid_apart, *given, idempotency)
+                paid = partial(self._paid_apart, *given, idempotency, start)
             found = await self.lanes.free(cells, free)
         if found is not None:
             return found
@@ -152,22 +156,32 @@ class Jobs:
             Refused: it is more work than the rate allows now. Nothing was done.
         """
 
-        def quick() -> tuple[int, Result | None]:
-            cells = self._weighed(person, name, query)
-            return cells, work(self._desk) if cells <= MANY else None
+        def quick() -> tuple[WorkWeight, Result | None]:
+            weight = self._weighed(person, name, query)
+            return weight, work(self._desk) if max(weight) <= MANY else None
 
-        cells, found = await run_in_threadpool(quick)
-        if cells <= MANY:
+        weight, found = await run_in_threadpool(quick)
+        if max(weight) <= MANY:
             return cast(Result, found)
-        return await self.free_of(cells, name, work, is_here=is_here)
+        return await self.free_of(weight, name, work, is_here=is_here)
 
-    async def free_of(self, cells: int, name: str, work: Work[Result], *, is_here: bool = False) -> Result:
-        """Do free work of so many cells, which are counted already."""
-        return await self.lanes.free(cells, self._placed(cells, name, work, is_here=is_here))
+    async def free_of(
+        self, weight: WorkWeight, name: str, work: Work[Result], *, is_here: bool = False
+    ) -> Result:
+        """Do free work of such a weight, which is counted already."""
+        if weight.is_long_estimate:
+            return await self.lanes.estimate(partial(work, self._desk))
+        return await self.lanes.free(weight.cells, self._placed(weight.cells, name, work, is_here=is_here))
 
     async def rehearse(self, person: Person, name: str, query: Question, work: Work[Result]) -> Result:
-        """The same with made-up rows."""
-        cells = await run_in_threadpool(self._weighed, person, name, query)
+        """The same with made-up rows, beside which nothing is recorded."""
+
+        def weighed() -> int:
+            cells = self._desk.cells(name, query)
+            self.charge(person, name, WorkWeight(cells, 0))
+            return cells
+
+        cells = await run_in_threadpool(weighed)
         return await self.lanes.rehearse(cells, self._placed(cells, name, work))
 
     def _placed(
@@ -182,7 +196,7 @@ class Jobs:
 
     def _is_apart(self, name: str) -> bool:
         """Whether what has many cells is done in another process: what is degraded is drawn, and is not."""
-        return self._apart is not None and self._desk.data(name).policy is not Policy.DEGRADE
+        return self._apart is not None and self._desk.open_data(name).policy is not Policy.DEGRADE
 
     def _free_apart(
         self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
@@ -192,15 +206,23 @@ class Jobs:
         attempt = self._desk.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return attempt.answer.encode()
+        if self._desk.session(name).has_requested(query, attempt.ledger):
+            return None
         shaped = self._apart.call(partial(shaped_free, person, name, query, accuracy))
         return None if shaped is None else self._desk.ended(Settled(attempt, None), person, shaped)
 
     def _paid_apart(
-        self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
+        self,
+        person: Person,
+        name: str,
+        query: Question,
+        accuracy: Accuracy,
+        idempotency: str | None,
+        start: float,
     ) -> bytes:
         """Charge for a question of many cells here; let it be drawn, recorded and told there."""
         assert self._apart is not None
-        hand = OtherHand(self._apart, name)
+        hand = OtherHand(self._apart, name, start)
         try:
             settled = self._desk.settle(person, name, query, accuracy, idempotency, offering=False, hand=hand)
         except BudgetExceeded as refusal:
@@ -213,18 +235,36 @@ class Jobs:
         shaped = self._apart.call(made)
         return self._desk.ended(settled, person, shaped)
 
-    def _weighed(self, person: Person, name: str, query: Question) -> int:
-        """How many cells a question is, counted for whoever asks it."""
-        cells = self._desk.cells(name, query)
-        self.charge(person, name, cells)
-        return cells
+    def _weighed(self, person: Person, name: str, query: Question) -> WorkWeight:
+        """Return the weight of a question, counted for whoever asks it."""
+        weight = self._desk.weigh(name, query)
+        self.charge(person, name, weight)
+        return weight
 
-    def charge(self, person: Person, name: str, cells: int) -> None:
-        """Count so many cells of a data set for a person. Raises Refused if that is too much now."""
-        steps = self._settings.steps(self._desk.data(name).rows)
-        pause_s = self._work_rate.wait_s(str(person.number), cells * steps)
+    def charge_list(self, person: Person, name: str, queries: Iterable[Question]) -> WorkWeight:
+        """Return the weight of several questions, counted for a person. Raises Refused as `charge` does."""
+        weights = [self._desk.weigh(name, query) for query in queries]
+        weight = WorkWeight(sum(one.cells for one in weights), sum(one.reuse for one in weights))
+        self.charge(person, name, weight)
+        return weight
+
+    def charge_plan(self, person: Person, name: str, queries: Sequence[Question]) -> WorkWeight:
+        """Return the weight of planning a workload, counted for a person. Raises Refused as `charge` does.
+
+        Questions are counted before they are read, and what they may be estimated from once they are.
+        """
+        cells = PLANNED * len(queries)
+        self.charge(person, name, WorkWeight(cells, 0))
+        reuse = sum(self._desk.weigh(name, query).reuse for query in queries)
+        self.charge(person, name, WorkWeight(0, reuse))
+        return WorkWeight(cells, reuse)
+
+    def charge(self, person: Person, name: str, weight: WorkWeight) -> None:
+        """Count work on a data set for a person. Raises Refused if that is too much now."""
+        steps = self._settings.steps(self._desk.open_data(name).rows)
+        pause_s = self._work_rate.wait_s(str(person.number), weight.cells * steps + weight.reuse)
         if pause_s:
-            raise too_much(cells, pause_s)
+            raise too_much(weight.cells + weight.reuse, pause_s)
 
     def hopeless(self, person: Person, name: str, text: bytes) -> Refused | None:
         """The refusal of a request that is more work than the rate allows now, if it can be told at once.
@@ -242,7 +282,10 @@ class Jobs:
                 return None
             if not isinstance(query, Mapping):  # SQL takes longer to read
                 return None
-            cells, steps = self._desk.cells(name, query), self._settings.steps(self._desk.data(name).rows)
+            cells, steps = (
+                self._desk.cells(name, query),
+                self._settings.steps(self._desk.open_data(name).rows),
+            )
         pause_s = self._work_rate.full_s(caller, cells * steps)
         return too_much(cells, pause_s) if pause_s else None
 
@@ -340,7 +383,7 @@ class Jobs:
 
     def _deadline_s(self, name: str) -> float:
         try:
-            return self._settings.deadline_s(self._desk.data(name).rows)
+            return self._settings.deadline_s(self._desk.open_data(name).rows)
         except ReticentError:
             return self._settings.deadline_s(None)
 
@@ -374,15 +417,16 @@ class Jobs:
         body = Priced.model_validate_json(job.body)
         given = (person, job.dataset, body.query, body.accuracy())
         cells = self._desk.cells(job.dataset, body.query)
+        start = time.monotonic() - max(0.0, self._desk.state.now() - job.made)
 
         def answered() -> bytes:
-            return in_bytes(self._desk.ask(*given, idempotency=job.idempotency))
+            return in_bytes(self._desk.ask(*given, idempotency=job.idempotency, start=start))
 
         if cells <= MANY:
             return answered()
         work = partial(restful, answered)
         if self._is_apart(job.dataset):
-            work = partial(self._paid_apart, *given, job.idempotency)
+            work = partial(self._paid_apart, *given, job.idempotency, start)
         return self.lanes.paid(cells, work).result()
 
     def _end(self, job: Job, done: Future[Any]) -> None:

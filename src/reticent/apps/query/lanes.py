@@ -4,6 +4,7 @@
 |------------|-----------|--------------------|
 | quick      | `threads` | what is free and has few cells: prices, known answers, repeats (AnyIO's pool) |
 | large      | 1         | the same with many cells |
+| estimate   | 1         | the same with few cells, where estimating from recorded values takes long |
 | paid       | `threads` | questions that must be bought or measured, with few cells |
 | large paid | 1         | the same with many cells, jobs too |
 | rehearsal  | 2, 1      | made-up rows, and with many cells |
@@ -53,6 +54,7 @@ class Lanes:
     def __init__(self, paid: int) -> None:
         self._paid = ThreadPoolExecutor(paid, "ask")
         self._large = ThreadPoolExecutor(1, "large")
+        self._estimate = ThreadPoolExecutor(1, "estimate")
         self._large_paid = ThreadPoolExecutor(1, "large ask")
         self._rehearsal = ThreadPoolExecutor(_REHEARSALS, "rehearse")
         self._large_rehearsal = ThreadPoolExecutor(1, "large rehearse")
@@ -60,8 +62,8 @@ class Lanes:
 
     def close(self) -> None:
         """End, once what is being done is; what waits is dropped."""
-        lanes = (self._paid, self._large, self._large_paid, self._rehearsal, self._large_rehearsal)
-        for lane in lanes:
+        large = (self._large, self._large_paid, self._large_rehearsal)
+        for lane in (self._paid, self._estimate, self._rehearsal, *large):
             lane.shutdown(wait=True, cancel_futures=True)
 
     async def free(self, cells: int, call: Callable[[], Result]) -> Result:
@@ -69,6 +71,10 @@ class Lanes:
         if cells <= MANY:
             return await run_in_threadpool(call)
         return await self._bounded(self._large, call)
+
+    async def estimate(self, call: Callable[[], Result]) -> Result:
+        """Do what is free and takes long to estimate from what is recorded, one after the other."""
+        return await self._bounded(self._estimate, call)
 
     async def rehearse(self, cells: int, call: Callable[[], Result]) -> Result:
         """Do what needs made-up rows only."""

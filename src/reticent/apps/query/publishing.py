@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from reticent.apps.query.data_sets import DataSets
 
 SIGNER, WITNESS = "signer", "witness"  # settings that all servers have
+_ORDER_KEY = "row order "  # and the name of a data set: the key that orders the rows of each person
 
 
 def agreed(data: DataSet, told: Published) -> DataSet:
@@ -65,11 +66,34 @@ def publish(sets: DataSets, url: str) -> tuple[list[str], dict[str, str]]:
                 with closing(Notebook(kept_folder(path) / "notebook.sqlite")) as notebook:
                     SharedNotebook(database, home.name).take(notebook)
                 text = path.read_text(encoding="utf-8")
+                _publish_order_key(state, home, homes.order_key(path, home))
                 state.publish(Published(home.name, text, home.account, home.identity))
                 served.append(home.name)
             except LedgerError as error:
                 missed[data.name] = str(error)
     return served, missed
+
+
+def _publish_order_key(state: State, data: DataSet, order_key: str | None) -> None:
+    """Give all servers the key that orders the rows of each person; refuse another one than they have."""
+    if order_key is not None and state.agree(f"{_ORDER_KEY}{data.name}", order_key) != order_key:
+        raise LedgerError(
+            f"the rows of {data.name} were published with another order: bring back the home that they had"
+        )
+
+
+def published_order_key(state: State, data: DataSet) -> str:
+    """Return the key of a data set's rows that all servers use.
+
+    Raises:
+        LedgerError: It was published by a release that made none.
+    """
+    order_key = state.agreed(f"{_ORDER_KEY}{data.name}")
+    if order_key is None:
+        raise LedgerError(
+            f"{data.name} was published without the order of its rows: run `reticent publish` again"
+        )
+    return order_key
 
 
 def _agree(state: State, settings: Settings, ledger: SqlLedger) -> None:

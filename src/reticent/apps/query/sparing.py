@@ -47,7 +47,7 @@ class Sparing:
             return
         scope["route"] = SimpleNamespace(path=f"{base}{{name}}/{verb}")  # as it is counted and logged
         if verb == _ASK:
-            settings, rows = desk_of(request).settings, desk_of(request).data(name).rows
+            settings, rows = desk_of(request).settings, desk_of(request).open_data(name).rows
             await until_deadline(start, settings.deadline_s(rows), settings.grid_s)
         await refusal(refused)(scope, receive, send)
 

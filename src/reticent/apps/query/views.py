@@ -14,7 +14,7 @@ from reticent.privacy import Budget, spent_epsilon
 from reticent.query.answers import Answer, Assumed, Case, Price, as_mu2
 from reticent.query.combined import Combined, weights
 from reticent.query.declarations.datasets import Policy
-from reticent.query.kinds.intervals import Estimate, half_width_factor
+from reticent.query.kinds.intervals import shown_half_width
 from reticent.query.kinds.listed import KIND
 from reticent.query.language.text_words import question_line
 from reticent.query.language.words import in_words
@@ -58,11 +58,6 @@ class Facts:
     policy: Policy
 
 
-def half(estimate: Estimate, confidence: float = 0.95) -> float:
-    """What stands behind the ±: half the interval, as it is before it is cut to what is possible."""
-    return max((estimate.high - estimate.low) / 2, half_width_factor(confidence) * estimate.standard_error)
-
-
 def amount(units: int, data: Described, *, mu2: bool = False) -> str:
     """Units as a share of the budget, and as epsilon if they were spent alone; as mu2 too, if wanted."""
     if not units:
@@ -93,7 +88,8 @@ def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2
         screen.print(groups(answer))
         if len(answer.cells) > MOST_SHOWN:
             screen.print(f"{len(answer.cells) - MOST_SHOWN:,} more: --format csv shows all.")
-    rows = [*_single(answer), ("case", f"{answer.case.value}: {CASES[answer.case]}")]
+    rows = [*_single(answer), *(("note", note) for note in answer.notes)]
+    rows.append(("case", f"{answer.case.value}: {CASES[answer.case]}"))
     rows.append(("cost", amount(answer.cost, data, mu2=mu2)))
     if answer.without_reuse != answer.cost:
         rows.append(("without reuse", amount(answer.without_reuse, data, mu2=mu2)))
@@ -171,7 +167,7 @@ def _single(answer: Answer) -> list[tuple[str, str]]:
     if len(answer.cells) > 1 or answer.cells[0].labels:
         return []
     estimate = answer.cells[0].estimate
-    error = half(estimate, answer.confidence)
+    error = shown_half_width(estimate, answer.confidence)
     interval = f"{rounded(estimate.low, error)} .. {rounded(estimate.high, error)}"
     return [
         ("answer", f"{rounded(estimate.value, error)} ± {error_text(error)}"),
@@ -202,7 +198,7 @@ def groups(answer: Answer) -> Table:
         table.add_column("", ratio=1, min_width=8)
     for cell in answer.cells[:MOST_SHOWN]:
         estimate = cell.estimate
-        error = half(estimate, answer.confidence)
+        error = shown_half_width(estimate, answer.confidence)
         texts: list[Any] = [label_text(label) for label in cell.labels]
         texts += [rounded(estimate.value, error), error_text(error)]
         texts.append(f"{rounded(estimate.low, error)} .. {rounded(estimate.high, error)}")

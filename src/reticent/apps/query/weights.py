@@ -2,13 +2,16 @@
 
 Rates count this beside requests, for answers, prices and rehearsals alike: a question of 65,536 cells is as
 much as 65,536 questions of one. Nothing here looks at rows, or at how many there really are.
+
+A question may also be estimated from what is recorded, by anybody. That takes as long as there are recorded
+values, up to a bound, and is counted for whoever asks. The ledger shows those values: they are public.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from reticent.errors import ParameterError
 from reticent.query import DataSet
@@ -18,6 +21,28 @@ from reticent.query.language.tree import By, Query
 MANY = 1024  # cells that take long enough to need a thread of their own
 PLANNED = 300  # cells that a question of a workload counts as: it is gone through several times
 _LETTERS_PER_CELL = 16  # reading so much of a question takes about as long as a cell does
+_MOST_COMBINED = 256  # cells of a question that is estimated from others
+_FEW_VALUES = 256  # recorded values that are combined in no time
+_MOST_COUNTED = 2048  # recorded values beyond those, after which an estimate takes no longer
+_CELLS_PER_VALUE = 2  # that a recorded value counts as for a table
+_VALUES_PER_CELL = 16  # that count as one cell for a single number
+
+
+class WorkWeight(NamedTuple):
+    """How much work a question is, in cells.
+
+    Attributes:
+        cells: Cells that are asked for, each as many times as there are steps of rows.
+        reuse: What estimating the question from recorded values counts as, whatever the rows.
+    """
+
+    cells: int
+    reuse: int
+
+    @property
+    def is_long_estimate(self) -> bool:
+        """Return whether few cells are asked for, and estimating them takes long."""
+        return self.cells <= MANY < self.reuse
 
 
 def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
@@ -28,6 +53,19 @@ def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
     by = query.by if isinstance(query, Query) else query.get("by")
     listed = by if isinstance(by, (list, tuple)) else [by]
     return min(MOST_VALUES, math.prod(_cells(one, data) for one in listed[:16]))
+
+
+def reuse_cells(cells: int, recorded_values: int) -> int:
+    """Return how many cells estimating a question from recorded values counts as.
+
+    Args:
+        cells: Cells that the question asks for.
+        recorded_values: Values that are recorded about the data set and may be combined.
+    """
+    if cells > _MOST_COMBINED:  # it keeps to its own purchases
+        return 0
+    counted = min(max(0, recorded_values - _FEW_VALUES), _MOST_COUNTED)
+    return _CELLS_PER_VALUE * counted if cells > 1 else counted // _VALUES_PER_CELL
 
 
 def letters_asked(query: str | bytes | Mapping[str, Any] | Query) -> int:

@@ -20,6 +20,7 @@ from reticent.location.stations.cost import checked_target
 from reticent.location.stations.planning import LEAST_LEVEL, MOST_LEVEL
 from reticent.mechanisms.base import Floats
 from reticent.mechanisms.location import exponential, exposure
+from reticent.mechanisms.location.exposure import Near, WorstPair
 from reticent.mechanisms.location.truncated_laplace import MOST_DELTA
 from reticent.spaces.roads import RoadMap, Roads, Stations
 
@@ -27,6 +28,12 @@ _MOST_LISTED = 8
 _MOST_NUMBERS = 16
 _SAMPLE = 200  # places at which the pure channel is looked at
 _SHORT_KM = 0.001
+_DELTA_NOTE = (
+    "Delta is that of the worst two places as usually defined, P(S|x) <= e^(level d) P(S|x') + delta; in "
+    "brackets as the documents define it, P(S|x) <= e^(level d) (P(S|x') + delta). Places more than two "
+    "radii apart share no report: between them the usual delta is 1. Beyond the reach the documents' delta "
+    "promises nothing."
+)
 
 Number = TypeVar("Number", int, float)
 
@@ -40,14 +47,18 @@ def check(file: Path, cut: Cut, *, levels: str, radii: str) -> None:
     streets, roads = roads_of(file, cut)
     screen = terminal.console()
     screen.print(terminal.facts(_held(streets, roads, cut)))
-    deltas = {(level, km): _delta(roads, level, km) for km in kms for level in wanted}
+    pairs = {(level, km): _worst_pair(roads, level, km) for km in kms for level in wanted}
     table = Table("per km", "pure: moved, beyond horizon", *(f"radius {km:g} km" for km in kms))
     for level in wanted:
-        ended = (f"delta {up(deltas[level, km], 3)}, reach {_reach(level, deltas[level, km])}" for km in kms)
-        table.add_row(f"{level:g}", _moved(roads, level, cut.horizon), *ended)
+        truncated = (
+            f"{_format_pair(pair)}, reach {_format_reach(level, pair.delta)}"
+            for pair in (pairs[level, km] for km in kms)
+        )
+        table.add_row(f"{level:g}", _moved(roads, level, cut.horizon), *truncated)
     screen.print(table)
+    screen.print(_DELTA_NOTE, soft_wrap=True)
     screen.print("Advice:")
-    for line in _advice(streets, roads, cut, deltas):
+    for line in _advice(streets, roads, cut, pairs):
         screen.print(f"- {line}", soft_wrap=True)
 
 
@@ -71,12 +82,21 @@ def _spacing(roads: Roads) -> float:
     return float(roads.street.lengths.mean())
 
 
-def _delta(roads: Roads, level: float, radius_km: float) -> float:
-    return exposure.delta_over_sets(roads, exposure.Law.truncated(roads, level, radius_km), level)
+def _worst_pair(near: Near, level: float, radius_km: float) -> WorstPair:
+    return exposure.find_worst_pair(near, exposure.Law.truncated(near, level, radius_km), level)
 
 
-def _reach(level: float, delta: float) -> str:
+def _format_deltas(usual: float, documents: float) -> str:
+    """Format delta as it is usually defined, and in brackets as the documents define it."""
+    return f"{up(usual, 3)} ({up(documents, 3)})" if documents > 0.0 else "0"
+
+
+def _format_reach(level: float, delta: float) -> str:
     return "any" if delta <= 0.0 else f"{down(exposure.reach(level, delta) * 1000.0, 3)} m"
+
+
+def _format_pair(pair: WorstPair) -> str:
+    return f"delta {_format_deltas(pair.usual_delta, pair.delta)}"
 
 
 def _moved(roads: Roads, level: float, horizon: float) -> str:
@@ -90,38 +110,44 @@ def _moved(roads: Roads, level: float, horizon: float) -> str:
     return f"{np.mean(away) * 1000.0:.0f} m, {np.mean(beyond):.1%}"
 
 
-def _advice(streets: RoadMap, roads: Roads, cut: Cut, deltas: dict[tuple[float, float], float]) -> list[str]:
-    """What to do, in words."""
+def _advice(
+    streets: RoadMap, roads: Roads, cut: Cut, pairs: dict[tuple[float, float], WorstPair]
+) -> list[str]:
+    """Return advice for this map in sentences."""
     said = []
-    kept = [f"{level:g} per km at {km:g} km" for (level, km), delta in deltas.items() if delta <= MOST_DELTA]
+    kept = [
+        f"{level:g} per km at {km:g} km" for (level, km), pair in pairs.items() if pair.delta <= MOST_DELTA
+    ]
     if not kept:
         said.append(
-            f"Take the pure channel: no noise that ends at a radius stays at delta {MOST_DELTA:g} here."
+            "Take the pure channel: no noise that ends at a radius stays at the documents' delta "
+            f"{MOST_DELTA:g} here."
         )
-    elif len(kept) < len(deltas):
+    elif len(kept) < len(pairs):
         said.append(
-            f"Take the pure channel, or noise that ends at delta up to {MOST_DELTA:g}: {_listed(kept)}."
+            f"Take the pure channel, or noise that ends at the documents' delta up to {MOST_DELTA:g}: "
+            f"{_listed(kept)}."
         )
     if streets.one_way > 0.0:
-        level, km = next(iter(deltas))
-        directed = exposure.delta_over_sets(
-            roads.driving, exposure.Law.truncated(roads.driving, level, km), level
-        )
+        level, km = next(iter(pairs))
+        directed = _worst_pair(roads.driving, level, km)
         said.append(
-            f"State no promise in driven kilometres: along one-way streets delta at {level:g} per km and "
-            f"{km:g} km would be {up(directed, 3)}, by street it is {up(deltas[level, km], 3)}."
+            f"State no promise in driven kilometres: along one-way streets at {level:g} per km and {km:g} km "
+            f"{_format_pair(directed)} would be needed, by street {_format_pair(pairs[level, km])}."
         )
     else:
         said.append("The map has no one-way streets. If the town has some, driving is longer than told.")
     if roads.told["islands"]:
-        said.append("Whoever is on an island counts as being at the nearest place: see whether that may be.")
-    jump, level = roads.by(cut.metric).jump, min(one for one, _ in deltas)
+        said.append(
+            "People on an island count as being at the nearest place: check whether that is acceptable."
+        )
+    jump, level = roads.by(cut.metric).jump, min(level for level, _ in pairs)
     if level * min(jump, cut.horizon) > 1.0:
         said.append(
             f"Two points a hair apart may be told apart at exponent {up(level * min(jump, cut.horizon), 3)} "
             f"at {level:g} per km, where the way round is long; a shorter horizon bounds it."
         )
-    fine = [one for one, _ in deltas if one * _spacing(roads) > 1.0]
+    fine = [level for level, _ in pairs if level * _spacing(roads) > 1.0]
     if fine:
         said.append(
             f"At {min(fine):g} per km neighbouring places are at exponent "
@@ -162,12 +188,14 @@ def plan(
     for one in found:
         name = one.channel if one.channel == "pure" else f"radius {one.radius_km:g} km"
         table.add_row(
-            name, up(one.level, 3), str(one.k), up(one.delta, 3) if one.delta else "0",
-            _reach(one.level, one.delta), f"{one.share_free:.1%}", f"{one.mean_detour:.3g}",
+            name, up(one.level, 3), str(one.k), _format_deltas(one.usual_delta, one.delta),
+            _format_reach(one.level, one.delta), f"{one.share_free:.1%}", f"{one.mean_detour:.3g}",
         )  # fmt: skip
     screen = terminal.console()
     screen.print(_who(sites, prior))
     screen.print(table)
+    if any(plan.delta for plan in found):
+        screen.print(_DELTA_NOTE, soft_wrap=True)
     screen.print(
         "The least level is the most private. A vehicle pays it once for each query and period, and with "
         "companions no more."
@@ -196,10 +224,10 @@ def cost(
     screen.print(_who(sites, prior))
     screen.print(table)
     for level in wanted if radius is not None else ():
-        delta = _delta(sites.roads, level, radius or 0.0)
+        pair = _worst_pair(sites.roads, level, radius or 0.0)
         screen.print(
-            f"At {level:g} per km noise that ends at {radius:g} km leaves delta {up(delta, 3)}: it promises "
-            f"nothing beyond {_reach(level, delta)}.",
+            f"At {level:g} per km noise that ends at {radius:g} km leaves {_format_pair(pair)}, "
+            f"reach {_format_reach(level, pair.delta)}. {_DELTA_NOTE}",
             soft_wrap=True,
         )
 

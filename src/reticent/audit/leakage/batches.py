@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.audit.leakage.labels import certain_labels, label_sets
 from reticent.audit.leakage.layers import Layers, Update, softmax
+from reticent.audit.leakage.noise_checks import noise_movement
 from reticent.audit.leakage.verdicts import Candidate
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
@@ -203,6 +205,7 @@ def batch_candidates(
     non_negative: bool = False,
     effort: Effort | None = None,
     every: bool = False,
+    noise: float = 0.0,
 ) -> Iterator[Candidate]:
     """Batches of `rank` records with this update, which is a mean over `records`; each was checked.
 
@@ -216,6 +219,7 @@ def batch_candidates(
         non_negative: whether records are known to have no negative numbers.
         effort: how long to look.
         every: whether more than one batch may have the update, and all that can be found are wanted.
+        noise: Standard deviation of the noise on each number, if there is any.
     """
     tries = effort or Effort()
     if labels is None:
@@ -234,6 +238,10 @@ def batch_candidates(
                 kept = checked_batch(layers, update, found, classes.astype(np.float64), records, tolerances)
                 if kept is not None:
                     moved = _moved(layers, update, kept, one_hot, rank, records)
+                    if noise > 0.0:
+                        solve = partial(_solved_near, layers, kept, one_hot, rank, records)
+                        shift = noise_movement(layers, update, kept, noise, records=records, solve=solve)
+                        moved = max(moved, shift)
                     yield replace(kept, moved=moved)
                     break
 
@@ -243,8 +251,6 @@ def _moved(
 ) -> float:
     """How far the records move if the update is rounded otherwise: the largest change of two tries."""
     worst, size = 0.0, max(float(np.abs(kept.records).max()), 1e-300)
-    entering = layers.forward(kept.records)[0]
-    active = [values > 0.0 for values in entering]
     for seed in range(2):
         stream = SimulationStream(_SEARCH, path=(seed,))
         other = Update(
@@ -252,15 +258,24 @@ def _moved(
             tuple(None if b is None else _otherwise(stream, b, update.precision) for b in update.biases),
             update.precision,
         )
-        last = _last_layer(layers, other, rank, records, update.precision)
-        start = entering[-1] @ np.linalg.pinv(last.basis)
-        a = _polished(last, one_hot, start[None])
-        d = (softmax(a @ last.scores + last.offsets) - one_hot)[0]
-        found = _descended(layers, other, a[0] @ last.basis, d, records, 0.0, active)
+        found = _solved_near(layers, kept, one_hot, rank, records, other)
         if found is None:
             return math.inf
         worst = max(worst, float(np.abs(found - kept.records).max()) / size)
     return worst
+
+
+def _solved_near(
+    layers: Layers, kept: Candidate, one_hot: Floats, rank: int, records: int, other: Update
+) -> Floats | None:
+    """Return the records of another update, from a start at a candidate and with its active units."""
+    entering = layers.forward(kept.records)[0]
+    last = _last_layer(layers, other, rank, records, other.precision)
+    start = entering[-1] @ np.linalg.pinv(last.basis)
+    a = _polished(last, one_hot, start[None])
+    d = (softmax(a @ last.scores + last.offsets) - one_hot)[0]
+    active = [values > 0.0 for values in entering]
+    return _descended(layers, other, a[0] @ last.basis, d, records, 0.0, active)
 
 
 def _otherwise(stream: SimulationStream, numbers: Floats, precision: float) -> Floats:

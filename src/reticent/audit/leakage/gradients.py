@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 
 from reticent.arguments import real
 from reticent.audit.leakage.batches import Effort
+from reticent.audit.leakage.first_layer import judge_first_layer, read_target
 from reticent.audit.leakage.inversion import invert
-from reticent.audit.leakage.layers import Layers, Update
+from reticent.audit.leakage.layers import Layers, Update, rounding_share
 from reticent.audit.leakage.sensitivity import MOST_NUMBERS, Sensitivity, sensitivity
-from reticent.audit.leakage.sources import Arrays, Subject, subject
+from reticent.audit.leakage.sources import Arrays, FirstLayer, Subject, subject
 from reticent.audit.leakage.verdicts import Candidate, Kind, Leak
 from reticent.errors import ParameterError
 from reticent.mechanisms.base import Floats
@@ -56,7 +57,8 @@ class GradientAudit:
         else:
             said = [f"From this update the server learns {_words(leak)}{what}: {leak.reason}."]
         if leak.labels:
-            said.append(f"Classes that are in the batch for certain: {', '.join(map(str, leak.labels))}.")
+            certainty = "if the update carries no noise" if leak.assumes_no_noise else "for certain"
+            said.append(f"Classes that are in the batch {certainty}: {', '.join(map(str, leak.labels))}.")
         if self.error is not None:
             said.append(f"What was rebuilt is the truth up to {self.error:.2g} of its largest number.")
         if self.sensitivity is not None and math.isfinite(self.sensitivity.condition):
@@ -100,7 +102,7 @@ def gradients(
         labels: their classes, if the server knows them.
         truth: the records behind an update, to compare with; the attacker is not shown them.
         non_negative: whether records are known to have no negative numbers.
-        noise: the standard deviation of noise on each number, if the server knows of any.
+        noise: Standard deviation of the noise on each number that is sent, if the server knows of any.
         effort: how long to look for batches.
 
     Returns:
@@ -112,27 +114,75 @@ def gradients(
     if (batch is None) == (update is None):
         raise ParameterError("give a batch or an update")
     judged = subject(model, loss=loss)
-    sent, known = (update, _known(judged, truth)) if batch is None else judged.measured(*batch)
+    sent, known = (
+        (update, _known(judged.enters, judged.layers.inputs, truth))
+        if batch is None
+        else judged.measured(*batch)
+    )
     assert sent is not None
     if send is not None:
         sent = send(sent)
     scale = None if rate is None else real("rate", rate, low=0.0, open_low=True)
+    level = real("noise", noise, low=0.0) / (1.0 if scale is None else scale)
     read, layers, enters, notes = _finite(judged, judged.update(sent, rate=scale))
+    # The records' sign is that of what enters the layers only if records do. Layers that were cut are entered
+    # by a ReLU; anything else below them (tanh) may make numbers negative.
+    is_sign_known = non_negative and (enters == "the record" or enters != judged.enters)
     leak = invert(
-        layers, read, records=records, labels=labels, non_negative=non_negative, noise=noise, effort=effort
+        layers, read, records=records, labels=labels, non_negative=is_sign_known, noise=level, effort=effort
     )
+    if judged.first is not None:
+        count = 1 if leak.certain is not None and leak.records == 1 else records  # the layers above show it
+        by_first = _first_layer_leak(judged, judged.first, sent, read, scale, count, level, non_negative)
+        if by_first is not None:
+            by_first = replace(by_first, labels=leak.labels)
+            first, shown = judged.first, truth if batch is None else _as_array(batch[0])
+            known = _known(first.enters, first.inputs, shown)
+            return GradientAudit(by_first, first.enters, notes, None, known, _error(by_first, known))
     if enters != judged.enters:
         known = None
     return GradientAudit(leak, enters, notes, _sensitivity(layers, read, leak), known, _error(leak, known))
 
 
-def _known(judged: Subject, truth: ArrayLike | None) -> Floats | None:
-    """Records that were given to compare with, where it is records that enter the layers."""
-    if truth is None or judged.enters != "the record":
+def _first_layer_leak(
+    judged: Subject,
+    first: FirstLayer,
+    sent: Arrays,
+    update: Update,
+    rate: float | None,
+    records: int | None,
+    noise: float,
+    non_negative: bool,
+) -> Leak | None:
+    """Return what the first layer of a model shows of one record; None where it shows none."""
+    if first.weights not in sent or first.biases not in sent:
+        return None
+    scale = 1.0 if rate is None else -1.0 / rate
+    weights, biases = (
+        scale * np.asarray(sent[name], dtype=np.float64) for name in (first.weights, first.biases)
+    )
+    if not (np.isfinite(weights).all() and np.isfinite(biases).all()):
+        return None
+    loss = judged.layers.loss
+    return judge_first_layer(
+        weights, biases, rounding_share(update),
+        records=records, noise=noise, non_negative=non_negative,
+        has_parallel_slopes=judged.layers.outputs < (3 if loss == "cross-entropy" else 2),
+        targets=read_target(loss, update.biases[-1]),
+    )  # fmt: skip
+
+
+def _as_array(records: Any) -> ArrayLike:
+    return np.asarray(records.detach().cpu() if hasattr(records, "detach") else records)
+
+
+def _known(enters: str, inputs: int, truth: ArrayLike | None) -> Floats | None:
+    """Return the records to compare with, where it is records that enter the layers."""
+    if truth is None or enters != "the record":
         return None
     rows = np.asarray(truth, dtype=np.float64)
-    if rows.ndim < 2 or not len(rows) or rows[0].size != judged.layers.inputs:
-        raise ParameterError(f"truth must hold records of {judged.layers.inputs} numbers, got {rows.shape}")
+    if rows.ndim < 2 or not len(rows) or rows[0].size != inputs:
+        raise ParameterError(f"truth must hold records of {inputs} numbers, got {rows.shape}")
     if not np.isfinite(rows).all():
         raise ParameterError("truth must be finite")
     return rows.reshape(len(rows), -1)
@@ -163,7 +213,7 @@ def _finite(judged: Subject, update: Update) -> tuple[Update, Layers, str, tuple
 
 
 def _sensitivity(layers: Layers, update: Update, leak: Leak) -> Sensitivity | None:
-    if leak.certain is None:
+    if leak.certain is None or leak.is_first_layer:
         return None
     free = layers.outputs if layers.loss == "squares" else 0
     if leak.certain.records.shape[0] * (layers.inputs + free) > MOST_NUMBERS // 4:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.arguments import real, whole
 from reticent.audit.leakage.batches import Effort, batch_candidates, rank_of, scattered
+from reticent.audit.leakage.first_layer import record_of_first_layer
 from reticent.audit.leakage.labels import certain_labels
-from reticent.audit.leakage.layers import Layers, Update
-from reticent.audit.leakage.records import nothing, one_record
+from reticent.audit.leakage.layers import Layers, Update, rounding_share
+from reticent.audit.leakage.noise_checks import estimate_noise
+from reticent.audit.leakage.records import (
+    CLOSE_NOISE_MOVEMENT,
+    MAX_NOISE_MOVEMENT,
+    describe_movement,
+    nothing,
+    one_record,
+)
 from reticent.audit.leakage.sensitivity import MOST_NUMBERS, sensitivity
 from reticent.audit.leakage.verdicts import Candidate, Kind, Leak
 from reticent.errors import ParameterError
 from reticent.randomness import SimulationStream
 
-_ROUNDINGS = {True: 4096.0, False: 64.0}  # of one number: doubles have digits to spare
 _PROBE = 2026
 _STEADY = 1e-4  # what other roundings may change of a record that is called known, by its largest number
 
@@ -60,17 +68,35 @@ def invert(
         raise ParameterError(f"update: layer {first} holds numbers that are not finite")
     if layers.loss == "logistic":
         return _logistic(layers, update, count, told, non_negative, level, effort)
-    tolerances = _tolerances(update, level)
+    tolerances, rounding = _tolerances(update, level), rounding_share(update)
     if _silent(update) or (layers.loss == "cross-entropy" and layers.outputs == 1):
-        return nothing(layers, update, records=count)
+        return nothing(layers, update, records=count, noise=level)
+    estimate = estimate_noise(layers, update, rounding)
+    if estimate.low > level:
+        certain = certain_labels(layers, update, rounding, noise=estimate.high, non_negative=non_negative)
+        return Leak(Kind.UNDECIDED, None, count, (), certain, _describe_noise(estimate.level, level))
     if count is None or count == 1:
-        found = one_record(layers, update, tolerances, non_negative=non_negative)
-        if found is not None:
+        found = one_record(layers, update, tolerances, noise=level, non_negative=non_negative)
+        if found is not None and not (level > 0.0 and found.kind is Kind.UNDECIDED):
             is_untold = count is None and found.kind is Kind.EVERYTHING and _are_batches_alike(layers)
             return _of_how_many(found) if is_untold else found
+        by_first_layer = record_of_first_layer(
+            layers, update, rounding, records=count, noise=level, non_negative=non_negative
+        )
+        if by_first_layer is not None:
+            return by_first_layer
         if count == 1:
-            return Leak(Kind.UNDECIDED, None, 1, (), (), "no single record has this update")
-    return _batch(layers, update, tolerances, count, told, non_negative, effort)
+            return found or Leak(Kind.UNDECIDED, None, 1, (), (), "no single record has this update")
+    return _batch(layers, update, tolerances, count, told, non_negative, level, effort)
+
+
+def _describe_noise(estimate: float, declared: float) -> str:
+    """Return what it means that the slopes of all classes do not sum to zero."""
+    more = f" (more than the {declared:.2g} that is declared)" if declared > 0.0 else ""
+    return (
+        f"the slopes of the classes do not sum to zero: noise of about {estimate:.2g} on each number{more}, "
+        "or a term that is no gradient of the loss; declare the noise, or send the gradient alone"
+    )
 
 
 def _are_batches_alike(layers: Layers) -> bool:
@@ -99,7 +125,7 @@ def _classes(layers: Layers, labels: ArrayLike, count: int | None) -> NDArray[np
 
 def _tolerances(update: Update, noise: float) -> list[float]:
     """For each layer, what of its gradient may be rounding or noise, in proportion."""
-    base = _ROUNDINGS[update.precision < 1e-12] * update.precision
+    base = rounding_share(update)
     if noise == 0.0:
         return [base] * len(update.weights)
     found = []
@@ -149,9 +175,13 @@ def _logistic(
         noise=noise,
         effort=effort,
     )
-    signed = tuple(Candidate(c.records, 2.0 * c.targets - 1.0, c.misfit) for c in found.candidates)
+    signed = tuple(
+        replace(candidate, targets=2.0 * candidate.targets - 1.0) for candidate in found.candidates
+    )
     labels = tuple(2 * label - 1 for label in found.labels)
-    return Leak(found.kind, found.number, found.records, signed, labels, found.reason)
+    # Slopes of one output have nothing to sum to: only a batch that was rebuilt shows that there is no noise.
+    is_open = noise == 0.0 and not signed
+    return replace(found, candidates=signed, labels=labels, assumes_no_noise=is_open)
 
 
 def _batch(
@@ -161,15 +191,19 @@ def _batch(
     count: int | None,
     told: NDArray[np.int64] | None,
     non_negative: bool,
+    noise: float,
     effort: Effort | None,
 ) -> Leak:
     if layers.loss != "cross-entropy":
         return _family(layers, update, count, (), "the records of a batch cannot be told apart by one output")
-    certain = certain_labels(layers, update, tolerances[-1], non_negative=non_negative)
+    certain = certain_labels(layers, update, rounding_share(update), noise=noise, non_negative=non_negative)
     rank = rank_of(update, tolerances[-1])
     size = rank if count is None else count
     if rank == 0:
-        return Leak(Kind.UNDECIDED, None, count, (), certain, "the last layer's weights have no gradient")
+        reason = "the last layer's weights have no gradient"
+        return Leak(
+            Kind.UNDECIDED, None, count, (), certain, f"{reason} beyond the noise" if noise > 0.0 else reason
+        )
     if size >= layers.outputs or rank > size:
         if rank > size:
             return Leak(Kind.UNDECIDED, None, count, (), certain, f"an update of at least {rank} records")
@@ -183,12 +217,13 @@ def _batch(
     looked = batch_candidates(
         layers, update, tolerances,
         rank=rank, records=size, labels=told if rank == size else None,
-        non_negative=non_negative, effort=effort, every=not determined,
+        non_negative=non_negative, effort=effort, every=not determined, noise=noise,
     )  # fmt: skip
+    limit = MAX_NOISE_MOVEMENT if noise > 0.0 else _STEADY
     for candidate in looked:
         if non_negative and float(candidate.records.min()) < -1e-6 * float(np.abs(candidate.records).max()):
             continue
-        if candidate.moved > _STEADY:
+        if candidate.moved > limit:
             unsteady = min(unsteady, candidate.moved)
             continue
         if not any(_same_batch(candidate, other) for other in found):
@@ -201,8 +236,17 @@ def _batch(
         reason = f"no batch of {size} records with this update was found"
         if unsteady < math.inf:
             reason = f"the rounding of the update alone moves the records by {unsteady:.1g} of their size"
+            if noise > 0.0:
+                reason = describe_movement(unsteady)
         return Leak(Kind.UNDECIDED, None, count, (), certain, reason)
-    return _known(layers, found, size, rank, certain, determined)
+    leak = _known(layers, found, size, rank, certain, determined)
+    moved = max(candidate.moved for candidate in found)
+    if noise == 0.0 or leak.kind is not Kind.EVERYTHING:
+        return leak
+    reason = f"{leak.reason}, up to about {moved:.1g} of the largest number under this noise"
+    if moved <= CLOSE_NOISE_MOVEMENT:
+        return replace(leak, reason=reason)
+    return replace(leak, kind=Kind.FAMILY, number=None, labels=certain, reason=reason)
 
 
 def _untold(layers: Layers, rank: int, certain: tuple[int, ...]) -> Leak:

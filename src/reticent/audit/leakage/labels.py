@@ -20,22 +20,36 @@ from reticent.mechanisms.base import Floats
 
 _POOL = 12  # classes that are considered beside the certain ones
 _MOST_SETS = 30_000
+_NOISE_MULTIPLE = 20.0  # standard deviations: below 1e-12 for Gaussian and Laplace noise
 
 
 def certain_labels(
-    layers: Layers, update: Update, tolerance: float, *, non_negative: bool = False
+    layers: Layers, update: Update, rounding: float, *, noise: float = 0.0, non_negative: bool = False
 ) -> tuple[int, ...]:
-    """The classes that have a record in the batch, whatever the batch is."""
+    """Return the classes that have a record in the batch, whatever the batch is.
+
+    Args:
+        layers: Model of the update.
+        update: Mean gradient of a batch.
+        rounding: Share of a number that may be rounding.
+        noise: Largest standard deviation of the noise on each number; a sign counts from 20 of them on.
+        non_negative: Whether records are known to have no negative numbers.
+    """
     if layers.loss != "cross-entropy":
         return ()
     shown = np.zeros(layers.outputs, dtype=np.bool_)
     if len(layers) > 1 or non_negative:
         rows = update.weights[-1]
-        shown |= rows.min(axis=1) < -10.0 * tolerance * float(np.abs(rows).max())
+        shown |= rows.min(axis=1) < -_least_sign(rows, rounding, noise)
     slopes = update.biases[-1]
     if slopes is not None:
-        shown |= slopes < -10.0 * tolerance * float(np.abs(slopes).max())
+        shown |= slopes < -_least_sign(slopes, rounding, noise)
     return tuple(int(label) for label in np.flatnonzero(shown))
+
+
+def _least_sign(numbers: Floats, rounding: float, noise: float) -> float:
+    """Return the size from which on the sign of a number is neither rounding nor noise."""
+    return 10.0 * rounding * float(np.abs(numbers).max()) + _NOISE_MULTIPLE * noise
 
 
 def label_sets(

@@ -168,6 +168,11 @@ class Update:
         return bias is None or math.isfinite(_square(bias)) or bool(np.isfinite(bias).all())
 
 
+def rounding_share(update: Update) -> float:
+    """Return the share of a number that may be rounding: doubles have digits to spare."""
+    return (4096.0 if update.precision < 1e-12 else 64.0) * update.precision
+
+
 def _square(numbers: Floats) -> float:
     flat = numbers.reshape(-1)
     return float(np.dot(flat, flat))

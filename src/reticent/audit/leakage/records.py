@@ -16,14 +16,20 @@ Reference: Biswas 2023, Lemmas 6.1 and 6.13, Theorem 6.14.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from reticent.audit.leakage.clones import lengths
-from reticent.audit.leakage.layers import Layers, Update
+from reticent.audit.leakage.labels import certain_labels
+from reticent.audit.leakage.layers import Layers, Update, rounding_share
+from reticent.audit.leakage.noise_checks import noise_movement
 from reticent.audit.leakage.verdicts import Candidate, Kind, Leak
 from reticent.mechanisms.base import Floats
+
+CLOSE_NOISE_MOVEMENT = 0.01  # of the largest number: as near as a record is called known under noise
+MAX_NOISE_MOVEMENT = 0.5  # from here on what was rebuilt says nothing of the record
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class _Chain:
 
 
 def one_record(
-    layers: Layers, update: Update, tolerances: list[float], *, non_negative: bool = False
+    layers: Layers, update: Update, tolerances: list[float], *, noise: float = 0.0, non_negative: bool = False
 ) -> Leak | None:
     """What an update of one record reveals of it; None if no single record has this update.
 
@@ -44,8 +50,79 @@ def one_record(
         layers: the model, as the record met it.
         update: of it, finite, and not all zero in the first layer.
         tolerances: for each layer, what of its gradient may be rounding or noise, in proportion.
+        noise: Standard deviation of the noise on each number. Under noise a record is called known only as
+            far as noise of this size does not move it.
         non_negative: whether records are known to have no negative numbers.
     """
+    leak = _exact_record(layers, update, tolerances, non_negative, is_checked=noise == 0.0)
+    if leak is None or noise == 0.0:
+        return leak
+    return _limit_by_noise(layers, update, leak, tolerances, noise, non_negative)
+
+
+def _limit_by_noise(
+    layers: Layers, update: Update, leak: Leak, tolerances: list[float], noise: float, non_negative: bool
+) -> Leak:
+    """Return what is left of a verdict on one record, where noise moves what was rebuilt."""
+    labels = certain_labels(layers, update, rounding_share(update), noise=noise, non_negative=non_negative)
+    if not leak.candidates:
+        return Leak(Kind.UNDECIDED, None, 1, (), labels, "noise hides which units answered the record")
+    movements = [
+        noise_movement(
+            layers, update, candidate, noise, records=1,
+            solve=partial(_nearest_record, layers, candidate, tolerances, non_negative),
+        )
+        for candidate in leak.candidates
+    ]  # fmt: skip
+    kept = tuple(
+        replace(candidate, moved=moved)
+        for candidate, moved in zip(leak.candidates, movements, strict=True)
+        if moved <= MAX_NOISE_MOVEMENT
+    )
+    if not kept:
+        return Leak(Kind.UNDECIDED, None, 1, (), labels, describe_movement(min(movements)))
+    moved = max(candidate.moved for candidate in kept)
+    if leak.kind is Kind.EVERYTHING and moved > CLOSE_NOISE_MOVEMENT:
+        reason = f"one record, up to about {moved:.1g} of its largest number under this noise"
+        return Leak(Kind.FAMILY, None, 1, kept, labels, reason)
+    reason = f"{leak.reason}, up to about {moved:.1g} of its largest number under this noise"
+    return replace(leak, number=len(kept), candidates=kept, reason=reason)
+
+
+def describe_movement(moved: float) -> str:
+    """Return why a batch that was rebuilt under noise is not called known."""
+    if math.isinf(moved):
+        return "noise of this size does not explain what the rebuilt record leaves of the update"
+    return f"noise of this size moves what is rebuilt by {moved:.2g} of its largest number"
+
+
+def _nearest_record(
+    layers: Layers, candidate: Candidate, tolerances: list[float], non_negative: bool, update: Update
+) -> Floats | None:
+    """Return the record of another update that is nearest to a candidate."""
+    leak = _exact_record(layers, update, tolerances, non_negative, is_checked=False)
+    if leak is None or not leak.candidates:
+        return None
+    return min(
+        (other.records for other in leak.candidates),
+        key=lambda records: float(np.abs(records - candidate.records).max()),
+    )
+
+
+def _exact_record(
+    layers: Layers, update: Update, tolerances: list[float], non_negative: bool, *, is_checked: bool
+) -> Leak | None:
+    """Return what the update says if its numbers are exact, up to the tolerances.
+
+    Args:
+        layers: Model of the update.
+        update: Update of one record.
+        tolerances: Share of each layer's gradient that may be rounding or noise.
+        non_negative: Whether records are known to have no negative numbers.
+        is_checked: Whether a candidate counts only if its own update is this one, up to the tolerances. Under
+            noise its residual is judged by `noise_movement` instead.
+    """
+    limits = tolerances if is_checked else [math.inf] * len(tolerances)
     shared = next((place for place, b in enumerate(update.biases) if b is not None and b.any()), None)
     attempts = (0.0, 1.0) if len(layers) > 1 else (0.0,)
     for (
@@ -53,16 +130,16 @@ def one_record(
     ) in attempts:  # a silent unit leaves zeros; only noise, or a sum in another order, makes them less
         floors = [share * tolerance for tolerance in tolerances]
         if shared is None:
-            found = _from_weights(layers, update, tolerances, floors, non_negative)
+            found = _from_weights(layers, update, tolerances, limits, floors, non_negative)
         else:
-            found = _from_bias(layers, update, tolerances, floors, shared)
+            found = _from_bias(layers, update, limits, floors, shared)
         if found is not None:
             return found
     return None
 
 
 def _from_bias(
-    layers: Layers, update: Update, tolerances: list[float], floors: list[float], place: int
+    layers: Layers, update: Update, limits: list[float], floors: list[float], place: int
 ) -> Leak | None:
     """From the lowest layer whose bias's gradient is shared."""
     d = update.biases[place]
@@ -71,7 +148,7 @@ def _from_bias(
     chain = _descend(layers, update, place, h, d, floors)
     if chain is None:
         return _nothing(layers, update)
-    kept = _checked(layers, update, chain.entering[0], chain.back[0], tolerances)
+    kept = _checked(layers, update, chain.entering[0], chain.back[0], limits)
     return None if kept is None else _leak(layers, [kept])
 
 
@@ -92,7 +169,12 @@ def _descend(
 
 
 def _from_weights(
-    layers: Layers, update: Update, tolerances: list[float], floors: list[float], non_negative: bool
+    layers: Layers,
+    update: Update,
+    tolerances: list[float],
+    limits: list[float],
+    floors: list[float],
+    non_negative: bool,
 ) -> Leak | None:
     """Without any gradient of a bias: the direction first, then its length."""
     last, top = update.weights[-1], len(layers) - 1
@@ -116,7 +198,7 @@ def _from_weights(
         if found is None:
             return _free_length(layers)
         for t in found:
-            candidate = _checked(layers, update, t * chain.entering[0], chain.back[0] / t, tolerances)
+            candidate = _checked(layers, update, t * chain.entering[0], chain.back[0] / t, limits)
             if candidate is not None:
                 kept.append(candidate)
     return _leak(layers, kept) if kept else None
@@ -268,12 +350,10 @@ def _nothing(layers: Layers, update: Update) -> Leak:
     return nothing(layers, update, records=1)
 
 
-def nothing(layers: Layers, update: Update, *, records: int | None) -> Leak:
-    """Nothing of the records; perhaps a label."""
-    labels: tuple[int, ...] = ()
-    shown = update.biases[-1]
-    if layers.loss == "cross-entropy" and shown is not None:
-        labels = tuple(int(label) for label in np.flatnonzero(shown < 0.0))
+def nothing(layers: Layers, update: Update, *, records: int | None, noise: float = 0.0) -> Leak:
+    """Return that the update says nothing of the records; perhaps a label."""
+    shared_biases = Update((*update.weights[:-1], np.zeros_like(update.weights[-1])), update.biases)
+    labels = certain_labels(layers, shared_biases, rounding_share(update), noise=noise)
     number = (records or 1) * layers.inputs
     reason = (
         "no derivative reaches the first layer: every record that is silent in the same way has this update"

@@ -10,6 +10,7 @@ nothing that is in it. Pickles are refused by name.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,23 @@ _PICKLE, _ZIP = b"\x80", b"PK"
 
 
 @dataclass(frozen=True)
+class FirstLayer:
+    """The first linear layer of a model, where what follows it is not inverted.
+
+    Attributes:
+        weights: Name of its weights.
+        biases: Name of its biases.
+        inputs: Count of numbers that enter it.
+        enters: Description of what enters it.
+    """
+
+    weights: str
+    biases: str
+    inputs: int
+    enters: str
+
+
+@dataclass(frozen=True)
 class Subject:
     """A model whose updates are judged.
 
@@ -47,6 +65,7 @@ class Subject:
         notes: what is not inverted, and why.
         measured: of a batch (records, targets): the update, as arrays, and what entered the layers.
         unpacked: the arrays of the layers from those that are sent, where these are others.
+        first: Linear layer with biases below those that are inverted, which shows what enters it by itself.
     """
 
     layers: Layers
@@ -56,6 +75,7 @@ class Subject:
     notes: tuple[str, ...]
     measured: Callable[[Any, Any], tuple[dict[str, NDArray[Any]], Floats]] = field(repr=False)
     unpacked: Callable[[Mapping[str, Floats]], dict[str, Floats]] | None = field(default=None, repr=False)
+    first: FirstLayer | None = None
 
     def update(self, arrays: Arrays, *, rate: float | None = None) -> Update:
         """The gradients of the layers; with a rate, arrays are steps of -rate times the gradient."""
@@ -245,16 +265,19 @@ def _loss_name(loss: Any) -> str:
 
 def _of_module(module: Any, loss: str) -> Subject:
     linear, notes = _tail(module)
-    first = linear[0][0]
-    parts = [part for _, part in linear]
-    layers = Layers(
-        tuple(np.asarray(part.weight.detach().double().cpu().numpy()) for part in parts),
-        tuple(
-            np.zeros(part.out_features) if part.bias is None else part.bias.detach().double().cpu().numpy()
-            for part in parts
-        ),
-        loss,
-    )
+    layers = _linear_layers(linear, loss)
+    try:
+        is_checked = _agrees(module, layers, linear[0][0])
+    except ParameterError as error:
+        if len(linear) == 1:
+            raise
+        notes.append(str(error).removesuffix(": not inverted") + f": only {linear[-1][0]!r} is inverted")
+        linear = linear[-1:]
+        layers = _linear_layers(linear, loss)
+        is_checked = _agrees(module, layers, linear[0][0])
+        if not is_checked:
+            raise
+    first, parts = linear[0][0], [part for _, part in linear]
     prefix = [f"{name}." if name else "" for name, _ in linear]
     names = tuple(
         (f"{begin}weight", f"{begin}bias" if part.bias is not None else None)
@@ -267,9 +290,44 @@ def _of_module(module: Any, loss: str) -> Subject:
         found, seen = _gradients(module, loss, first, records, targets)
         return found, _rows(seen, layers.inputs)
 
-    if not _agrees(module, layers, first):
+    if not is_checked:
         notes.append(f"whether {type(module).__name__} is its layers one after the other was not checked")
-    return Subject(layers, names, shapes, enters, tuple(notes), measured)
+    below = _first_layer(module, first) if enters != "the record" else None
+    return Subject(layers, names, shapes, enters, tuple(notes), measured, first=below)
+
+
+def _linear_layers(linear: list[tuple[str, Any]], loss: str) -> Layers:
+    parts = [part for _, part in linear]
+    return Layers(
+        tuple(np.asarray(part.weight.detach().double().cpu().numpy()) for part in parts),
+        tuple(
+            np.zeros(part.out_features) if part.bias is None else part.bias.detach().double().cpu().numpy()
+            for part in parts
+        ),
+        loss,
+    )
+
+
+def _first_layer(module: Any, tail: str) -> FirstLayer | None:
+    """Return the first layer of a module, if it is linear, has biases and is not that of the tail.
+
+    In a `Sequential` it is the record that enters; in other modules, what enters may be made of it.
+    """
+    for name, part in module.named_modules():
+        kind = type(part).__name__
+        if [*part.children()] or _passes(kind, part, tail=True):
+            continue
+        if kind != "Linear" or part.bias is None or name == tail:
+            return None
+        enters = "the record" if _is_sequential(module) else f"what enters layer {name!r}"
+        return FirstLayer(f"{name}.weight", f"{name}.bias", part.in_features, enters)
+    return None
+
+
+def _is_sequential(module: Any) -> bool:
+    return all(
+        type(part).__name__ == "Sequential" for _, part in module.named_modules() if [*part.children()]
+    )
 
 
 def _tail(module: Any) -> tuple[list[tuple[str, Any]], list[str]]:
@@ -361,21 +419,24 @@ def _agrees(module: Any, layers: Layers, first: str) -> bool:
     """
     import torch
 
-    if all(type(part).__name__ == "Sequential" for _, part in module.named_modules() if [*part.children()]):
+    if _is_sequential(module):
         return True
     seen: list[Any] = []
     part = module.get_submodule(first)
     probe = torch.linspace(-1.0, 1.0, 3 * layers.inputs, dtype=part.weight.dtype).reshape(3, -1).sin()
     swap = part.register_forward_pre_hook(lambda _, given: (probe,))
     keep = module.register_forward_hook(lambda _, given, said: seen.append(said))
+    widths = [other.in_features for _, other in module.named_modules() if type(other).__name__ == "Linear"]
     try:
-        with torch.no_grad():
-            module(probe.cos())
-    except RuntimeError:
-        return False  # it takes records of another shape
+        for width in dict.fromkeys([layers.inputs, *widths]):
+            with torch.no_grad(), contextlib.suppress(RuntimeError):  # it takes records of another shape
+                module(torch.linspace(-1.0, 1.0, 3 * width, dtype=probe.dtype).reshape(3, -1).sin().cos())
+                break
     finally:
         swap.remove()
         keep.remove()
+    if not seen:
+        return False
     said = np.asarray(seen[0].double().cpu().numpy())
     ours = layers.forward(probe.double().cpu().numpy())[1]
     if said.shape != ours.shape or np.abs(said - ours).max() > 1e-4 * (1.0 + np.abs(ours).max()):

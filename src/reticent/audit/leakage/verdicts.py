@@ -52,6 +52,8 @@ class Leak:
         candidates: the batches that were found; each was checked against the whole update.
         labels: classes that are certainly among the batch's, whatever else is known.
         reason: why, in words.
+        assumes_no_noise: whether `labels` hold only if the update carries no noise, which it does not show.
+        is_first_layer: whether the records follow from the first layer alone, in any number of local steps.
     """
 
     kind: Kind
@@ -60,6 +62,8 @@ class Leak:
     candidates: tuple[Candidate, ...] = ()
     labels: tuple[int, ...] = ()
     reason: str = ""
+    assumes_no_noise: bool = False
+    is_first_layer: bool = False
 
     @property
     def certain(self) -> Candidate | None:

@@ -4,20 +4,24 @@ A story is two rounds of one device: it reports a first value, is asked for that
 has changed, and reports the second value in the next round. Devices live through many stories, with one and
 the same enrolment for every pair of values, so that bytes may differ by their noise alone. Looked at are
 
-* black box: what both messages say, their lengths and whether their tags hold. The claim for a story is that
-  of one report for each value that differs;
+* black box: what both messages say (which attributes, too), their lengths and whether their tags hold. The
+  claim for a story is that of one report for each value that differs. Missing and unreadable values are in
+  it: their reports must be as random as any other;
 * rest: bytes that ought to say nothing (nonces), in a black box of their own;
+* fresh: these bytes are drawn for every report, so two reports of one value, of two devices in the same round
+  or of one device in two rounds, share no more of them than chance has it (a bound of Chernoff, 1e-6);
 * repeat: a report that is asked for again is the same, byte by byte, whatever the value is by then;
 * streams: under one value, what the messages say is independent from round to round (chi-square, 1e-6);
 * total: odd values are reported, in messages of the same length;
 * ledger: every report is charged, and a device whose budget is spent refuses.
 
-False alarms: 1e-6 for both black boxes together, 1e-6 for streams; none for the others.
+False alarms: 1e-6 for both black boxes together, 1e-6 for streams, 1e-6 for fresh; none for the others.
 What it cannot see: losses of less than about twice the claim with 500 stories; timing.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import time
@@ -69,6 +73,7 @@ def audit_messages(sender: Sender, *, quick: bool = False, stories: int | None =
         told = [_Told(sender, pair, size, folder / str(place)) for place, pair in enumerate(_pairs(sender))]
         others = [
             *_rests(sender, told),
+            *_freshness(told),
             _repeats(told),
             _streams(told),
             _totality(sender, folder / "odd"),
@@ -80,8 +85,9 @@ def audit_messages(sender: Sender, *, quick: bool = False, stories: int | None =
 
 
 def _pairs(sender: Sender) -> list[tuple[Any, Any]]:
+    """Return the pairs of values of all stories: the two values, then a probe before the first of them."""
     first, second = sender.values
-    return [(first, first), (first, second), (second, second)]
+    return [(first, first), (first, second), (second, second), *((probe, first) for probe in sender.probes)]
 
 
 class _Told:
@@ -90,13 +96,14 @@ class _Told:
     Attributes:
         said: for each story what the messages of both rounds say.
         rest: for each story the bytes of the first message that ought to say nothing.
+        later_rest: Same of the second message.
         repeated: whether each report that was asked for again was the same.
         spent: what the device says to have spent in the end.
     """
 
     def __init__(self, sender: Sender, pair: tuple[Any, Any], size: int, folder: Path) -> None:
         self.pair, self.size = pair, size
-        said, rest, repeated = [], [], []
+        said, rest, later_rest, repeated = [], [], [], []
         with sender.opened(folder, 2 * size + 0.5) as device:
             for story in range(size):
                 first = _message(sender, device, 2 * story, pair[0])
@@ -104,9 +111,11 @@ class _Told:
                 second = _message(sender, device, 2 * story + 1, pair[1])
                 said.append([*sender.numbers(first), *sender.numbers(second)])
                 rest.append(sender.rest(first))
+                later_rest.append(sender.rest(second))
                 repeated.append(first == again)
             self.spent = float(device.spent)
         self.said, self.rest = np.array(said, dtype=np.int64), np.array(rest, dtype=np.int64)
+        self.later_rest = np.array(later_rest, dtype=np.int64)
         self.repeated = all(repeated)
 
 
@@ -142,6 +151,31 @@ def _rests(sender: Sender, told: list[_Told]) -> list[Finding]:
     return [_boxed(sender, told, [one.rest for one in told], "rest")]
 
 
+def _freshness(told: list[_Told]) -> list[Finding]:
+    """Return whether bytes that ought to say nothing are drawn anew for every report."""
+    same_round, device = (told[0].rest, told[1].rest), (told[0].rest, told[0].later_rest)  # all of one value
+    if same_round[0].shape[1] == 0:
+        return []
+    values = [
+        _coincidence_bound(int(equal), len(one))
+        for one, other in (same_round, device)
+        for equal in (one == other).sum(axis=0)
+    ]
+    least = min(1.0, min(values) * len(values))
+    passed = least > FALSE_ALARM
+    words = "differ" if passed else "repeat themselves: they follow from the record"
+    return [Finding("fresh", passed, f"bytes beside the reports of one value {words} (p = {least:.2g})")]
+
+
+def _coincidence_bound(equal: int, count: int) -> float:
+    """Return a bound on the chance that so many of `count` pairs of random bytes, or more, are equal."""
+    share, chance = equal / count, 1.0 / 256.0
+    if share <= chance:
+        return 1.0
+    rest = 0.0 if equal == count else (1.0 - share) * math.log((1.0 - share) / (1.0 - chance))
+    return math.exp(-count * (share * math.log(share / chance) + rest))
+
+
 def _repeats(told: list[_Told]) -> Finding:
     same = all(one.repeated for one in told)
     words = "is the same, whatever the value is by then" if same else "is another one: it was drawn twice"
@@ -151,7 +185,7 @@ def _repeats(told: list[_Told]) -> Finding:
 def _streams(told: list[_Told]) -> Finding:
     """Under constant values, in the order in which the device spoke."""
     values = []
-    for one in (told[0], told[-1]):
+    for one in (told[0], told[2]):
         half = one.said.shape[1] // 2
         spoken = one.said.reshape(2 * one.size, half)
         for column in range(2, half):

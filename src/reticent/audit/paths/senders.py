@@ -58,6 +58,7 @@ class Sender(ABC):
         notion: of its claim: "epsilon", "mu", "epsilon per km".
         values: two private values.
         odd: private values that must be reported like any other.
+        probes: Missing and unreadable values, whose messages are compared with those of the two values too.
 
     Args:
         kind: the class of the device.
@@ -72,6 +73,7 @@ class Sender(ABC):
     notion: ClassVar[str] = "epsilon"
     values: tuple[Any, Any]
     odd: Sequence[Any] = ODD_VALUES
+    probes: Sequence[Any] = (math.nan,)
 
     def __init__(
         self, kind: type[Any], *, level: float, units: int, width: int, distance: float = 1.0
@@ -88,8 +90,12 @@ class Sender(ABC):
 
     def apart(self, first: Sequence[Any], second: Sequence[Any]) -> float:
         """Between two sequences of values, one for each report, in units of the claim."""
-        changed = sum(one is not other for one, other in zip(first, second, strict=True))
-        return self.distance * (math.sqrt(changed) if self.gaussian else changed)
+        gaps = [self._gap(one, other) for one, other in zip(first, second, strict=True)]
+        return math.hypot(*gaps) if self.gaussian else sum(gaps)
+
+    def _gap(self, first: Any, second: Any) -> float:
+        """Return the distance between two values, in units of the claim."""
+        return 0.0 if first is second else self.distance
 
     def opened(self, folder: Path, reports: float) -> Any:
         """A device with a budget for so many reports, its ledger and its marks in a folder of its own."""
@@ -217,23 +223,32 @@ class Personal(Sender):
 
 
 class Devices(Sender):
-    """Devices that answer a survey of a number and a category."""
+    """Devices that answer a survey of a number and a category.
+
+    Attributes:
+        sample_size: Count of attributes in a report.
+        assigned: Whether the survey draws which attributes a device reports, or the device does.
+    """
 
     name, use = "Device (messages)", Use.SURVEY
     values = ({"speed": 0.0, "kind": "car"}, {"speed": 130.0, "kind": "bus"})
     odd = (*({"speed": one, "kind": one} for one in ODD_VALUES), {})
+    probes = ({}, {"speed": math.nan, "kind": math.nan})
+    sample_size: ClassVar[int] = 2
+    assigned: ClassVar[bool] = False
 
     def __init__(self, kind: type[Any] = Device, *, epsilon: float = 1.0) -> None:
         speed: Attribute = Number("speed", (0.0, 130.0))
         moved: Attribute = Category("kind", ["car", "bus"], "bus")
-        each = {"epsilon": epsilon / 2.0}
+        each = {"epsilon": epsilon / self.sample_size}
         drawn = (
             instruments.made(speed, {"kind": "Duchi"} | each),
             instruments.made(moved, {"kind": "KRR"} | each),
         )
         self._survey = Survey(
             **_WORDS, version="1", attributes=(speed, moved), instruments=drawn, epsilon=epsilon, start=0,
-            period_s=1, periods=MOST_REPORTS, sample_size=2, key=os.urandom(LOT_BYTES),
+            period_s=1, periods=MOST_REPORTS, sample_size=self.sample_size, assigned=self.assigned,
+            key=os.urandom(LOT_BYTES),
         )  # fmt: skip
         width = wire.Layout(self._survey).longest - wire.HEAD_BYTES - TAG_BYTES
         super().__init__(kind, level=epsilon, units=self._survey.units, width=width)
@@ -255,22 +270,41 @@ class Devices(Sender):
         return list(message[wire.HEAD_BYTES - NONCE_BYTES : wire.HEAD_BYTES])
 
 
+class SamplingDevices(Devices):
+    """Devices that draw by themselves which of two attributes they report."""
+
+    name = "Device that samples attributes (messages)"
+    sample_size = 1
+
+
+class AssignedDevices(SamplingDevices):
+    """Devices that report the one of two attributes that the survey's lot says."""
+
+    name = "Device with assigned attributes (messages)"
+    assigned = True
+
+
 class Places(Sender):
     """Devices that say where they are, on a map of two by two cells."""
 
     name, use, notion = "LocationDevice (messages)", Use.PLACE, "epsilon per km"
     values = ((48.845, 2.3075), (48.855, 2.3225))  # about the centres of two cells
     odd = tuple((one, one) for one in ODD_VALUES)
+    probes = ((math.nan, math.nan),)
 
     def __init__(self, kind: type[Any] = LocationDevice, *, per_km: float = 1.0) -> None:
         self._channel = ElasticChannel(_MAP, np.ones(_MAP.size), per_km / 2.0)
         self._rounds: dict[int, PlaceRound] = {}
-        first, second = (int(_MAP.cells([one[0]], [one[1]])[0]) for one in self.values)
         asked = self._round(0)
         super().__init__(
             kind, level=asked.channel.level, units=asked.units, width=place_payload.cell_bytes(asked),
-            distance=float(_MAP.distances(first)[second]),
+            distance=self._gap(*self.values),
         )  # fmt: skip
+
+    def _gap(self, first: Any, second: Any) -> float:
+        """Return the kilometres between the cells of two points."""
+        start, end = (int(_MAP.cells([point[0]], [point[1]])[0]) for point in (first, second))
+        return float(_MAP.distances(start)[end])
 
     def _round(self, number: int) -> PlaceRound:
         if number not in self._rounds:
@@ -291,5 +325,13 @@ class Places(Sender):
         return list(message[-TAG_BYTES - self.width : -TAG_BYTES])
 
 
-SENDERS: tuple[type[Sender], ...] = (Clients, Directions, Personal, Devices, Places)
+SENDERS: tuple[type[Sender], ...] = (
+    Clients,
+    Directions,
+    Personal,
+    Devices,
+    SamplingDevices,
+    AssignedDevices,
+    Places,
+)
 """Every kind of devices."""

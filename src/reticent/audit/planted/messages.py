@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import PersonalTask
 from reticent.federated.tasks import Task
 from reticent.location.device import LocationDevice
+from reticent.mechanisms.categorical import KRR
 from reticent.mechanisms.vector.codebook import lifted
 from reticent.randomness import SimulationStream, Stream
 
@@ -112,13 +114,13 @@ class LedgerSkipped(Device):
 
 
 class SilentOnOverflow(Client):
-    """Sends nothing when its gradient overflows: whether a report arrives depends on the data."""
+    """Sends nothing when its records overflow: whether a report arrives depends on the data."""
 
-    def report(self, task: Task, number: int, gradient: Any) -> bytes:
-        """Only of finite gradients."""
-        if not np.isfinite(np.asarray(gradient, dtype=np.float64)).all():
+    def train(self, task: Task, number: int, theta: Any, features: Any, targets: Any) -> bytes:
+        """Report finite targets alone."""
+        if not np.isfinite(np.asarray(targets, dtype=np.float64)).all():
             raise OverflowError("the gradient is not finite")
-        return super().report(task, number, gradient)
+        return super().train(task, number, theta, features, targets)
 
 
 class NonceOfTheValue(Device):
@@ -132,6 +134,45 @@ class NonceOfTheValue(Device):
     def _once(self, held: Any, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
         nonce = hashlib.sha256(self._values).digest()[:NONCE_BYTES]
         return super()._once(held, number, lambda: nonce + bytes(draw())[NONCE_BYTES:], **price)
+
+
+class NonceOfTheRecord(NonceOfTheValue):
+    """Makes the nonce from its values and the period: the same record has the same nonce on every device."""
+
+    def _once(self, held: Any, number: int, draw: Draw, **price: Callable[[], int]) -> Sequence[int]:
+        nonce = hashlib.sha256(self._values + number.to_bytes(4, "big")).digest()[:NONCE_BYTES]
+        return Device._once(self, held, number, lambda: nonce + bytes(draw())[NONCE_BYTES:], **price)
+
+
+class AttributeByValue(Device):
+    """Reports the attribute that "has something to say": which one it is gives the value away."""
+
+    def report(self, survey: Any, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
+        """Keep the values for the choice."""
+        self._values = values
+        return super().report(survey, values, period=period)
+
+    def _asked(self, survey: Any, period: int) -> list[int]:
+        return [0 if self._values.get("speed") else 1]
+
+
+class PlainMissingCategory(Device):
+    """Reports a missing category as the fallback, without noise "since nothing is known anyway"."""
+
+    def _drawn(self, survey: Any, place: int, value: Any, period: int, stream: Stream) -> Any:
+        instrument = survey.instruments[place]
+        if value is None and isinstance(instrument, KRR):
+            return np.array([instrument.categories.fallback])
+        return super()._drawn(survey, place, value, period, stream)
+
+
+class NanOneSymbolDevice(Device):
+    """Reports every number that cannot be read by one and the same symbol."""
+
+    def _drawn(self, survey: Any, place: int, value: Any, period: int, stream: Stream) -> Any:
+        if isinstance(value, float) and math.isnan(value):
+            return np.array([0])
+        return super()._drawn(survey, place, value, period, stream)
 
 
 def audited(check: str, stories: int = 160) -> Callable[[Sender, bool], Finding]:

@@ -13,9 +13,27 @@ from reticent.audit.exact import check_channel, check_matrix
 from reticent.audit.findings import Finding
 from reticent.audit.fit import fit
 from reticent.audit.outputs import as_rows
-from reticent.audit.paths.senders import Clients, Devices, Directions, Personal, Places, Sender
+from reticent.audit.paths.attribute_sampling import find_telling_choice, make_record
+from reticent.audit.paths.senders import (
+    Clients,
+    Devices,
+    Directions,
+    Personal,
+    Places,
+    SamplingDevices,
+    Sender,
+)
 from reticent.audit.places import check_places, check_points, rows_of
-from reticent.audit.planted import codebooks, messages, places, queries, samplers, tables, trainings
+from reticent.audit.planted import (
+    codebooks,
+    messages,
+    places,
+    queries,
+    records,
+    samplers,
+    tables,
+    trainings,
+)
 from reticent.audit.structure import check_structure
 from reticent.audit.subjects import MAP, subject_of
 from reticent.audit.support import check_support, check_support_exact, check_support_rows
@@ -336,6 +354,36 @@ PLANTS: dict[str, Plant] = {
     ),
     "nonce of the value": Plant(
         "rest", lambda: Devices(messages.NonceOfTheValue), Devices, messages.audited("rest")
+    ),
+    "nonce of the record": Plant(
+        "fresh", lambda: Devices(messages.NonceOfTheRecord), Devices, messages.audited("fresh")
+    ),
+    "attribute chosen by value": Plant(
+        "black box",
+        lambda: SamplingDevices(messages.AttributeByValue),
+        SamplingDevices,
+        messages.audited("black box"),
+    ),
+    "attribute of a record chosen by value": Plant(
+        "black box", lambda: make_record(records.LargestAttribute), make_record, find_telling_choice
+    ),
+    "missing category without noise": Plant(
+        "black box",
+        lambda: Devices(messages.PlainMissingCategory),
+        Devices,
+        messages.audited("black box", 500),
+    ),
+    "unreadable number of a device always one symbol": Plant(
+        "black box",
+        lambda: Devices(messages.NanOneSymbolDevice),
+        Devices,
+        messages.audited("black box", 500),
+    ),
+    "NaN always one symbol": Plant(
+        "black box", lambda: samplers.NanOneSymbol(epsilon=1.0), lambda: Duchi(epsilon=1.0), _seen
+    ),
+    "KRR without noise for what is no category": Plant(
+        "black box", _six(samplers.PlainMissingCategory), _six(KRR), _seen
     ),
     "half the sensitivity of a question": Plant(
         "black box",

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reticent.mechanisms.categorical import KRR
 from reticent.mechanisms.gaussian import simulated
 from reticent.mechanisms.geometric import TwoSidedGeometric
 from reticent.mechanisms.numeric import Duchi, PMSub
+from reticent.mechanisms.numeric.base import as_floats
 from reticent.mechanisms.numeric.laplace import Laplace
 from reticent.mechanisms.sampling import epsilon_each
 from reticent.mechanisms.vector import VectorLaplace
@@ -286,6 +288,24 @@ class LetsNanThrough:
         except (TypeError, ValueError, OverflowError):
             x = math.nan
         return np.asarray(np.clip(x, -1e9, 1e9) + _laplace(2.0, 1, None))
+
+
+class NanOneSymbol(Duchi):
+    """Reports whatever is no number by one and the same symbol, without noise."""
+
+    def sample(self, values: ArrayLike, rng: Stream | None = None) -> NDArray[np.int64]:
+        """Return symbols; 0 for what is no number."""
+        symbols = np.asarray(super().sample(values, rng))
+        return np.where(np.isnan(as_floats(values)), 0, symbols)
+
+
+class PlainMissingCategory(KRR):
+    """Reports what is no category as the fallback, without noise."""
+
+    def sample(self, values: ArrayLike, rng: Stream | None = None) -> NDArray[np.int64]:
+        """Return symbols; the fallback for what is no number of a category."""
+        symbols = np.asarray(super().sample(values, rng))
+        return np.where(np.isnan(as_floats(values)), self.categories.fallback, symbols)
 
 
 class SkipsMissing:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reticent.collect.counts.base import AGAIN, REPORTS, Cell, Counts
 from reticent.collect.wire import Outcome
 from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
-from reticent.files import private
+from reticent.files import FULL, is_out_of_space, private
 from reticent.sqlite import PATIENCE_S, write_ahead, writing
 
 _VERSION = 1
@@ -220,6 +220,5 @@ def _told() -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise LedgerDamaged("the collection's file is damaged") from error
-        raise StorageUnavailable(
-            f"{AGAIN} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-        ) from error
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        raise StorageUnavailable(f"{AGAIN} ({FULL if is_out_of_space(error) else name})") from error

@@ -18,8 +18,9 @@ from eth_utils.crypto import keccak
 
 from reticent.chain.contracts import Artifact
 from reticent.chain.node import Node
-from reticent.chain.view import ContractView
+from reticent.chain.view import ContractView, checked_address
 from reticent.errors import ChainError, ParameterError, TransactionRefused
+from reticent.federated.crowd.commitments import NEWEST, VERSIONS
 from reticent.federated.crowd.lottery.suites import secp256k1
 from reticent.federated.crowd.lottery.weierstrass import SECP256K1
 from reticent.federated.crowd.terms import Prices, Terms
@@ -35,9 +36,10 @@ _PROPOSAL = "(uint256,bytes32,uint256,uint256,uint256,uint256)"
 
 
 @cache
-def artifact(name: str = "FederatedTask") -> Artifact:
-    """A compiled contract."""
-    return Artifact.read(Path(__file__).parent / "contracts" / f"{name}.json")
+def artifact(name: str = "FederatedTask", version: int = NEWEST) -> Artifact:
+    """Return a compiled contract. All versions of FederatedTask have the calls and events of the newest."""
+    file = name if version == NEWEST else f"{name}-v{version}"
+    return Artifact.read(Path(__file__).parent / "contracts" / f"{file}.json")
 
 
 class Status(IntEnum):
@@ -195,10 +197,17 @@ def _roots(public: bytes, alpha: bytes) -> tuple[int, ...]:
 
 
 class TaskContract(ContractView):
-    """FederatedTask at an address, with the Lottery that it asks. Both must be of this version."""
+    """FederatedTask at an address, with the Lottery that it asks. `version` says which one is there.
+
+    Raises:
+        WrongChain: there is another contract, or none.
+    """
 
     def __init__(self, node: Node, address: str) -> None:
-        super().__init__(node, address, artifact())
+        code = node.code(checked_address("contract", address))
+        known = [one for one in reversed(VERSIONS) if artifact(version=one).runtime == code]
+        self.version = known[0] if known else NEWEST
+        super().__init__(node, address, artifact(version=self.version))
         self.lottery = to_checksum_address(self._one("lottery"))
         artifact("Lottery").check(node, self.lottery)
 
@@ -281,9 +290,9 @@ def post_call(
     return artifact().encode("post", text, model, terms.words(), prices.words(), token, gate)
 
 
-def creation(lottery: str, stake_unit_wei: int) -> bytes:
-    """The data that makes the contract, for the Lottery at an address."""
-    return artifact().creation + encode(["address", "uint256"], [lottery, stake_unit_wei])
+def creation(lottery: str, stake_unit_wei: int, version: int = NEWEST) -> bytes:
+    """Return the data that makes the contract, for the Lottery at an address."""
+    return artifact(version=version).creation + encode(["address", "uint256"], [lottery, stake_unit_wei])
 
 
 def cause(refusal: TransactionRefused) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from reticent.arguments import whole
 from reticent.chain.keys import Key
 from reticent.errors import LedgerError, ParameterError
 from reticent.federated.crowd import task_text
@@ -32,6 +33,7 @@ from reticent.mechanisms.base import Floats
 from reticent.store import Cid, Directory, Store
 
 _GAS = ("commit", "reveal", "settle")  # of a round
+MAX_ROUND_BLOCKS = 216_000  # until a round is paid: 30 days of blocks of 12 s
 _NOTHING = Proposal(0, bytes(32), 0, 0, 0, 0)  # in place of the result of a void round
 
 
@@ -105,6 +107,8 @@ class Customer(Program):
         key: of the home on the chain.
         learner: draws its updates.
         admission: v, r and s of the gate's signature; zeros where the task has none.
+        max_round_blocks: Blocks that a round may take until its result stands and is paid. Nothing is spent
+            on a task whose rounds take longer.
     """
 
     def __init__(
@@ -118,9 +122,11 @@ class Customer(Program):
         key: Key,
         learner: Learner,
         admission: tuple[int, int, int] = (0, 0, 0),
+        max_round_blocks: int = MAX_ROUND_BLOCKS,
     ) -> None:
         super().__init__(follower, calls, store, say)
         self._identifier, self._key, self._learner, self._admission = identifier, key, learner, admission
+        self._max_round_blocks = whole("max_round_blocks", max_round_blocks, low=1)
         self._place = Place(follower.node.chain_id, follower.contract.address, identifier)
         self._text: CrowdTask | None = None
         self._shared: set[Cid] = set()  # files that the store has taken in this process
@@ -155,11 +161,21 @@ class Customer(Program):
             self._text = text
         return self._text
 
+    def _check_windows(self, seen: Seen) -> None:
+        """Refuse, before anything is spent, a task whose rounds take too long to be paid."""
+        round_blocks = seen.task.terms.round_blocks
+        if round_blocks > self._max_round_blocks:
+            raise ParameterError(
+                f"a round must take at most {self._max_round_blocks} blocks (--max-round-blocks), "
+                f"got {round_blocks}"
+            )
+
     def _do(self, action: Action, seen: Seen, kept: _Kept | None) -> None:
         task, number = self._identifier, action.round
         once = f"{task.hex()}/{number}"
         match action.do:
             case Do.APPLY:
+                self._check_windows(seen)
                 self._learner.check(task.hex(), self._check_text(seen))
                 self.calls.check_purse("apply", *_GAS)
                 self.calls.send("apply", task, *self._admission, once=task.hex(), only=True)
@@ -186,6 +202,7 @@ class Customer(Program):
 
     def _train(self, seen: Seen) -> None:
         """Draw the update of the running round and seal it; both are kept before anything leaves."""
+        self._check_windows(seen)
         text, number = self._check_text(seen), seen.progress.round
         self.calls.check_purse(*_GAS)  # before the ledger pays
         model = text.model(self.store, Cid.of_bytes(model_before(seen.task, number)))

@@ -16,8 +16,8 @@ from eth_utils.crypto import keccak
 from reticent.federated.crowd.contract import Miner, Seat, Status
 from reticent.federated.crowd.following import Seen
 from reticent.federated.crowd.history import History
+from reticent.federated.crowd.terms import HASHES as HASHES
 
-HASHES = 256  # blocks whose hashes a chain still tells
 PATIENCE = 2  # blocks that each miner leaves to the one before it, for what anybody may do
 EMPTY = 3  # rounds in a row without a commitment that miners close; later ones are for who takes part
 

@@ -13,6 +13,7 @@ from reticent.chain.contracts import Event
 from reticent.chain.log import ChainLog
 from reticent.chain.node import as_number, block_tag
 from reticent.chain.transactions import Transaction, transactions
+from reticent.federated.crowd.commitments import NEWEST
 from reticent.federated.crowd.contract import NOBODY, TaskContract, artifact
 
 Question = tuple[str, tuple[Any, ...]]  # a view and its arguments
@@ -39,6 +40,7 @@ class Evidence:
         last: the number of the last block that was read.
         views: answers of the contract's views at that block.
         balance: what it has there of coin, or of a token by its address; None if that cannot be asked.
+        version: Version of the contract.
     """
 
     chain_id: int
@@ -49,6 +51,7 @@ class Evidence:
     last: int
     views: Callable[[list[Question]], list[Any]]
     balance: Callable[[str], int | None]
+    version: int = NEWEST
 
 
 class _Nothing:
@@ -93,6 +96,7 @@ def read(contract: TaskContract, *, first_block: int = 0, confirmations: int = 0
         last,
         lambda asked: [None if one is None else one[0] for one in contract.call_many(asked, block=last)],
         lambda token: _balance(contract, token, last),
+        contract.version,
     )
 
 

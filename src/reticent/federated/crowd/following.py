@@ -7,6 +7,7 @@ the earliest, so windows are held against that.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from reticent.chain.log import ChainLog
 from reticent.errors import ChainError
@@ -58,7 +59,7 @@ class Follower:
             contract.node,
             contract.artifact,
             contract.address,
-            History,
+            partial(History, contract.version),
             first_block=first_block,
             confirmations=confirmations,
         )

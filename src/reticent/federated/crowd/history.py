@@ -16,6 +16,7 @@ from eth_utils.crypto import keccak
 
 from reticent.chain.contracts import Event
 from reticent.errors import LedgerDamaged
+from reticent.federated.crowd.commitments import NEWEST, RoundCommitments
 from reticent.federated.crowd.contract import VOID, Proposal, commitment, proposal_id
 from reticent.federated.crowd.lottery.seats import seats
 from reticent.federated.crowd.terms import MOST_REPUTATION, Prices, Terms, pool
@@ -36,9 +37,9 @@ class DrawHistory:
 
 @dataclass
 class RoundHistory:
-    """A round: commitments in their order, what was revealed, proposals by their hash, and the result."""
+    """A round: its commitments, what was revealed, proposals by their hash, and the result."""
 
-    commits: dict[str, bytes] = field(default_factory=dict)
+    commits: RoundCommitments = field(default_factory=RoundCommitments)
     revealed: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # CID and key
     proposals: dict[bytes, tuple[str, bytes, Proposal]] = field(default_factory=dict)  # leader, CID, words
     result: bytes | None = None
@@ -69,9 +70,14 @@ class TaskHistory:
 
 
 class History:
-    """Tasks, draws, stakes and reputations by the events so far."""
+    """Tasks, draws, stakes and reputations by the events so far.
 
-    def __init__(self) -> None:
+    Args:
+        version: Version of the contract that wrote them.
+    """
+
+    def __init__(self, version: int = NEWEST) -> None:
+        self._version = version
         self.tasks: dict[bytes, TaskHistory] = {}
         self.draws: dict[int, DrawHistory] = {}
         self.units: dict[str, int] = {}  # of each miner
@@ -96,7 +102,11 @@ class History:
         _agree(fields["pool"] == pool(terms, prices), "a pool that is not the dearest course")
         maker, token = _address(fields["manufacturer"]), _address(fields["token"])
         posted = TaskHistory(maker, token, fields["text"], fields["model"], terms, prices, fields["pool"])
+        posted.rounds = [self._new_round()]
         self.tasks[fields["task"]] = posted
+
+    def _new_round(self) -> RoundHistory:
+        return RoundHistory(RoundCommitments(self._version))
 
     def _applied(self, fields: dict[str, Any]) -> None:
         task, customer = self._task(fields), _address(fields["customer"])
@@ -128,15 +138,14 @@ class History:
         task, customer = self._task(fields), _address(fields["customer"])
         _agree(fields["round"] == task.number(), "a commitment to another round")
         _agree(customer in task.customers, "a commitment of nobody's")
-        _agree(customer not in task.rounds[-1].commits, "a second commitment")
-        task.rounds[-1].commits[customer] = fields["commitment"]
+        _agree(task.rounds[-1].commits.may_commit(customer), "a second commitment")
+        task.rounds[-1].commits.add(customer, fields["commitment"])
 
     def _revealed(self, fields: dict[str, Any]) -> None:
         task, customer, number = self._task(fields), _address(fields["customer"]), fields["round"]
         _agree(number == task.number(), "an update of another round")
         bound = commitment(fields["task"], number, customer, fields["cid"], fields["key"])
-        held = task.rounds[-1].commits.get(customer, b"")
-        _agree(held[:-1] == bound[:-1], "an update that was not committed to")
+        _agree(task.rounds[-1].commits.is_bound(customer, bound), "an update that was not committed to")
         _agree(task.customers.index(customer) == fields["index"], "a customer's index")
         _agree(customer not in task.rounds[-1].revealed, "a second update")
         task.rounds[-1].revealed[customer] = fields["cid"], fields["key"]
@@ -221,7 +230,7 @@ class History:
             _agree(fields["result"] == now.result, "another result than was decided")
             task.pool -= task.prices.leader_fee
         now.result, now.is_closed = fields["result"], True
-        task.rounds.append(RoundHistory())
+        task.rounds.append(self._new_round())
 
     def _settled(self, fields: dict[str, Any]) -> None:
         task, customer, number = self._task(fields), _address(fields["customer"]), fields["round"]
@@ -251,8 +260,8 @@ class History:
         reputation = changed(before, judged, average=which.average, most=MOST_REPUTATION)
         if not proposal.paid & bit:
             return reputation, 0
-        is_early = 2 * list(which.commits).index(customer) < len(which.commits)
-        return reputation, reputation * (task.prices.unit + is_early * task.prices.bonus)
+        bonus = task.prices.bonus if which.commits.is_early(customer) else 0
+        return reputation, reputation * (task.prices.unit + bonus)
 
     def _rewarded(self, fields: dict[str, Any]) -> None:
         task, miner, number = self._task(fields), _address(fields["miner"]), fields["round"]

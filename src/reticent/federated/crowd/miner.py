@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from reticent.arguments import whole
 from reticent.chain.keys import Key
 from reticent.errors import ParameterError, StoreError
 from reticent.federated.crowd import task_text
@@ -29,6 +30,7 @@ _GAS = ("seat", "propose", "deciding vote", "seed", "close")  # of a round
 _LARGER = 3  # times as many seats decide a dispute
 MOST_DRAWS = 10  # of a round, in a task that is served: each costs a miner gas, and only a decided one pays
 MOST_BYTES = 2 << 30  # of all updates of a round, which are held at once
+MAX_LOCK_BLOCKS = 50_400  # for which a seat may lock the stake: a week of blocks of 12 s
 _PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0  # before a text that could not be fetched is asked for again
 
 
@@ -56,6 +58,7 @@ class Miner(Program):
         key: of the miner on the chain, whose lots it proves.
         stake: units to enrol with, if it is not enrolled; 0 for none.
         most_bytes: of all updates of a round; tasks that may have more are not served.
+        max_lock_blocks: Blocks for which a seat may lock the stake; tasks that lock it longer are not served.
 
     Whoever posts a task chooses its text, its windows and its customers. None of that may stop a miner that
     serves others, too: what a task cannot be served for is said once, and the next one is served.
@@ -71,9 +74,11 @@ class Miner(Program):
         key: Key,
         stake: int = 0,
         most_bytes: int = MOST_BYTES,
+        max_lock_blocks: int = MAX_LOCK_BLOCKS,
     ) -> None:
         super().__init__(follower, calls, store, say)
         self._key, self._stake, self._most_bytes = key, stake, most_bytes
+        self._max_lock_blocks = whole("max_lock_blocks", max_lock_blocks, low=1)
         self._later: dict[bytes, tuple[float, float]] = {}  # by task: when its text is asked for, the pause
         self._told: dict[bytes, str] = {}  # by task: the trouble that was said last
         self._texts: dict[bytes, CrowdTask | None] = {}
@@ -153,9 +158,17 @@ class Miner(Program):
         return self._texts[named]
 
     def _check_fit(self, seen: Seen, text: CrowdTask) -> None:
-        """Refuse a task that is another than its text says, or that would take all that the miner has."""
+        """Refuse a task that is another than its text says, or that would take all that the miner has.
+
+        Posting a task that pays nothing costs a stranger little: its windows must not lock a stake for years.
+        """
         terms = seen.task.terms
         text.check_terms(terms)
+        if terms.lock_blocks > self._max_lock_blocks:
+            raise ParameterError(
+                f"a seat must lock the stake for at most {self._max_lock_blocks} blocks (--max-lock-blocks), "
+                f"got {terms.lock_blocks}"
+            )
         if terms.draws > MOST_DRAWS:
             raise ParameterError(f"draws must be at most {MOST_DRAWS}, got {terms.draws}")
         needed = terms.people * size_of(text.grid)

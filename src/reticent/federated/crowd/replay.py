@@ -16,6 +16,7 @@ from eth_utils.crypto import keccak
 
 from reticent.chain.keys import recovered
 from reticent.errors import ParameterError, ParameterTypeError
+from reticent.federated.crowd.commitments import NEWEST, RoundCommitments
 from reticent.federated.crowd.contract import (
     MOST_CID,
     NOBODY,
@@ -29,14 +30,10 @@ from reticent.federated.crowd.contract import (
 )
 from reticent.federated.crowd.contract import VOID as VOID
 from reticent.federated.crowd.lottery.seats import MOST_UNITS, priority, seats
-from reticent.federated.crowd.terms import MOST_REPUTATION, Prices, Terms, pool
+from reticent.federated.crowd.terms import HASHES, MOST_REPUTATION, SEED_DELAY, Prices, Terms, pool
 from reticent.federated.robust.reputation import Evaluation, average, changed
 
-HASHES, DELAY, LARGER = (
-    256,
-    2,
-    3,
-)  # blocks whose hashes are known, until a new seed, times the seats in a dispute
+LARGER = 3  # times as many seats decide a dispute
 
 Said = list[tuple[str, dict[str, Any]]]  # events: name and fields
 _PAYABLE = ("post", "enrol", "dispute")
@@ -69,9 +66,9 @@ class Draw:
 
 @dataclass
 class Round:
-    """A round: commitments in their order, indices of those revealed, the result and its draw and rank."""
+    """A round: its commitments, indices of those revealed, the result and its draw and rank."""
 
-    commits: dict[str, bytes] = field(default_factory=dict)
+    commits: RoundCommitments
     revealed: set[int] = field(default_factory=set)
     result: bytes | None = None
     winner: tuple[int, int] | None = None
@@ -89,13 +86,13 @@ class Task:
     prices: Prices
     pool: int
     since: int
+    rounds: list[Round]
     status: Status = Status.COLLECTING
     number: int = 0  # of the round
     tries: int = 0
     draw: int = 0
     customers: list[str] = field(default_factory=list)
     unsettled: dict[str, int] = field(default_factory=dict)  # customer to round
-    rounds: list[Round] = field(default_factory=lambda: [Round()])
     disputer: str | None = None
 
     @property
@@ -122,10 +119,19 @@ class Replay:
         address: of the contract.
         unit: wei of a unit of stake.
         blockhash: the hash of a block by its number.
+        version: Version of the contract.
     """
 
-    def __init__(self, chain_id: int, address: str, unit: int, blockhash: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        chain_id: int,
+        address: str,
+        unit: int,
+        blockhash: Callable[[int], bytes],
+        version: int = NEWEST,
+    ) -> None:
         self.chain_id, self.address, self.unit, self.blockhash = chain_id, address, unit, blockhash
+        self.version = version
         self.block = 0
         self.tasks: dict[bytes, Task] = {}
         self.draws: list[Draw] = [Draw(b"", b"", 0, 0)]  # the first has number 1
@@ -195,6 +201,8 @@ class Replay:
         _unless(0 < len(text) <= MOST_CID and 0 < len(model) <= MOST_CID, "text or model is empty")
         try:
             held, paid = Terms(*terms), Prices(*prices)
+            if self.version > 1:
+                held.check_windows()
         except (ParameterError, ParameterTypeError) as error:
             raise Refused(str(error)) from error
         needed = pool(held, paid)
@@ -202,12 +210,15 @@ class Replay:
             _unless(worth == needed, "not the pool")
         else:
             _unless(not worth, "coin for a pool of tokens")
-        self.tasks[task] = Task(sender, token, gate, held, paid, needed, self.block)
+        self.tasks[task] = Task(sender, token, gate, held, paid, needed, self.block, [self._new_round()])
         fields = {
             "task": task, "manufacturer": sender, "token": token, "gate": gate, "text": text, "model": model,
             "terms": held.words(), "prices": paid.words(), "pool": needed,
         }  # fmt: skip
         return task, [("Posted", fields)]
+
+    def _new_round(self) -> Round:
+        return Round(RoundCommitments(self.version))
 
     def _find(self, task: bytes) -> Task:
         _unless(task in self.tasks, "no such task")
@@ -267,8 +278,8 @@ class Replay:
         _unless(self.block < held.since + held.terms.commit_blocks, "too late")
         _unless(sender in held.customers, "not a customer")
         _unless(sender not in held.unsettled, "settle before")
-        _unless(sender not in held.round.commits, "committed already")
-        held.round.commits[sender] = bound
+        _unless(held.round.commits.may_commit(sender), "committed already")
+        held.round.commits.add(sender, bound)
         fields = {"task": task, "customer": sender, "round": held.number, "commitment": bound}
         return None, [("Committed", fields)]
 
@@ -281,8 +292,7 @@ class Replay:
         _unless(sender in held.customers, "not a customer")
         _unless(sender not in held.unsettled, "revealed already")
         bound = commitment(task, held.number, sender, cid, key)
-        found = held.round.commits.get(sender)
-        _unless(found and found[:-1] == bound[:-1], "not what was committed")
+        _unless(held.round.commits.is_bound(sender, bound), "not what was committed")
         index = held.customers.index(sender)
         held.round.revealed.add(index)
         held.unsettled[sender] = held.number
@@ -338,9 +348,7 @@ class Replay:
         _unless(count, "no seat")
         draw.seats[sender] = count
         draw.leaders = sorted([*draw.leaders, (priority(output, count) >> 160, sender)])[:2]
-        terms = held.terms
-        lock = 2 * terms.seat_blocks + 3 * terms.turn_blocks + 2 * terms.dispute_blocks + DELAY + HASHES
-        miner.locked = max(miner.locked, self.block + lock)
+        miner.locked = max(miner.locked, self.block + held.terms.lock_blocks)
         fields = {"task": task, "draw": held.draw, "miner": sender, "seats": count, "output": output}
         return count, [("Seated", fields)]
 
@@ -430,7 +438,7 @@ class Replay:
         if held.tries >= held.terms.draws:
             held.status, held.since = Status.CANCELLED, self.block
             return "Cancelled", {"task": task, "round": held.number}
-        held.status, held.since = Status.WAITING, self.block + DELAY
+        held.status, held.since = Status.WAITING, self.block + SEED_DELAY
         return "Redrawn", {"task": task, "round": held.number, "tries": held.tries, "fixed": held.since}
 
     def _dispute(self, sender: str, task: bytes, *, worth: int) -> tuple[None, Said]:
@@ -438,7 +446,7 @@ class Replay:
         _unless(held.status == Status.DECIDED, "nothing to dispute")
         _unless(self.block < held.since + held.terms.dispute_blocks, "too late")
         _unless(worth == held.prices.deposit, "not the deposit")
-        held.disputer, held.status, held.since = sender, Status.DISPUTED, self.block + DELAY
+        held.disputer, held.status, held.since = sender, Status.DISPUTED, self.block + SEED_DELAY
         return None, [("Disputed", {"task": task, "round": held.number, "disputer": sender})]
 
     def _close(self, sender: str, task: bytes) -> tuple[None, Said]:
@@ -458,7 +466,7 @@ class Replay:
             self._owe(held.token, self.draws[number].leaders[rank][1], held.prices.leader_fee)
         said: Said = [("Closed", {"task": task, "round": held.number, "result": held.round.result})]
         held.number += 1
-        held.rounds.append(Round())
+        held.rounds.append(self._new_round())
         held.status = Status.DONE if held.number == held.terms.rounds else Status.COLLECTING
         held.tries, held.since = 0, self.block
         return None, said
@@ -520,8 +528,8 @@ class Replay:
         reputation = changed(before, judged, average=which.average, most=MOST_REPUTATION)
         if not words.paid & bit:
             return reputation, 0
-        is_early = 2 * list(which.commits).index(customer) < len(which.commits)
-        pay = reputation * (held.prices.unit + (held.prices.bonus if is_early else 0))
+        bonus = held.prices.bonus if which.commits.is_early(customer) else 0
+        pay = reputation * (held.prices.unit + bonus)
         return reputation, min(pay, held.pool)
 
     def _check_mark(self, draw: Draw, miner: str, rank: int) -> None:

@@ -65,6 +65,7 @@ def parse(text: str, folder: Path) -> Posting:
     training = training_of(mode, _training(mode, given["training"]))
     grid = yaml_file.fields("grid", given["grid"], ("steps", "norm"), ("floor",))
     terms = Terms(**_numbers("terms", given["terms"], Terms))
+    terms.check_windows()
     prices = Prices(**_numbers("prices", given["prices"], Prices))
     test, file = None, None
     if given.get("test") is not None:

@@ -10,8 +10,12 @@ from reticent.errors import ParameterError
 MOST_REPUTATION = 10
 MOST_PEOPLE = 256  # of a task: one bit each in the contract
 MOST_ROUNDS = (1 << 16) - 1
+MAX_WINDOW_BLOCKS = (1 << 20) - 1  # in which updates come, or what is left is claimed
+MAX_JUDGING_BLOCKS = (1 << 16) - 1  # of each window for which a stake is locked
+HASHES = 256  # blocks whose hashes a chain still tells
+SEED_DELAY = 2  # blocks until the one whose hash is the seed of a new draw
 _BYTE = (1 << 8) - 1
-_WINDOW = (1 << 28) - 1
+_PACKED_WINDOW = (1 << 28) - 1  # blocks that version 1 of the contract takes
 _AMOUNT = (1 << 96) - 1
 _FEE = (1 << 80) - 1
 
@@ -58,7 +62,32 @@ class Terms:
         whole("least", self.least, low=1, high=self.expected)
         whole("draws", self.draws, low=1, high=_BYTE)
         for window in ("commit", "reveal", "seat", "turn", "dispute", "claim"):
-            whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=_WINDOW)
+            whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=_PACKED_WINDOW)
+
+    def check_windows(self) -> None:
+        """Refuse windows that are longer than the newest contract takes.
+
+        Tasks of version 1 may have them, so that terms which are read from a chain need not pass this.
+
+        Raises:
+            ParameterError: A window is too long.
+        """
+        for window in ("commit", "reveal", "claim"):
+            whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=MAX_WINDOW_BLOCKS)
+        for window in ("seat", "turn", "dispute"):
+            whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=MAX_JUDGING_BLOCKS)
+
+    @property
+    def lock_blocks(self) -> int:
+        """Blocks for which a seat locks the stake of its miner: until its vote can cost nothing any more."""
+        judging = 2 * self.seat_blocks + 3 * self.turn_blocks + 2 * self.dispute_blocks
+        return judging + SEED_DELAY + HASHES
+
+    @property
+    def round_blocks(self) -> int:
+        """Blocks from the start of a round until its result stands, if its first draw decides."""
+        collecting = self.commit_blocks + self.reveal_blocks
+        return collecting + self.seat_blocks + 2 * self.turn_blocks + self.dispute_blocks
 
     def words(self) -> tuple[int, ...]:
         """As the contract takes them."""

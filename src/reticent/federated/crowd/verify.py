@@ -26,6 +26,7 @@ from reticent.errors import (
     StoreError,
 )
 from reticent.federated.crowd import task_text
+from reticent.federated.crowd.commitments import NEWEST, OLD_VERSION
 from reticent.federated.crowd.contract import NOBODY, VOID, Proposal, artifact
 from reticent.federated.crowd.evidence import Called, Evidence, Question
 from reticent.federated.crowd.history import History, RoundHistory, TaskHistory
@@ -88,6 +89,8 @@ def verify(evidence: Evidence, task: bytes, store: Store) -> Report:
     _check_state(done_again, evidence, unchecked, done_again.tasks[task].token)
     held = history.tasks[task]
     report = Report(len(evidence.calls), evidence.last, history, done_again, held, unchecked=unchecked)
+    if evidence.version < NEWEST:
+        report.remarks.append(f"the contract is of version {evidence.version}: {OLD_VERSION}")
     _check_files(report, Place(evidence.chain_id, evidence.address, task), store)
     return report
 
@@ -103,8 +106,8 @@ def _done_again(evidence: Evidence, unchecked: list[str]) -> tuple[Replay, Histo
             raise Contradiction(f"block {number}, whose hash is a seed, is not in the chain")
         return bytes.fromhex(evidence.blocks[number].removeprefix("0x"))
 
-    state = Replay(evidence.chain_id, evidence.address, evidence.unit, blockhash)
-    history, last, seen = History(), (-1, -1, -1), set()
+    state = Replay(evidence.chain_id, evidence.address, evidence.unit, blockhash, evidence.version)
+    history, last, seen = History(evidence.version), (-1, -1, -1), set()
     unsigned, indirect = 0, 0
     for called in evidence.calls:
         _check_place(evidence, called)
@@ -282,12 +285,11 @@ def _storage(state: Replay) -> Iterator[tuple[Question, Any]]:
             unsettled = held.unsettled.get(who, -1) + 1
             yield ("customers", (task, who)), index + 1 | unsettled << 16
         for number, one in enumerate(held.rounds):
-            counts = len(one.commits) | len(one.revealed) << 16 | one.average << 32
+            counts = one.commits.count | len(one.revealed) << 16 | one.average << 32
             winner = 0 if one.winner is None else one.winner[0] << 8 | one.winner[1]
             revealed = sum(1 << index for index in one.revealed)
             yield ("rounds", (task, number)), (revealed, counts, one.result or bytes(32), winner)
-            for place, (who, bound) in enumerate(one.commits.items()):
-                word = int.from_bytes(bound) >> 8 << 8 | place
+            for who, word in one.commits.words.items():
                 yield ("commitments", (task, number, held.customers.index(who))), word
     for number, draw in enumerate(state.draws[1:], start=1):
         votes = [sum(draw.seats[one] for one in draw.votes[rank]) for rank in (0, 1)]

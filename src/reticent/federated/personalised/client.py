@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.federated.participation import Trainer
 from reticent.federated.personalised import wire
 from reticent.federated.personalised.learners import Records, chosen
 from reticent.federated.personalised.noise import Sanitiser
 from reticent.federated.personalised.tasks import MOST_NUMBERS, PersonalTask
-from reticent.federated.trainer import Trainer
+from reticent.federated.record_conversion import convert_records
 from reticent.fleet.enrolment import Enrolment
 from reticent.fleet.reporter import Held
 from reticent.ledger.base import Unit
 from reticent.mechanisms.base import Floats
+from reticent.mechanisms.numeric.base import as_floats
 from reticent.privacy import UNITS_PER_ONE
 
 if TYPE_CHECKING:  # few are told
@@ -93,15 +95,14 @@ class PersonalClient(Trainer[PersonalTask]):
         if held.model is None:
             raise ParameterError("task must have a model; give choice and update of your own to `report`")
         given = held.checked_hypotheses(hypotheses)
-        try:
-            with np.errstate(all="ignore"):
-                x = np.asarray(features, dtype=np.float64).reshape(1, -1, held.model.inputs)
-                mine = Records(held.model, x, np.asarray(targets, dtype=np.float64).reshape(1, -1))
-                me = np.zeros(1, dtype=np.int64)
-                choice = int(chosen(mine.losses(given, me))[0])
-                updated = mine.updated(given[[choice]], me, rate=held.rate, epochs=held.epochs)[0]
-        except Exception:  # a total function of its data
-            choice, updated = 0, given[0]
+        rows, numbers = convert_records(features, targets, held.model.inputs)
+        if not len(rows):
+            return self.report(held, number, given, 0, given[0])
+        own_records = Records(held.model, rows[None], numbers[None])
+        own_index = np.zeros(1, dtype=np.int64)
+        with np.errstate(all="ignore"):
+            choice = int(chosen(own_records.losses(given, own_index))[0])
+            updated = own_records.updated(given[[choice]], own_index, rate=held.rate, epochs=held.epochs)[0]
         return self.report(held, number, given, choice, updated)
 
     def report(self, task: PersonalTask, number: int, hypotheses: Any, choice: Any, updated: Any) -> bytes:
@@ -151,7 +152,7 @@ def _total(task: PersonalTask, choice: Any, updated: Any, sanitiser: Sanitiser) 
         place = 0
     try:
         with np.errstate(all="ignore"):
-            vector = np.asarray(updated, dtype=np.float64).reshape(-1)
+            vector = as_floats(updated).reshape(-1)
     except Exception:  # the same
         return place, sanitiser.hypotheses[place]
     return place, vector if vector.size == task.dimensions else sanitiser.hypotheses[place]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.federated.networks import public_start
+from reticent.federated.record_conversion import convert_classes, convert_records, convert_rows
 from reticent.federated.softmax import Labels
 from reticent.federated.torch_models import torch_or_error
 from reticent.mechanisms.base import Floats
@@ -32,6 +33,7 @@ CHANNELS, KERNEL = (30, 80), 3
 MOMENTUM = 0.9
 HIGHEST = 1.0  # of a feature: what is larger is cut, with public bounds
 _LEAST_RANGE = 1e-6  # of a feature in a batch
+_MAX_PIXEL = 3e38  # what a float32 holds
 NOT_PROTECTED = "not protected"
 
 Singles = NDArray[np.float32]
@@ -230,7 +232,8 @@ class Phone(_Half):
     def _extracted(self, images: Any) -> Any:
         functional = self._torch.nn.functional
         side = self.task.side
-        given = np.nan_to_num(np.asarray(images, dtype=np.float32)).reshape(-1, 1, side, side)
+        pixels = np.clip(convert_rows(images, side**2), -_MAX_PIXEL, _MAX_PIXEL).astype(np.float32)
+        given = pixels.reshape(-1, 1, side, side)
         w1, b1, w2, b2 = self._layers
         first = functional.conv2d(self._torch.tensor(given), w1, b1, padding=KERNEL // 2).relu()
         second = functional.conv2d(functional.max_pool2d(first, 2), w2, b2, padding=KERNEL // 2).relu()
@@ -323,7 +326,7 @@ def trained(
     task: Documented,
     theta: Floats,
     images: Any,
-    labels: Labels,
+    labels: Any,
     *,
     edge: Slopes,
     rng: Stream | None = None,
@@ -341,6 +344,8 @@ def trained(
         order: of the batches; None for secure randomness.
     """
     phone, shuffle = task.phone(theta, rng), secure_or(order)
+    images, numbers = convert_records(images, labels, task.side**2)
+    labels = convert_classes(numbers, task.classes)
     for _ in range(task.epochs):
         places = np.argsort(shuffle.words(len(images)))
         for at in range(0, len(places), task.batch):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from reticent.arguments import whole
 from reticent.errors import ParameterError
+from reticent.federated.record_conversion import convert_rows
 from reticent.mechanisms.base import Floats
 from reticent.randomness import SimulationStream
 from reticent.store import Cid, Store, tensors
@@ -60,16 +61,18 @@ class Front:
         return cls(side, centre.astype(np.float32), (axes * scale).astype(np.float32))
 
     def features(self, pictures: Any) -> Floats:
-        """Of each picture a vector of length 1; of what is no picture some vector that is no longer."""
-        try:
-            given = np.asarray(pictures, dtype=np.float64).reshape(-1, self.side, self.side)
-        except (TypeError, ValueError):
-            return np.zeros((0, self.kept))
-        found = [np.zeros((0, self.kept))]
-        for at in range(0, len(given), _AT_ONCE):
-            some = np.clip(np.nan_to_num(given[at : at + _AT_ONCE]), 0.0, 1.0)
-            found.append(_unit((_edges(some) - self.centre) @ self.turned.astype(np.float64)))
-        return np.concatenate(found)
+        """Return a vector of length 1 for each picture, or of length 0 or 1 for a record that is no picture.
+
+        Args:
+            pictures: Pictures, one per item of a list or one per row of an array. Each vector depends on its
+                own picture alone; see `record_conversion.convert_rows`.
+        """
+        pixels = np.clip(convert_rows(pictures, self.side**2), 0.0, 1.0)
+        blocks = [np.zeros((0, self.kept))]
+        for start in range(0, len(pixels), _AT_ONCE):
+            block = pixels[start : start + _AT_ONCE].reshape(-1, self.side, self.side)
+            blocks.append(_unit((_edges(block) - self.centre) @ self.turned.astype(np.float64)))
+        return np.concatenate(blocks)
 
     @staticmethod
     def looks(kept: int) -> tensors.Looks:

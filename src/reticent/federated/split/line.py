@@ -139,7 +139,7 @@ def documented_theta(
     line: Line,
     theta: Floats,
     images: Any,
-    labels: Labels,
+    labels: Any,
     *,
     rng: Stream | None = None,
     order: Stream | None = None,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from reticent.arguments import real, whole
 from reticent.errors import ParameterError
 from reticent.federated.on_device import ACCOUNT, PROTECTED, Home
+from reticent.federated.record_conversion import convert_classes, convert_records
 from reticent.federated.robust.grid import Grid, Update
 from reticent.federated.softmax import Labels
 from reticent.mechanisms.base import Floats
@@ -35,7 +36,6 @@ MOST_RECORDS = 1 << 14  # of a home; more are left out
 MOST_DIMENSIONS = 1 << 13
 FINE = 1 << 16  # steps of a vector's grid in 1.0
 _LIMIT = (1 << 31) - 1
-_FARTHEST = 1e100  # of a feature, so that squares stay finite
 
 Vectors = NDArray[np.int32]
 
@@ -110,13 +110,13 @@ class NoisedTask:
         return {"vectors": ("I32", (records, self.dimensions))}
 
     def placed(self, features: Any, labels: Any) -> NDArray[np.int64]:
-        """Records as whole vectors, whatever they are; none, if they are nothing of the kind."""
+        """Return each record as one vector of whole numbers, whatever the record holds."""
         rows, classes = self._records(features, labels)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        short = np.rint(rows / np.maximum(lengths, 1.0) * FINE).astype(np.int64)
-        found = np.zeros((len(rows), self.classes, self.inputs), dtype=np.int64)
-        found[np.arange(len(rows)), classes] = short
-        return found.reshape(len(rows), self.dimensions)
+        clipped = np.rint(rows / np.maximum(lengths, 1.0) * FINE).astype(np.int64)
+        vectors = np.zeros((len(rows), self.classes, self.inputs), dtype=np.int64)
+        vectors[np.arange(len(rows)), classes] = clipped
+        return vectors.reshape(len(rows), self.dimensions)
 
     def noised(self, features: Any, labels: Any, rng: Stream | None) -> Vectors:
         """Noisy vectors. They are what is paid for: call `NoisedHome.vectors`."""
@@ -141,16 +141,10 @@ class NoisedTask:
         """The class whose mean is nearest."""
         return nearest(theta, features, self.classes)
 
-    def _records(self, features: Any, labels: Any) -> tuple[Floats, Any]:
-        try:
-            rows = np.asarray(features, dtype=np.float64).reshape(-1, self.inputs)[:MOST_RECORDS]
-            given = np.nan_to_num(np.asarray(labels, dtype=np.float64).reshape(-1)[: len(rows)])
-            classes = np.clip(given, 0, self.classes - 1).astype(np.int64)
-            if len(classes) == len(rows):
-                return np.clip(np.nan_to_num(rows), -_FARTHEST, _FARTHEST), classes
-        except (TypeError, ValueError):
-            pass
-        return np.zeros((0, self.inputs)), np.zeros(0, dtype=np.int64)
+    def _records(self, features: Any, labels: Any) -> tuple[Floats, Labels]:
+        """Return the records as rows and classes, each by what it holds itself."""
+        rows, numbers = convert_records(features, labels, self.inputs, max_records=MOST_RECORDS)
+        return rows, convert_classes(numbers, self.classes)
 
 
 def nearest(theta: Floats, features: Floats, classes: int) -> Labels:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import Any
 
-from reticent.errors import LedgerError, ParameterError, ParameterTypeError
+from reticent.errors import LedgerError, ParameterError, ParameterTypeError, StorageUnavailable
 from reticent.ledger.device.records import HEAD
 
 try:
@@ -110,7 +110,7 @@ def trouble(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LedgerError(f"the ledger {what}: {error.strerror or error}") from error
+        raise StorageUnavailable(f"the ledger {what}: {error.strerror or error}") from error
 
 
 def shorten(file: FileIO, size: int) -> None:

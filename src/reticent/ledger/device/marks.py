@@ -29,7 +29,7 @@ from collections.abc import Callable
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reticent.errors import LedgerDamaged, LedgerError
+from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
 from reticent.files import appearing, secluded
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Marks:
                 with appearing(self.at("CACHEDIR.TAG"), mode=0o600) as file:
                     file.write(_TAG)
         except OSError as error:
-            raise LedgerError(
+            raise StorageUnavailable(
                 f"the folder of marks {self._folder} cannot be used: {error.strerror or error}"
             ) from error
 

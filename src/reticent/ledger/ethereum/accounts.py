@@ -150,12 +150,15 @@ class ChainAccounts(Ledger, is_part=True):
         return [as_reading(account, key, answer) for key, answer in zip(keys, answers, strict=True)]
 
     def worded(self, account: str, after: int = 0) -> Worded:
-        """The questions that were paid for. All, each time: a chain may be reorganised."""
+        """Return the texts of questions that were paid for; all of them, since a chain may be reorganised.
+
+        Anybody who may ask declares any text under any name, and each pair is a key of its own. Only the text
+        that a name is named after is its text, so no other declaration, earlier or later, takes its place.
+        """
         with self.log.reading() as state:
             dataset = self._listed(state, account).id
-            held = [one for place, one in state.keys.items() if place[0] == dataset]
-            texts = {one.name: one.question for one in held if one.question and one.requested}
-            return Worded(texts, 0)
+            keys = [key for place, key in state.keys.items() if place[0] == dataset]
+            return Worded({key.name: key.question for key in keys if key.has_own_text and key.requested}, 0)
 
     def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
         """What is recorded under each of several keys, as of one block."""

@@ -28,6 +28,7 @@ from reticent.arguments import whole
 from reticent.chain.node import Node
 from reticent.chain.view import checked_address
 from reticent.errors import ParameterError, ParameterTypeError
+from reticent.files import write_new
 
 RPC = "RETICENT_RPC"
 MOST_CONFIRMATIONS = 10_000
@@ -82,8 +83,7 @@ class DeploymentFile:
 
     def write(self, path: Path) -> None:
         """Write a new file; one that exists is never overwritten."""
-        with path.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(self), indent=1) + "\n")  # type: ignore[call-overload]
+        write_new(path, json.dumps(asdict(self), indent=1) + "\n")  # type: ignore[call-overload]
 
     def connect(self, rpc: str | None = None) -> Node:
         """A node of this chain: that of `rpc`, of RETICENT_RPC, or of the file."""

@@ -14,7 +14,7 @@ from eth_utils.address import to_checksum_address
 
 from reticent.chain.contracts import Event
 from reticent.errors import LedgerDamaged
-from reticent.ledger.base import Terms
+from reticent.ledger.base import Terms, is_named_after
 from reticent.ledger.ethereum.contract import (
     MOST_VALUES,
     NO_MARK,
@@ -60,7 +60,10 @@ class DataSet:
 
 @dataclass
 class KeyState:
-    """A declared key, or one of a payment. `size` is None until the number of values is fixed."""
+    """A declared key, or one of a payment. `size` is None until the number of values is fixed.
+
+    `has_own_text` says whether the name is named after the question: others may declare it with any text.
+    """
 
     dataset: bytes
     id: bytes
@@ -73,6 +76,7 @@ class KeyState:
     recorded: int = 0
     sums: list[int] = field(default_factory=list)
     paid: bool = False
+    has_own_text: bool = False
 
     def least(self, held: DataSet) -> int:
         """What a fresh measurement is charged at least."""
@@ -161,14 +165,16 @@ class State:
         declarer = to_checksum_address(fields["declarer"])
         _check(_may_pay(held, declarer) or _quota(held, declarer) > 0, "its declarer is not allowed")
         size = fields["dimension"] or None
+        name, question = text_of(fields["name"]), text_of(fields["question"])
         self.keys[place] = KeyState(
             *place,
-            text_of(fields["name"]),
-            text_of(fields["question"]),
+            name,
+            question,
             fields["grid"],
             fields["dimension"],
             size,
             sums=[0] * (size or 0),
+            has_own_text=is_named_after(name, question),
         )
 
     def _take_Allowed(self, event: Event, fields: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -41,6 +41,7 @@ from reticent.ledger.base import (
 from reticent.ledger.checkpoint import Head, checked_name, sign, totals_hash
 from reticent.ledger.sql.batch import ACCOUNT, BOTH, NODE_LEVEL, Batch
 from reticent.ledger.sql.connect import connect
+from reticent.ledger.sql.migrations import MIGRATIONS
 from reticent.ledger.sql.rows import (
     ACCOUNT_COLUMNS,
     BOUGHT_COLUMNS,
@@ -65,37 +66,8 @@ MOST_ORDERS = 4096  # orders of one call that share one commit
 _TRIES = 5
 _MOST_REMEMBERED = 10_000  # accounts
 
+_Read = TypeVar("_Read")
 Check = Callable[["SqlLedger"], None]
-Migration = Callable[[Store], None]
-
-_AT_ONCE = 10_000  # rows that a migration holds in memory
-
-
-def _log_answers(store: Store) -> None:
-    """To version 2: answers to idempotent calls get an entry in the log each, and a verb.
-
-    Version 1 did not keep the verb. All count as requests: so nothing paid before covers a payment.
-    """
-    store.run("ALTER TABLE answered RENAME TO answered_1")
-    store.make_schema("answered")
-    old = "SELECT account, idempotency, name, asked, information, charged FROM answered_1 "
-    last = (-1, "")
-    while rows := store.all(
-        f"{old} WHERE account > ? OR (account = ? AND idempotency > ?) "
-        f"ORDER BY account, idempotency LIMIT {_AT_ONCE}",
-        (last[0], *last),
-    ):
-        batch = Batch(store)
-        for account, idempotency, *answer in rows:
-            batch.answer(account, idempotency, ("request", *answer))
-        batch.flush()
-        last = rows[-1][:2]
-    store.run("DROP TABLE answered_1")
-
-
-# What turns a ledger of version n into one of n + 1, in one transaction. Entries and their hashes are
-# never touched, though more may be appended: a migration changes how rows are kept, not what was promised.
-MIGRATIONS: dict[int, Migration] = {1: _log_answers, 2: lambda store: store.make_schema("question")}
 
 
 class _Job:
@@ -584,6 +556,11 @@ class SqlLedger(Ledger):
         """The rows of a query, for the modules beside this one."""
         with self._store.reading():
             return self._store.all(sql, parameters)
+
+    def in_view(self, read: Callable[[SqlLedger], _Read]) -> _Read:
+        """Return what `read` makes of this ledger, in one consistent view."""
+        with self._store.reading():
+            return read(self)
 
     def account_mark(self, account: str) -> str:
         """A text that tells this account from every other, of any ledger; it says nothing about it."""

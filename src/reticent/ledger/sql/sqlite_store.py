@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
-from reticent.files import private
+from reticent.files import is_out_of_space, private
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.sql.store import Rows, Store, check_written
-from reticent.sqlite import UNAVAILABLE
+from reticent.sqlite import UNAVAILABLE, describe_trouble
 
 BUSY_TIMEOUT_S = 60.0
 _ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
@@ -31,8 +31,13 @@ _MAKING = (
 )  # closing a new file would drop the locks of another thread that opened it meanwhile
 
 
-def _unavailable(code: int) -> StorageUnavailable:
-    return StorageUnavailable(f"the ledger cannot be used: {UNAVAILABLE[code]}")
+def _unavailable(reason: str) -> StorageUnavailable:
+    return StorageUnavailable(f"the ledger cannot be used: {reason}")
+
+
+def is_writable(path: Path) -> bool:
+    """Whether this process may write to a file or a folder, as far as the system tells beforehand."""
+    return os.access(path, os.W_OK)
 
 
 def _is_mounted(path: Path) -> bool:
@@ -59,7 +64,8 @@ class SqliteStore(Store):
     Args:
         path: of the database; a new one is readable by its owner alone.
         create: make one where there is none.
-        migrate: may change how an existing file is kept. If not, neither a lock file nor WAL mode is added.
+        migrate: may change how an existing file is kept. If not, neither a lock file nor WAL mode is added,
+            and a copy on a read-only disk is opened too.
     """
 
     dialect = {"id": "INTEGER PRIMARY KEY", "blob": "BLOB", "keyed": "WITHOUT ROWID"}  # noqa: RUF012
@@ -74,7 +80,8 @@ class SqliteStore(Store):
         try:
             with self._explained():
                 self._check_file(create=create, change=create or migrate)
-                if create or migrate or Path(f"{self.path}.lock").exists():
+                self._options = "" if create or migrate else self._read_only_options()
+                if create or migrate or (Path(f"{self.path}.lock").exists() and not self._options):
                     self._lock = self._opened_lock()
                 with self._alone_with("=" in mode):
                     self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
@@ -97,7 +104,8 @@ class SqliteStore(Store):
             if isinstance(error, OSError)
             else f"not a path: {self.path}"
         )
-        return LedgerError(f"the ledger cannot be opened: {told}")
+        kind = StorageUnavailable if is_out_of_space(error) else LedgerError
+        return kind(f"the ledger cannot be opened: {told}")
 
     def _check_file(self, *, create: bool, change: bool) -> None:
         """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none.
@@ -132,9 +140,35 @@ class SqliteStore(Store):
         if not create:
             raise LedgerError(f"there is no ledger at {self.path}")
 
+    def _read_only_options(self) -> str:
+        """Return how SQLite opens a file where nothing may be written; nothing where it may.
+
+        SQLite reads a database with a log ahead of it only with an index of that log, which it would have to
+        make. Where there is no log, the file is complete, and it is told that the file does not change.
+
+        Raises:
+            LedgerError: There is a log without an index: what it holds would be left out.
+        """
+        if is_writable(self.path) and is_writable(self.path.parent):
+            return ""
+        log, index = Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
+        if log.exists() and index.exists():
+            return "?mode=ro"
+        if log.exists() and log.stat().st_size:
+            raise LedgerError(
+                f"{self.path} is read-only and has entries in {log.name}, which must be written to be read: "
+                "copy both to a folder that you may write to"
+            )
+        return "?mode=ro&immutable=1"
+
     def _connected(self, mode: str, *pragmas: str) -> sqlite3.Connection:
+        place = f"{self.path.absolute().as_uri()}{self._options}" if self._options else self.path
         connection = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
+            place,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_TIMEOUT_S,
+            uri=bool(self._options),
         )
         self._open.append(connection)
         connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # of a new database; others keep theirs
@@ -152,15 +186,15 @@ class SqliteStore(Store):
             return LedgerDamaged(f"{self.path} is damaged or no ledger")
         if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.ProgrammingError):
             return None
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in UNAVAILABLE:
-            return _unavailable(code)
+        reason = describe_trouble(error, self.path.parent)
+        if reason is not None:
+            return _unavailable(reason)
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         return LedgerDamaged(f"{self.path} is damaged or no ledger ({name})")
 
     def _wait(self) -> None:
         if self._lock is not None and not self._lock.acquire(BUSY_TIMEOUT_S):
-            raise _unavailable(sqlite3.SQLITE_BUSY)
+            raise _unavailable(UNAVAILABLE[sqlite3.SQLITE_BUSY])
 
     @contextlib.contextmanager
     def _alone_with(self, changing: bool) -> Iterator[None]:

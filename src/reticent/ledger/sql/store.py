@@ -226,6 +226,11 @@ class Store(ABC):
                     self._undo(write=False)
 
     @property
+    def is_nested_view(self) -> bool:
+        """Whether the view that this thread is in began before the innermost `reading`."""
+        return self._views > 1
+
+    @property
     def _in_writing(self) -> bool:
         return self._writing_thread == get_ident()
 

@@ -14,7 +14,9 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -29,7 +31,7 @@ from reticent.errors import (
     WitnessRefused,
     WitnessUnavailable,
 )
-from reticent.ledger.base import Balance, Measurement, Reading, Terms
+from reticent.ledger.base import Terms
 from reticent.ledger.checkpoint import (
     LOG,
     WITNESS,
@@ -333,11 +335,39 @@ def guard(ledger: SqlLedger, client: WitnessClient) -> None:
     client.push(ledger)  # which the witness refuses if an account has spent less than it saw
 
 
+class WitnessRule(Enum):
+    """When a public method of a witnessed ledger may answer."""
+
+    WAITS = "answers once the witness has signed the head that was read from"
+    COMMITS = "writes, and answers once the witness has signed the new head"
+    PASSES = "answers without the witness, unless a rollback was found"
+    CONSTANT = "says nothing about the entries"
+
+
+WITNESS_RULES: Mapping[str, WitnessRule] = {
+    **dict.fromkeys(("pending", "purchases", "reading", "worded"), WitnessRule.WAITS),
+    **dict.fromkeys(("checkpoint", "head", "leaf", "leaves", "root", "totals"), WitnessRule.WAITS),
+    **dict.fromkeys(("consistency_proof", "inclusion_proof"), WitnessRule.WAITS),
+    **dict.fromkeys(("account_mark", "in_view", "rows"), WitnessRule.WAITS),
+    **dict.fromkeys(("open", "request", "request_many", "fulfil", "pay", "charge"), WitnessRule.COMMITS),
+    **dict.fromkeys(("charge_witnessed", "transact"), WitnessRule.COMMITS),
+    # Amounts, for whoever must see them while the witness is away; and whether anything was written.
+    **dict.fromkeys(("accounts", "balance", "mark"), WitnessRule.PASSES),
+    **dict.fromkeys(
+        ("charges_values", "close", "declare", "lag", "measured_by_oracle"), WitnessRule.CONSTANT
+    ),
+}
+"""The rule of every public name of a ledger. A name without a rule stops the import of this module."""
+
+
 class WitnessedLedger(SqlLedger):
     """A ledger that answers nothing before the witness has signed the head which the answer rests on.
 
     Once it was found rolled back it refuses every call, until it is opened again: the rollback may have been
     undone, or the log have grown to where the witness stands, and what was answered from it would not be.
+
+    Every public method has a rule in `WITNESS_RULES`, and its behaviour follows from the rule. A method that
+    a base class gains has none, and the class cannot be made before it gets one.
 
     Args:
         where: the path or address.
@@ -362,10 +392,20 @@ class WitnessedLedger(SqlLedger):
         self._found: RolledBack | None = None
         super().__init__(where, origin=origin, key=key, after_commit=_tell)
         try:
-            self._tolerant(lambda: guard(self, client))
+            self._tolerant(lambda: guard(self._unwitnessed, client))
         except BaseException:
             self.close()
             raise
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a subclass that adds or replaces a public method: its rule is not known here."""
+        super().__init_subclass__(**options)
+        _check_rules(cls)
+        replaced = sorted(name for name in WITNESS_RULES if getattr(cls, name) is not _rule_of_base(name))
+        if replaced:
+            raise TypeError(
+                f"{cls.__name__} must not replace {', '.join(replaced)}: they wait for the witness"
+            )
 
     def close(self) -> None:
         """Close the ledger, and the line to the witness."""
@@ -375,7 +415,14 @@ class WitnessedLedger(SqlLedger):
     @property
     def lag(self) -> int:
         """Entries that the witness is not known to have signed for."""
-        return self.head().size - self._client.seen(self.origin)
+        return self._unwitnessed.head().size - self._client.seen(self.origin)
+
+    @property
+    def _unwitnessed(self) -> SqlLedger:
+        """The same open ledger with the methods of `SqlLedger`, which wait for nobody."""
+        plain = SqlLedger.__new__(SqlLedger)
+        plain.__dict__ = self.__dict__
+        return plain
 
     def _tolerant(self, tell: Callable[[], None]) -> None:
         try:
@@ -392,18 +439,22 @@ class WitnessedLedger(SqlLedger):
         if self._found is not None:
             raise RolledBack(f"{self._found}; nothing is answered until the ledger is opened again")
 
-    def _witnessed(self, read: Callable[[], _Read]) -> _Read:
+    def _answer_signed(self, read: Callable[[SqlLedger], _Read]) -> _Read:
         """Read, and answer once the witness has signed the head that was read from.
 
-        Entries that an earlier call, or another server, failed to tell it of are told now.
+        Entries that an earlier call, or another server, failed to tell it of are told now. Inside of another
+        view the head may be an old one, which the witness would take for a rollback: that is refused.
         """
         self._not_rolled_back()
+        plain = self._unwitnessed
         with self._store.reading():
-            found, head = read(), self.head()
+            if self._store.is_nested_view:
+                raise LedgerError("a witnessed ledger cannot answer inside of a view; use in_view")
+            answer, head = read(plain), plain.head()
         if not self._client.signed(head):
-            self._tolerant(lambda: self._client.push(self))
+            self._tolerant(lambda: self._client.push(plain))
         self._not_rolled_back()
-        return found
+        return answer
 
     def _write(self, job: _Job) -> Any:
         """Write; the witness is told by the hook after the commit, before anybody is answered."""
@@ -414,26 +465,54 @@ class WitnessedLedger(SqlLedger):
         self._not_rolled_back()
         return super()._terms(account)
 
-    def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent."""
-        self._not_rolled_back()
-        return super().balance(account)
 
-    def accounts(self) -> list[Balance]:
-        """Every account, by name."""
-        self._not_rolled_back()
-        return super().accounts()
+def _waiting(name: str) -> Callable[..., Any]:
+    """Build the method that answers as `SqlLedger` does, once the witness has signed the head."""
+    method = getattr(SqlLedger, name)
 
-    def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key, once the witness has its head."""
-        return self._witnessed(lambda: super(WitnessedLedger, self).reading(account, key))
+    @wraps(method)
+    def wait(ledger: WitnessedLedger, *args: Any, **options: Any) -> Any:
+        return ledger._answer_signed(lambda plain: method(plain, *args, **options))
 
-    def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded, once the witness has their head."""
-        return self._witnessed(lambda: super(WitnessedLedger, self).pending(account))
+    return wait
+
+
+def _passing(name: str) -> Callable[..., Any]:
+    """Build the method that answers as `SqlLedger` does, unless a rollback was found."""
+    method = getattr(SqlLedger, name)
+
+    @wraps(method)
+    def answer(ledger: WitnessedLedger, *args: Any, **options: Any) -> Any:
+        ledger._not_rolled_back()
+        return method(ledger, *args, **options)
+
+    return answer
+
+
+def _check_rules(kind: type[SqlLedger]) -> None:
+    """Refuse a class with a public name that has no rule: nobody has said whether it waits."""
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    if missing := sorted(names - set(WITNESS_RULES)):
+        raise TypeError(f"{kind.__name__}: give {', '.join(missing)} a rule in WITNESS_RULES")
+
+
+def _rule_of_base(name: str) -> Any:
+    return getattr(WitnessedLedger, name)
+
+
+def _apply_rules() -> None:
+    """Give the witnessed ledger the behaviour of each rule."""
+    _check_rules(WitnessedLedger)
+    makers = {WitnessRule.WAITS: _waiting, WitnessRule.PASSES: _passing}
+    for name, rule in WITNESS_RULES.items():
+        if rule in makers:
+            setattr(WitnessedLedger, name, makers[rule](name))
+
+
+_apply_rules()
 
 
 def _tell(ledger: SqlLedger) -> None:
-    """The hook after each commit."""
+    """Tell the witness of a commit, before anybody is answered."""
     assert isinstance(ledger, WitnessedLedger)
-    ledger._tolerant(lambda: ledger._client.push(ledger))
+    ledger._tolerant(lambda: ledger._client.push(ledger._unwitnessed))

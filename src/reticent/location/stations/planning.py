@@ -34,7 +34,8 @@ class StationPlan:
         level: epsilon per km that a query costs; 2 beta of a pure channel.
         k: sites in an answer.
         radius_km: of a truncated channel; infinite for a pure one.
-        delta: that a query costs beside it; 0 for a pure one.
+        delta: Delta that a query costs beside the level, by the documents' definition; 0 for a pure channel.
+        usual_delta: Delta between the same two places by the usual definition (`WorstPair.usual_delta`).
         share_free: of queries without cost.
         mean_detour: km or seconds.
     """
@@ -44,6 +45,7 @@ class StationPlan:
     k: int
     radius_km: float
     delta: float
+    usual_delta: float
     share_free: float
     mean_detour: float
 
@@ -144,10 +146,12 @@ def _planned(queries: Queries, level: float, radius: float | None) -> StationPla
     roads = queries.stations.roads
     if radius is None:
         cost = queries.pure(level / 2.0)
-        return StationPlan("pure", level, queries.k, math.inf, 0.0, cost.share_free, cost.mean_detour)
+        return StationPlan("pure", level, queries.k, math.inf, 0.0, 0.0, cost.share_free, cost.mean_detour)
     cost = queries.truncated(level, radius)
-    delta = exposure.delta_over_sets(roads, exposure.Law.truncated(roads, level, radius), level)
-    return StationPlan("truncated", level, queries.k, radius, delta, cost.share_free, cost.mean_detour)
+    pair = exposure.find_worst_pair(roads, exposure.Law.truncated(roads, level, radius), level)
+    return StationPlan(
+        "truncated", level, queries.k, radius, pair.delta, pair.usual_delta, cost.share_free, cost.mean_detour
+    )
 
 
 def _gives(what: str, wanted: float) -> Callable[[PrivacyCost], bool]:

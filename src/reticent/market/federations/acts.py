@@ -290,7 +290,7 @@ def read(file: bytes) -> Signed:
         GuaranteeError: the signature does not hold.
     """
     by = signer_of(Act, file)
-    text = opened(Act.field, Act.head, file, by, most=2 * Act.longest)
+    text = opened(Act.field, Act.head, file, by, most=2 * Act.longest, exact=True)  # its hash is the head
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -203,6 +203,7 @@ def settled(
     *,
     period: int,
     tolerated: int,
+    earlier_rule: bool = False,
 ) -> Settlement:
     """End a deal by what arrived.
 
@@ -212,6 +213,7 @@ def settled(
         earlier: what each member saved in the deals before, the last one last.
         period: deals over which savings are summed, with this one.
         tolerated: units of epsilon that may be saved over them.
+        earlier_rule: Divide the money as earlier releases did; see `threshold_values`.
 
     Raises:
         GuaranteeError: something arrived that nobody gave.
@@ -232,7 +234,12 @@ def settled(
         )[0]
         spent[one.member] += one.points * one.units
     names = list(deal.members)
-    cents = earnings([contributions[name] for name in names], deal.terms.quota, deal.terms.cents)
+    cents = earnings(
+        [contributions[name] for name in names],
+        deal.terms.quota,
+        deal.terms.cents,
+        earlier_rule=earlier_rule,
+    )
     kept = {name: max(0, deal.due.get(name, 0) - spent[name]) for name in names}
     saved = {
         name: sum(earlier.get(name, ())[-(period - 1) :] if period > 1 else ()) + kept[name] for name in names

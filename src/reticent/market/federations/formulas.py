@@ -189,7 +189,9 @@ def free_riders(savings: Sequence[float], tolerated: float) -> list[int]:
     return [place for place, saved in enumerate(savings) if saved >= most]
 
 
-def earnings(contributions: Sequence[int], quota: int, cents: int) -> list[int]:
+def earnings(
+    contributions: Sequence[int], quota: int, cents: int, *, earlier_rule: bool = False
+) -> list[int]:
     """What each member earns of so many cents, by Shapley value: whole cents that sum to all of them.
 
     Cents that are left over go to the largest fractions, then to the first members.
@@ -198,12 +200,13 @@ def earnings(contributions: Sequence[int], quota: int, cents: int) -> list[int]:
         contributions: of each member, whole numbers of the deal's unit (`in_units`).
         quota: in the same unit.
         cents: that the federation was paid.
+        earlier_rule: Divide as earlier releases did; see `threshold_values`.
 
     Returns:
         Cents of each member; all zero if the quota was missed: then the deal is void.
     """
     money = whole("cents", cents, low=0)
-    values = threshold_values(contributions, quota)
+    values = threshold_values(contributions, quota, earlier_rule=earlier_rule)
     if not values.any():
         return [0] * len(values)
     shares = [Fraction(value) for value in values.tolist()]

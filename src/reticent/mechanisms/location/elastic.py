@@ -27,6 +27,7 @@ from reticent.spaces.kernels import Kernel, kernel
 
 _BITS = 60  # of the largest weight of a row
 _TRIES = 20
+_LEAST_NORMALISER = 1e-280  # below, products of doubles are not right to their last digits
 _MARGIN, _NEAR_ENOUGH = 1e-6, 0.9999  # of a level
 MAX_EXPONENT = 20_000.0  # beta times the diameter: beyond, nobody could be reported far away
 
@@ -106,6 +107,15 @@ class ElasticChannel:
         """Z(x), at least c(x)."""
         return np.maximum(np.maximum(self.kernel(self.marginal), self.marginal), 1e-300)
 
+    def _log_normaliser(self) -> Floats:
+        """Return ln Z(x), right for each place also where Z(x) is below the range of doubles."""
+        logs = np.log(self.normaliser)
+        for place in np.flatnonzero(self.normaliser < _LEAST_NORMALISER):
+            terms = self._logs(int(place)) * math.log(2.0)
+            top = terms.max()
+            logs[place] = top + math.log(np.exp(terms - top).sum())
+        return logs
+
     # The law
 
     def probabilities(self, place: int) -> Floats:
@@ -181,16 +191,23 @@ class ElasticChannel:
         return of_outputs - self.beta * self.distortion(prior) - float(prior @ np.log(self.normaliser))
 
     def exact_level(self) -> float:
-        """The largest loss per distance over all pairs and reports; for small spaces, and roads by street.
+        """Return the largest privacy loss per unit of distance over all pairs of places and reports.
 
-        On a road network every distance is a sum of arcs, and losses along a way add up: so the worst pair is
-        one of neighbours. Two of them, w apart, lose beta w + |ln Z(x) - ln Z(x')|, at the report of one of
-        them. (If c vanishes somewhere, that is a bound.)
+        It is computed over all pairs on small spaces. On a road network with street distances it follows
+        from the normaliser Z alone. Two places at the distance D = min(d, horizon) lose at most
+        beta D + |ln Z(x) - ln Z(x')|, and exactly that at the report of one of the two, so the level is
+        beta + max |ln Z(x) - ln Z(x')| / D. Within the horizon d is a sum of arcs, and differences of ln Z
+        along a path add up, so the worst such pair are neighbours. Beyond it D is the horizon, and the worst
+        pair are the places with the largest and the smallest Z; if these two are within the horizon, their
+        quotient is below that of the neighbours between them. (If c vanishes somewhere, this is an upper
+        bound.)
         """
         arcs = getattr(self.space, "neighbours", None)
         if arcs is not None:
-            logs = np.log(self.normaliser)
-            return self.beta + float((np.abs(logs[arcs.begins] - logs[arcs.ends]) / arcs.lengths).max())
+            logs = self._log_normaliser()
+            between_neighbours = (np.abs(logs[arcs.begins] - logs[arcs.ends]) / arcs.lengths).max()
+            beyond_horizon = (logs.max() - logs.min()) / self.space.diameter
+            return self.beta + float(max(between_neighbours, beyond_horizon))
         logs = np.stack([self._logs(place) for place in range(self.space.size)]) * math.log(2.0)
         tops = logs.max(axis=1, keepdims=True)
         logs -= tops + np.log(np.exp(logs - tops).sum(axis=1, keepdims=True))

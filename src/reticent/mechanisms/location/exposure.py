@@ -14,6 +14,10 @@ need not be finished. Hence a city takes seconds, and no n x n table.
 
 Departure: Theorem 4.3 takes the largest single difference, not the sum: 0.066 where sets give 0.364.
 Beyond ln(1/delta)/epsilon, the reach, the inequality holds whatever the channel does, and promises nothing.
+
+This delta is multiplied by e^(epsilon d). The usual definition, P(S | x) <= e^(epsilon d) P(S | x') + delta,
+needs e^(epsilon d) times as much between the same two places (`WorstPair.usual_delta`), and a delta of one
+between places that have no report in common: two radii apart and farther. State both.
 """
 
 from __future__ import annotations
@@ -92,20 +96,46 @@ class Law:
         return self.places[here], self.chances[here]
 
 
-def delta_over_sets(near: Near, law: Law, claim: float) -> float:
-    """The least delta over all places, pairs and sets at a claimed level.
+@dataclass(frozen=True)
+class WorstPair:
+    """The two places that need the largest delta at a claimed level.
+
+    Attributes:
+        delta: Least delta of Biswas 2023, Definition 4.3.1, which is multiplied by e^(claim distance).
+        distance: Distance of the two places.
+        claim: Claimed level, in 1/unit of the distance.
+    """
+
+    delta: float
+    distance: float
+    claim: float
+
+    @property
+    def usual_delta(self) -> float:
+        """The least delta between the same places that is added after the factor e^(claim distance)."""
+        return min(1.0, self.delta * math.exp(min(700.0, self.claim * self.distance)))
+
+
+def find_worst_pair(near: Near, law: Law, claim: float) -> WorstPair:
+    """Return the pair of places that needs the largest delta over all sets at a claimed level.
 
     Args:
-        near: the distances d(x, x') of the claim.
-        law: the channel.
-        claim: epsilon, in 1/unit of the distances.
+        near: Distances d(x, x') that the claim is stated in.
+        law: Output distribution of the channel at each place.
+        claim: Claimed epsilon, in 1/unit of the distances.
     """
-    return float(_search(near, law, claim, each=False)[0])
+    deltas, distances = _search(near, law, claim, each=False)
+    return WorstPair(float(deltas[0]), float(distances[0]), claim)
+
+
+def delta_over_sets(near: Near, law: Law, claim: float) -> float:
+    """Return the least delta over all pairs of places and sets of reports; see `find_worst_pair`."""
+    return find_worst_pair(near, law, claim).delta
 
 
 def delta_of_places(near: Near, law: Law, claim: float) -> Floats:
     """The least delta of each place x against all others."""
-    return _search(near, law, claim, each=True)
+    return _search(near, law, claim, each=True)[0]
 
 
 def reach(claim: float, delta: float) -> float:
@@ -116,15 +146,19 @@ def reach(claim: float, delta: float) -> float:
     return max(0.0, -math.log(delta)) / claim
 
 
-def _search(near: Near, law: Law, claim: float, *, each: bool) -> Floats:
-    """The largest sums, of all places together or of each, by pairs within limits that grow as needed."""
+def _search(near: Near, law: Law, claim: float, *, each: bool) -> tuple[Floats, Floats]:
+    """Return the largest sums, of all places together or of each, and the distances of their pairs.
+
+    Pairs are looked at within limits that grow as needed.
+    """
     claim = real("claim", claim, low=0.0, open_low=True)
     if near.size != law.size:
         raise ParameterError(f"law must have a row for each of {near.size} places, got {law.size}")
     best = np.zeros(near.size if each else 1)
+    distances = np.zeros_like(best)
     waiting, past, limit = np.arange(near.size), -1.0, _FIRST / claim
     while waiting.size:
-        found_all = _pass(near, law, claim, waiting, past, limit, best)
+        found_all = _pass(near, law, claim, waiting, past, limit, best, distances)
         if each:
             waiting = waiting[~found_all & (best[waiting] < math.exp(-claim * limit))]
         elif best[0] >= math.exp(-claim * limit):
@@ -134,10 +168,13 @@ def _search(near: Near, law: Law, claim: float, *, each: bool) -> Floats:
         lowest = float(best[waiting].min()) if each and waiting.size else float(best.min())
         enough = -math.log(lowest) / claim if lowest > 0.0 else math.inf
         past, limit = limit, min(enough * (1.0 + 1e-12), _WIDER * limit)
-    return best
+    return best, distances
 
 
-def _pass(near: Near, law: Law, claim: float, waiting: Any, past: float, limit: float, best: Floats) -> Any:
+def _pass(
+    near: Near, law: Law, claim: float, waiting: Any, past: float, limit: float, best: Floats,
+    distances: Floats,
+) -> Any:  # fmt: skip
     """Look at pairs from `past` (not included) to `limit`; whether each row held all places."""
     whole = np.zeros(len(waiting), dtype=np.bool_)
     run, held = _loop(importlib.util.find_spec("numba") is not None), np.zeros(near.size)
@@ -149,7 +186,7 @@ def _pass(near: Near, law: Law, claim: float, waiting: Any, past: float, limit: 
         whole[first : first + step] = counts == near.size
         run(
             some, pairs.starts, pairs.places, pairs.far, law.starts, law.places, law.chances, claim,
-            past, held, best, best.size > 1 or near.size == 1,
+            past, held, best, distances, best.size > 1 or near.size == 1,
         )  # fmt: skip
         first += step
         step = max(1, int(_PAIRS / max(1.0, float(counts.mean()))))
@@ -165,7 +202,7 @@ def _loop(compiled: bool) -> Callable[..., None]:
 
     @numba.njit(nogil=True)
     def run(  # type: ignore[no-untyped-def]  # pragma: no cover
-        some, starts, others, far, law_starts, law_places, chances, claim, past, held, best, each
+        some, starts, others, far, law_starts, law_places, chances, claim, past, held, best, distances, each
     ):
         for number in range(len(some)):
             x = some[number]
@@ -183,7 +220,8 @@ def _loop(compiled: bool) -> Callable[..., None]:
                     left -= min(share * held[law_places[at]], chances[at])
                     if left <= floor:
                         break
-                best[slot] = max(best[slot], left)
+                if left > floor:
+                    best[slot], distances[slot] = left, far[pair]
             for at in range(law_starts[x], law_starts[x + 1]):
                 held[law_places[at]] = 0.0
 
@@ -192,7 +230,7 @@ def _loop(compiled: bool) -> Callable[..., None]:
 
 def _plain(
     some: Any, starts: Any, others: Any, far: Any, law_starts: Any, law_places: Any, chances: Any,
-    claim: float, past: float, held: Floats, best: Floats, each: bool,
+    claim: float, past: float, held: Floats, best: Floats, distances: Floats, each: bool,
 ) -> None:  # fmt: skip
     for number, x in enumerate(some.tolist()):
         slot, own = (x if each else 0), slice(law_starts[x], law_starts[x + 1])
@@ -200,11 +238,14 @@ def _plain(
         pairs = slice(starts[number], starts[number + 1])
         share = np.exp(-claim * far[pairs])
         wanted = (far[pairs] > past) & (share > best[slot])
-        other, share = others[pairs][wanted], share[wanted]
+        other, share, apart = others[pairs][wanted], share[wanted], far[pairs][wanted]
         if other.size:
             counts = law_starts[other + 1] - law_starts[other]
             begins = np.cumsum(counts) - counts
             at = np.arange(counts.sum()) - np.repeat(begins - law_starts[other], counts)
             common = np.minimum(np.repeat(share, counts) * held[law_places[at]], chances[at])
-            best[slot] = max(best[slot], float((share - np.add.reduceat(common, begins)).max()))
+            sums = share - np.add.reduceat(common, begins)
+            largest = int(sums.argmax())
+            if sums[largest] > best[slot]:
+                best[slot], distances[slot] = sums[largest], apart[largest]
         held[law_places[own]] = 0.0

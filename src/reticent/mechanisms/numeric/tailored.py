@@ -211,6 +211,21 @@ class Tailored(NumericChannel):
         knots[0], knots[-1] = -1.0, 1.0  # equal to that but for the last bits
         return np.asarray(knots)
 
+    @property
+    def unit_outputs(self) -> Floats:
+        """Return the outputs in units of [-1, 1], indexed by symbol."""
+        return self._unit_alphabet
+
+    @property
+    def probabilities_at_knots(self) -> Floats:
+        """Return the probability of each output at each knot, shape (knots, outputs)."""
+        return np.asarray(self._counts / PLACES)
+
+    @property
+    def half_width(self) -> float:
+        """Return half the width of the bounds: what one unit of [-1, 1] is."""
+        return self._half
+
     @cached_property
     def _aliases(self) -> tuple[Floats, NDArray[np.int64]]:
         """For each row and slot, the share of it that is its own, and whose the rest is."""

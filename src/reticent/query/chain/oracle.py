@@ -377,11 +377,12 @@ def open_oracle(
     with contextlib.ExitStack() as opened:
         opened.enter_context(_alone(place))
         outbox = opened.enter_context(contextlib.closing(Outbox(place / "outbox.sqlite")))
-        rows = partial(source.connect, data, path.parent, opening.snapshot_path(path, data), frame)
         with contextlib.ExitStack() as closing:
             chain = closing.enter_context(connect(outbox))
             own = closing.enter_context(open_ledger(place / "own.sqlite"))
             data = _at_home(path, data, chain, own, place)
+            snapshot, order_key = opening.snapshot_path(path, data), homes.order_key(path, data)
+            rows = partial(source.connect, data, path.parent, snapshot, frame, order_key=order_key)
             oracle = Oracle(data, rows, chain, own, say=say)
             closing.pop_all()
         oracle._held = opened.pop_all()

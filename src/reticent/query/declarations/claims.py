@@ -19,13 +19,13 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from reticent import files
-from reticent.errors import LedgerError
+from reticent.errors import LedgerError, StorageUnavailable
 from reticent.query.declarations.datasets import DataSet
 from reticent.tables.packed import SUFFIX, without_suffix
 
@@ -35,7 +35,8 @@ except ImportError:  # not on this platform: two hard links that are declared at
     fcntl = None  # type: ignore[assignment]
 
 _FILES = ("csv", "parquet", "duckdb")
-PEOPLE = "people"  # a part that no table is called: those have a dot
+PEOPLE = "people"  # parts that no table is called: those have a dot
+LEDGER = "ledger"
 _LARGEST = 1 << 16
 # Where nothing may be written, or a file can have no second name: it stays so for whoever comes next.
 _NEVER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
@@ -59,6 +60,37 @@ def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
 def claimed_people(file: Path, identity: str, folder: Path) -> Path:
     """The same of the file that names people: it is renamed, or has two names in its folder."""
     return _claimed(file, files.identity(file), PEOPLE, identity, folder)
+
+
+def claim_ledger(file: Path, name: Callable[[Path], Path]) -> Path:
+    """Return the folder of the one ledger that lies beside a file, whatever the file is called.
+
+    The same file under a symbolic link, a hard link in its folder, a new name there, or compressed under its
+    own name leads to the ledger that was first. Earlier releases put one beside each name: one that is found
+    there is taken over.
+
+    Args:
+        file: Existing file that the ledger is about.
+        name: Function from a path of the file to the folder that its ledger would have.
+
+    Raises:
+        LedgerError: Earlier releases made several ledgers for the same file.
+    """
+    real = file.resolve()
+    identity = files.identity(real)
+    names = [real, file.absolute(), *_same_rows(real, identity)[0]]
+    ledgers = list(dict.fromkeys(name(path) for path in names))
+    existing = [path for path in ledgers if path.is_dir()]
+    first = existing[0] if existing else ledgers[0]
+    # By its whole way from the file: ledgers in two folders may have one name.
+    claimed = _claimed(real, identity, LEDGER, _seen_from(real, first), first)
+    found = sorted({path.resolve() for path in (*existing, claimed) if path.is_dir()})
+    if len(found) > 1:
+        raise LedgerError(
+            f"{file} has several ledgers, under several of its names: {', '.join(map(str, found))}. What was "
+            "released is the sum of them: keep the one with the most spent, and move the others away"
+        )
+    return found[0] if found else claimed
 
 
 def _claimed(file: Path, itself: str, table: str, identity: str, folder: Path) -> Path:
@@ -90,9 +122,16 @@ def _around(file: Path) -> Iterator[Path]:
 def given_up(path: Path, data: DataSet, identity: str) -> None:
     """Take a note back: its declaration was never accepted, and no other must be told to bring it back."""
     source = _source(path, data)
-    if source is None:
-        return
-    file, _, table = source
+    if source is not None:
+        _remove_notes(source[0], identity, source[2])
+
+
+def release_people(file: Path, identity: str) -> None:
+    """Take the note of people back whose account was never opened."""
+    _remove_notes(file, identity, PEOPLE)
+
+
+def _remove_notes(file: Path, identity: str, table: str) -> None:
     with _alone(file.parent), contextlib.suppress(OSError):
         for note in file.parent.glob(".*.reticent"):
             held = _claim(note)
@@ -201,7 +240,7 @@ def _noted(note: Path, claim: dict[str, Any]) -> Path:
             draft.replace(note)
     except OSError as error:
         if error.errno not in _NEVER:
-            raise LedgerError(
+            raise StorageUnavailable(
                 f"{note} cannot be written ({error.strerror}): it says whose these rows are"
             ) from error
         # nothing may be written there: docs/limits.md

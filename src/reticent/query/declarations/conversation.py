@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from reticent.arguments import meant
 from reticent.errors import ParameterError, ParameterTypeError, SeveralErrors
 from reticent.query.declarations import dataset_file
-from reticent.query.declarations.datasets import DataSet, check_rows, checked_label
+from reticent.query.declarations.datasets import FORMATS, DataSet, check_rows, checked_label
 from reticent.query.declarations.explanation import explain
 from reticent.query.rows.columns import Kind
 
@@ -75,6 +75,7 @@ class Conversation:
         given: dict[str, Any] = {
             "name": self._label("name", f"Name of the data set [{dataset_file.name_of(path)}]: ", path),
             "version": "1",
+            "format": str(FORMATS[-1]),
             "source": source,
         }
         given |= self._protected(list(columns))
@@ -173,7 +174,7 @@ class Conversation:
                 [one.strip() for one in said.split(",") if one.strip()] if part == "values" else said
             )
         fields["missing"] = self._ask("  an empty or unreadable cell counts as: ").strip()
-        dataset_file.column_of(name, fields)
+        dataset_file.column_of(name, fields, FORMATS[-1])
         return fields
 
     def _typed(self, question: str) -> str | None:

@@ -2,6 +2,7 @@
 
     name: census
     version: 1
+    format: 2                  # of these rules; left out: 1, the first
     source: census.csv         # or {duckdb: census.db, table: persons}, {url: "postgresql://..", table: p}
     unit: row                  # or {person: person_id, rows: 3}
     relation: replace one      # or: add or remove one
@@ -35,7 +36,14 @@ from typing import Any
 from reticent.arguments import meant
 from reticent.errors import ParameterError, ParameterTypeError, ReticentError, SeveralErrors
 from reticent.privacy import Budget, Neighbours
-from reticent.query.declarations.datasets import DataSet, Policy, check_rows, checked_label
+from reticent.query.declarations.datasets import (
+    FORMATS,
+    DataSet,
+    Policy,
+    check_format,
+    check_rows,
+    checked_label,
+)
 from reticent.query.declarations.faults import Faults
 from reticent.query.declarations.populations import checked_name
 from reticent.query.rows.columns import Column, Kind
@@ -46,8 +54,11 @@ from reticent.tables.row_files import located
 LARGEST_FILE = 1 << 20
 _DEEPEST = 8  # levels of mappings and lists
 _MOST_REPEATED = 50_000  # names and values in a file with aliases, as often as they are repeated
-_FIELDS = ("name", "version", "source", "unit", "relation", "rows", "budget", "people", "policy", "columns")
-_COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing")
+_FIELDS = (
+    *("name", "version", "format", "source", "unit", "relation"),
+    *("rows", "budget", "people", "policy", "columns"),
+)
+_COLUMN_FIELDS = ("type", "low", "high", "step", "values", "missing", "stored")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,3})?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
@@ -92,6 +103,7 @@ def of_fields(tree: Any) -> DataSet:
     faults = Faults()
     given = mapping("the file", tree, _FIELDS, faults)
     label = {part: faults.of("?", _label, part, given.get(part)) for part in ("name", "version")}
+    format_number = faults.of(FORMATS[0], _format, given["format"]) if "format" in given else FORMATS[0]
     person, contribution = faults.of((None, 1), _unit, given.get("unit"), faults)
     relation = faults.of(Neighbours.REPLACE_ONE, relation_of, given.get("relation"))
     rows = faults.of(None, whole_number, "rows", given["rows"]) if "rows" in given else None
@@ -103,7 +115,7 @@ def of_fields(tree: Any) -> DataSet:
     )
     source = faults.of(None, source_of, given.get("source"))
     people = faults.of("", _people, given["people"]) if "people" in given else ""
-    columns = faults.of((), _columns, given.get("columns"), faults)
+    columns = faults.of((), _columns, given.get("columns"), format_number, faults)
     faults.check()
     assert budget is not None
     assert source is not None
@@ -118,7 +130,15 @@ def of_fields(tree: Any) -> DataSet:
         policy=policy,
         source=source,
         people=people,
+        format=format_number,
     )
+
+
+def _format(given: Any) -> int:
+    """Return the format of a declaration, from the text that was typed."""
+    format_number = whole_number("format", given)
+    check_format(format_number)
+    return format_number
 
 
 def _label(part: str, given: Any) -> str:
@@ -134,7 +154,9 @@ def write(data: DataSet) -> str:
     import yaml
 
     unit: Any = "row" if data.person is None else {"person": data.person, "rows": data.contribution}
-    fields: dict[str, Any] = {"name": data.name, "version": data.version, "source": dict(data.source) or None}
+    fields: dict[str, Any] = {"name": data.name, "version": data.version}
+    fields |= {"format": None if data.format == FORMATS[0] else data.format}
+    fields |= {"source": dict(data.source) or None}
     fields |= {"unit": unit, "relation": data.relation.value, "rows": data.rows}
     fields |= {"budget": {"epsilon": _plain(data.budget.epsilon), "delta": _plain(data.budget.delta)}}
     fields |= {"people": data.people or None, "policy": data.policy.value}
@@ -158,7 +180,7 @@ def template(path: Path, source: str | None = None) -> str:
     def shown(given: str) -> str:
         return str(yaml.safe_dump(given, allow_unicode=True, width=10_000)).removesuffix("...\n").strip()
 
-    lines = [_HEAD.format(name=shown(name_of(path)), source=shown(source or path.name))]
+    lines = [_HEAD.format(name=shown(name_of(path)), source=shown(source or path.name), format=FORMATS[-1])]
     for column, kind in header(path).items():
         lines += [f"  {shown(column)}:", *_blanks(kind)]
     return "\n".join(lines) + "\n"
@@ -184,6 +206,7 @@ _HEAD = """\
 # If the names of the columns below are a first row of data, give the file a line of names and begin again.
 name: {name}
 version: 1
+format: {format}
 source: {source}
 unit:                   # row, or {{person: COLUMN, rows: MOST ROWS OF ONE PERSON}}
 relation:               # replace one (the number of rows is public), or: add or remove one
@@ -316,16 +339,21 @@ def mapping(
     return {name: value for name, value in given.items() if known is None or value not in ("", None)}
 
 
-def _columns(given: Any, faults: Faults) -> tuple[Column, ...]:
+def _columns(given: Any, format_number: int, faults: Faults) -> tuple[Column, ...]:
     if given is None:
         raise ParameterError("columns must be filled in")
     fields = mapping("columns", given, None)
-    found = [faults.of(None, column_of, name, said) for name, said in fields.items()]
-    return tuple(one for one in found if one is not None)
+    columns = [faults.of(None, column_of, name, said, format_number) for name, said in fields.items()]
+    return tuple(column for column in columns if column is not None)
 
 
-def column_of(name: str, given: Any) -> Column:
-    """A column, from its fields as they were typed.
+def column_of(name: str, given: Any, format_number: int) -> Column:
+    """Return a column, from its fields as they were typed.
+
+    Args:
+        name: Name of the column.
+        given: Fields of the column, as texts.
+        format_number: Format of the declaration, which decides whether `other` is one of the categories.
 
     Raises:
         SeveralErrors: more than one field is wrong, with what is wrong with each.
@@ -334,7 +362,7 @@ def column_of(name: str, given: Any) -> Column:
     at, faults = f"columns.{name}", Faults()
     fields = mapping(at, given, _COLUMN_FIELDS, faults)
     kind: Kind | None = faults.of(None, _choice, f"{at}.type", fields.get("type"), tuple(Kind))
-    numbers = {
+    numbers: dict[str, Any] = {
         part: faults.of(None, _number, f"{at}.{part}", fields[part])
         for part in ("low", "high", "step")
         if part in fields
@@ -356,9 +384,9 @@ def column_of(name: str, given: Any) -> Column:
     column = None
     if not faults.about(*(f"{at}.{part}" for part in ("type", "low", "high", "step", "values"))):
         assert kind is not None
-        column = faults.of(
-            None, partial(Column, name, kind, **numbers, values=tuple(values), missing=missing)
-        )
+        said: dict[str, Any] = {**numbers, "values": tuple(values), "missing": missing}
+        said |= {"format": format_number, "stored": fields.get("stored")}
+        column = faults.of(None, partial(Column, name, kind, **said))
     faults.check()
     assert column is not None
     return column
@@ -520,6 +548,8 @@ def _column_fields(column: Column) -> dict[str, Any]:
             fields[part] = _plain(number)
     if column.kind is Kind.CATEGORY:
         fields["values"] = list(column.values)
+    if column.stored is not None:
+        fields["stored"] = column.stored
     missing = column.missing
     if not column.says_missing:  # nobody did
         return fields

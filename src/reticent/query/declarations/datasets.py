@@ -17,11 +17,12 @@ from reticent.arguments import meant, whole
 from reticent.errors import ParameterError, ParameterTypeError
 from reticent.ledger import Terms, Unit
 from reticent.privacy import Budget, Neighbours
-from reticent.query.rows.columns import Column
+from reticent.query.rows.columns import Column, Kind, ReadabilityColumn, readability_name
 
 MOST_COLUMNS = 1000
 MOST_ROWS = 1 << 36  # sums stay below 2^62 on the grid of the noise
 LARGEST_CONTRIBUTION = 1000
+FORMATS = (1, 2)  # of declarations; each says what cells and rows mean, and keeps saying it
 _PURCHASES = 10**6  # a fresh measurement costs at least this part of the cap (mathematics 4.8)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
@@ -53,6 +54,8 @@ class DataSet:
             people that other data sets are about, too.
         people: the file of these people, as it is declared (`populations`); empty if the account is for this
             data set alone.
+        format: Version of the declaration's rules: which cells and rows count, and as what. It is part of
+            every question's key from 2 on, so that measurements of two meanings are never combined.
     """
 
     name: str
@@ -68,6 +71,7 @@ class DataSet:
     identity: str = ""
     shares: str = ""
     people: str = ""
+    format: int = FORMATS[0]
 
     def __post_init__(self) -> None:
         for part in ("name", "version"):
@@ -82,6 +86,16 @@ class DataSet:
             raise ParameterError("relation must be 'replace one' or 'add or remove one'")
         if not isinstance(self.policy, Policy):
             raise ParameterTypeError(f"policy must be a Policy, got {self.policy!r}")
+        check_format(self.format)
+        for column in self.columns:
+            if column.stored is not None and self.format == FORMATS[0]:
+                raise ParameterError(f"columns.{column.name}.stored must be left out in format 1")
+        columns = tuple(column.in_format(self.format) for column in self.columns)
+        object.__setattr__(self, "columns", columns)
+        for name in self.readability:
+            if name in self.named:
+                raise ParameterError(f"columns.{name} must have another name: this one says which cells of "
+                                     "another column cannot be read")  # fmt: skip
         check_rows(self.relation, self.person, self.contribution, self.rows)
 
     @property
@@ -107,10 +121,26 @@ class DataSet:
         """The columns by name."""
         return MappingProxyType({column.name: column for column in self.columns})
 
+    @cached_property
+    def readability(self) -> Mapping[str, Column]:
+        """Return the columns, by name, that say which cells cannot be read; none in format 1."""
+        if self.format == FORMATS[0]:
+            return MappingProxyType({})
+        checked = [column for column in self.columns if column.kind is not Kind.CATEGORY]
+        return MappingProxyType({column.name: column for column in map(ReadabilityColumn.of, checked)})
+
+    @cached_property
+    def coded(self) -> Mapping[str, Column]:
+        """Return all columns that rows are prepared as, by their names in the prepared table."""
+        declared = {f"c{number}": column for number, column in enumerate(self.columns)}
+        checks = {f"u{number}": self.readability.get(readability_name(column.name))
+                  for number, column in enumerate(self.columns)}  # fmt: skip
+        return MappingProxyType(declared | {name: column for name, column in checks.items() if column})
+
     def column(self, name: str) -> Column:
         """The column of that name, or an error that lists what there is."""
         try:
-            return self.named[name]
+            return self.readability[name] if name in self.readability else self.named[name]
         except KeyError as error:
             known = ", ".join(list(self.named)[:20])
             raise ParameterError(
@@ -128,6 +158,15 @@ def checked_label(part: str, given: object) -> str:
     if not isinstance(given, str) or not _NAME.fullmatch(given):
         raise ParameterError(f"{part} must be 1 to 80 letters, digits or ._-, got {given!r:.60}")
     return given
+
+
+def check_format(format_number: object) -> None:
+    """Refuse a format of declarations that this release does not know."""
+    if type(format_number) is not int or format_number not in FORMATS:
+        known = " or ".join(map(str, FORMATS))
+        raise ParameterError(
+            f"format must be {known}, got {format_number!r:.40}: a later one needs a later release"
+        )
 
 
 def check_rows(relation: Neighbours, person: str | None, contribution: int, rows: int | None) -> None:

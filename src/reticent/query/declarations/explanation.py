@@ -85,12 +85,15 @@ def _column(column: Column) -> str:
     if column.kind is Kind.CATEGORY:
         listed = ", ".join(column.values[:5]) + (", ..." if len(column.values) > 5 else "")
         kinds = f"{len(column.values)} categories ({listed})"
+        if column.has_other:
+            return f"{column.name}: one of {kinds}; anything else counts as other, nothing as {missing}."
         return f"{column.name}: one of {kinds}; anything else counts as {missing}."
     low, high = (f"{column.meaning(code):,.10g}" for code in (column.first, column.last))
+    days = " A day counts as the days since 1970-01-01." if column.format > 1 else ""
     steps = "whole numbers" if column.unit == 1 else f"steps of {float(column.unit):g}"
     return (
         f"{column.name}: {low} to {high} in {steps}; a value outside is moved to the nearer end, "
-        f"and what is missing or no number counts as {missing:,.10g}{middle}."
+        f"and what is missing or no number counts as {missing:,.10g}{middle}.{days}"
     )
 
 
@@ -107,6 +110,8 @@ def _row(column: Column) -> dict[str, str]:
     if column.kind is Kind.CATEGORY:
         more = len(column.values) - _MOST_LISTED
         holds = ", ".join(column.values[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+        if column.has_other:
+            return told | {"holds": holds, "otherwise": f"counts as other; missing: {missing}"}
         return told | {"holds": holds, "otherwise": f"counts as {missing}"}
     low, high = (f"{column.meaning(code):,.10g}" for code in (column.first, column.last))
     return told | {

@@ -25,7 +25,7 @@ from reticent.errors import ParameterError, ParameterTypeError
 from reticent.privacy import Budget, Neighbours
 from reticent.query.declarations.csvw_terms import Names, normal
 from reticent.query.declarations.dataset_file import LARGEST_FILE, load
-from reticent.query.declarations.datasets import DataSet, Policy
+from reticent.query.declarations.datasets import FORMATS, DataSet, Policy
 from reticent.query.rows.columns import Column, Kind
 
 _SWITCHES = ("sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns", "use_dpsu")
@@ -408,6 +408,7 @@ def _data_set(
         contribution=most,
         policy=additions.policy,
         source=additions.source,
+        format=FORMATS[-1],
     )
 
 

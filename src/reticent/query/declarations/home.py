@@ -33,21 +33,23 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 from reticent import files
-from reticent.errors import AccountConflict, LedgerError
+from reticent.errors import AccountConflict, LedgerError, StorageUnavailable
 from reticent.files import appearing, born_ns, secluded
 from reticent.ledger import SqlLedger
 from reticent.ledger.witness import opening
 from reticent.ledger.witness.client import WitnessedLedger
 from reticent.query.declarations import populations
-from reticent.query.declarations.claims import claimed, claimed_people, given_up
+from reticent.query.declarations.claims import claimed, claimed_people, given_up, release_people
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.ledger_places import ADDRESSES, kept, on_chain, placed
 from reticent.query.declarations.populations import SUFFIX, Population
+from reticent.query.rows.row_order import needs_order_key
 
 try:
     import fcntl
@@ -69,6 +71,7 @@ _LATER = (
     "whose",
     "members",
     "joining",
+    "order_key",
 )  # of home.json, that earlier releases did not write
 PEOPLE = "people"  # the unit of a home that several data sets share
 
@@ -92,6 +95,8 @@ class Home:
         whose: the identity of these people: a home that was made anew in that folder is not theirs.
         members: of people, the data sets that share their account: name and identity of each, a line each.
         joining: of people, accounts that data sets had before, and that count in theirs: a line each.
+        order_key: Secret that orders the rows of each person (`rows.row_order`), 64 hexadecimal digits; empty
+            where no declaration of these rows needed one yet. It is never changed.
     """
 
     folder: Path
@@ -108,6 +113,7 @@ class Home:
     whose: str = ""
     members: str = ""
     joining: str = ""
+    order_key: str = field(default="", repr=False)
 
     @property
     def place(self) -> str:
@@ -226,23 +232,53 @@ def settled(path: Path, data: DataSet, ledger: str | os.PathLike[str] | None = N
     """
     people, place = populations.of(path, data), folder(path)
     _seclude(place)
-    with _alone(place):
+    with _alone(place), contextlib.ExitStack() as refusals:
         home = read(place)
         if home is None:
             home = Home(place, secrets.token_hex(16), data.name, _first(path, ledger), unit=_unit(data))
             write(home)
+            release = partial(given_up, path, data, home.identity)
+            refusals.enter_context(_forgotten_if_refused(home, release))
         if not home.same:
             first = claimed(path, data, home.identity, place)
             if first == place:
                 if not home.unit:  # of an earlier release
                     home = replace(home, unit=_unit(data))
                     write(home)
+                home = _with_order_key(home, data)
                 with _paying(home, people, data, path, ledger) as found:
                     yield found
                 return
             home = _shared(home, first, path)
-    with _first_home(home, path) as found, _paying(found, people, data, path, ledger) as payer:
-        yield payer
+    with _first_home(home, path) as found:
+        rows = _with_order_key(found, data)
+        with _paying(rows, people, data, path, ledger) as payer:
+            yield payer
+
+
+def _with_order_key(home: Home, data: DataSet) -> Home:
+    """Return the home of some rows with the key that orders each person's, made when it is first needed."""
+    if home.order_key or not needs_order_key(data):
+        return home
+    home = replace(home, order_key=secrets.token_hex(32))
+    write(home)
+    return home
+
+
+def order_key(path: Path, data: DataSet) -> str | None:
+    """Return the key that orders the rows of each person; None for rows that need none.
+
+    Raises:
+        LedgerError: The declaration was never opened, so there is no key yet.
+    """
+    if not needs_order_key(data):
+        return None
+    home = of_rows(path)
+    if home is None or not home.order_key:
+        raise LedgerError(
+            f"{path.name} was never opened: the key that orders each person's rows is not made yet"
+        )
+    return home.order_key
 
 
 @contextlib.contextmanager
@@ -289,6 +325,7 @@ def of_people(people: Population, ledger: str | os.PathLike[str] | None = None) 
     with _alone(place):
         home = read(place)
         identity = secrets.token_hex(16) if home is None else home.identity
+        is_new = home is None
         first = claimed_people(people.path, identity, place)
         if first != place and (first / _FILE).is_file():
             raise AccountConflict(
@@ -304,7 +341,28 @@ def of_people(people: Population, ledger: str | os.PathLike[str] | None = None) 
                 f"{people.path.name}: people must be {home.account.removeprefix('people:')}, as when they "
                 f"were first asked about, got {people.name}"
             )
-        yield home
+        release = partial(release_people, people.path, identity)
+        with _forgotten_if_refused(home, release) if is_new else contextlib.nullcontext():
+            yield home
+
+
+@contextlib.contextmanager
+def _forgotten_if_refused(home: Home, release: Callable[[], None]) -> Iterator[None]:
+    """Leave no note of a home that is refused at its first opening: others may declare the same rows.
+
+    Args:
+        home: Home that was made just now; its account was never opened if the opening is refused.
+        release: Function that takes the note beside the rows, or beside the file of people, back.
+    """
+    try:
+        yield
+    except AccountConflict:
+        stored = read(home.folder)
+        is_joined = stored is None or stored.people or stored.members or stored.moving
+        if not is_joined:  # else others know it by now
+            release()
+            (home.folder / _FILE).unlink(missing_ok=True)
+        raise
 
 
 def _check_people(rows: Home, people: Population | None, path: Path) -> None:
@@ -334,7 +392,7 @@ def _seclude(place: Path) -> None:
     try:
         secluded(place, whole=True)
     except OSError as error:
-        raise LedgerError(f"{error.filename or place}: {error.strerror}") from error
+        raise StorageUnavailable(f"{error.filename or place}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -458,7 +516,9 @@ def _alone(place: Path) -> Iterator[None]:
     try:
         file = os.open(place / "home.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise LedgerError(f"{place} cannot be written ({error.strerror}): it holds what was spent") from error
+        raise StorageUnavailable(
+            f"{place} cannot be written ({error.strerror}): it holds what was spent"
+        ) from error
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)

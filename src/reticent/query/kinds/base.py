@@ -64,6 +64,7 @@ class Measure:
         estimate: one cell of a vector to what it says; None where each coordinate is one number by itself.
         jointly: the same, where the coordinates' noises have a covariance, as what is combined from several
             purchases has (`span`); None as for `estimate`, or where a question keeps to its own purchases.
+            The last argument chooses the interval of earlier releases (`intervals`).
         error: half the width of an interval (see `predicted_error`); None as for `estimate`.
     """
 
@@ -77,7 +78,7 @@ class Measure:
     move: Callable[[int, int, int, bool, bool], Move]
     comes_without_filter: bool
     estimate: Callable[[Plan, list[float], float, float], Estimate] | None
-    jointly: Callable[[Plan, Sequence[float], Covariance, float], Estimate] | None
+    jointly: Callable[[Plan, Sequence[float], Covariance, float, bool], Estimate] | None
     error: Callable[[Plan, float, float, float], float] | None
 
     @property
@@ -242,7 +243,13 @@ def root_down(exact: Fraction) -> int:
 
 
 def linear_estimates(
-    kind: Kind, plan: Plan, vector: Sequence[float], sigma: float, confidence: float
+    kind: Kind,
+    plan: Plan,
+    vector: Sequence[float],
+    sigma: float,
+    confidence: float,
+    *,
+    cut_only: bool = False,
 ) -> list[Estimate]:
     """Counts and sums, or shares and means over a public number of rows: there may be 65,536 of them."""
     question, scale = plan.question, math.ldexp(1.0, -plan.shift)
@@ -253,7 +260,10 @@ def linear_estimates(
         scale, centre = scale / question.data.rows, float(plan.offset)
     ends = kind.range(plan)
     spread = sigma * scale * unit
-    return [linear((centre + float(one) * scale) * unit, spread, factor, *ends) for one in vector]
+    return [
+        linear((centre + float(value) * scale) * unit, spread, factor, *ends, cut_only=cut_only)
+        for value in vector
+    ]
 
 
 def linear_error(kind: Kind, plan: Plan, sigma: float) -> float:

@@ -21,7 +21,7 @@ from reticent.query.kinds.base import (
     possible,
     step_of,
 )
-from reticent.query.kinds.intervals import Estimate, Normal, cut, half_width_factor, moved, ratio
+from reticent.query.kinds.intervals import Estimate, Normal, fit_to_range, half_width_factor, moved, ratio
 from reticent.query.kinds.total import SUM
 
 if TYPE_CHECKING:
@@ -45,17 +45,21 @@ def ratio_move(h: int, low: int, high: int, replace: bool, cells: bool) -> Move:
 
 def ratio_estimate(plan: Plan, values: list[float], sigma: float, confidence: float) -> Estimate:
     """The sum of z over the rows, from -h to h."""
-    return ratio_jointly(plan, values, ((sigma * sigma, 0.0), (0.0, sigma * sigma)), confidence)
+    covariance = ((sigma * sigma, 0.0), (0.0, sigma * sigma))
+    return ratio_jointly(plan, values, covariance, confidence, cut_only=False)
 
 
-def ratio_jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
-    """The same from coordinates whose noises have a covariance."""
+def ratio_jointly(
+    plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float, cut_only: bool
+) -> Estimate:
+    """Return the same from coordinates whose noises have a covariance."""
     scale = math.ldexp(1.0, -plan.shift)
     low, high = bounds(plan.question)
     top = Normal(values[0] * scale, math.sqrt(covariance[0][0]) * scale)
     bottom = Normal(values[1] / plan.weight, math.sqrt(covariance[1][1]) / plan.weight)
     both = covariance[0][1] * scale / plan.weight
-    return ratio(top, bottom, float(high - low), half_width_factor(confidence), both)
+    factor = half_width_factor(confidence)
+    return ratio(top, bottom, float(high - low), factor, both, cut_only=cut_only)
 
 
 def ratio_error(plan: Plan, sigma: float, confidence: float, rows: float) -> float:
@@ -70,14 +74,17 @@ def _estimate(plan: Plan, values: list[float], sigma: float, confidence: float) 
     return _in_units(plan, ratio_estimate(plan, values, sigma, confidence))
 
 
-def _jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
-    return _in_units(plan, ratio_jointly(plan, values, covariance, confidence))
+def _jointly(
+    plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float, cut_only: bool
+) -> Estimate:
+    return _in_units(plan, ratio_jointly(plan, values, covariance, confidence, cut_only), cut_only=cut_only)
 
 
-def _in_units(plan: Plan, estimate: Estimate) -> Estimate:
+def _in_units(plan: Plan, estimate: Estimate, *, cut_only: bool = False) -> Estimate:
     low, high = bounds(plan.question)
     unit = step_of(plan.question)
-    return cut(moved(estimate, unit / 2, unit * (low + high) / 2), *possible(plan.question))
+    in_units = moved(estimate, unit / 2, unit * (low + high) / 2)
+    return fit_to_range(in_units, *possible(plan.question), cut_only=cut_only)
 
 
 MEAN = Measure(

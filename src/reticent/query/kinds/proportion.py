@@ -31,8 +31,10 @@ def _estimate(plan: Plan, values: list[float], sigma: float, confidence: float) 
     return moved(ratio_estimate(plan, values, sigma, confidence), 0.5, 0.5)
 
 
-def _jointly(plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float) -> Estimate:
-    return moved(ratio_jointly(plan, values, covariance, confidence), 0.5, 0.5)
+def _jointly(
+    plan: Plan, values: Sequence[float], covariance: Covariance, confidence: float, cut_only: bool
+) -> Estimate:
+    return moved(ratio_jointly(plan, values, covariance, confidence, cut_only), 0.5, 0.5)
 
 
 SHARE = Measure(

@@ -56,7 +56,9 @@ def _of_counted_rows(plan: Plan, values: list[float], sigma: float, confidence: 
 def _estimate(plan: Plan, values: list[float], rows: Normal, sigma: float, confidence: float) -> Estimate:
     """mean(z^2) - mean(z)^2 from sums of 2hz and of 2z^2 - h^2, |z| <= h.
 
-    Each mean gets an interval that fails half as often, and the variance whatever these two allow.
+    Each mean gets an interval that fails half as often, and the variance whatever these two allow. Where
+    noise left mean(z^2) below mean(z)^2, which is impossible, its upper end is raised by as much as is
+    missing: the interval then starts at zero and keeps its width.
     """
     low, high = bounds(plan.question)
     scale, h = math.ldexp(1.0, -plan.shift), float(high - low)
@@ -68,7 +70,8 @@ def _estimate(plan: Plan, values: list[float], rows: Normal, sigma: float, confi
     least = 0.0 if mean.low <= 0 <= mean.high else min(mean.low**2, mean.high**2)
     value = min(h * h, max(0.0, square.value - mean.value**2))
     error = math.hypot(square.standard_error, 2 * mean.value * mean.standard_error)
-    bottom, top = max(0.0, square.low - most), min(h * h, max(0.0, square.high - least))
+    missing = max(0.0, mean.value**2 - square.value)
+    bottom, top = max(0.0, square.low - most), min(h * h, max(0.0, square.high + missing - least))
     around = Estimate(value, error, min(bottom, value), max(top, value))  # without noise, doubles may differ
     return moved(around, step_of(plan.question) ** 2 / 4, 0.0)
 

@@ -391,8 +391,8 @@ def _join(kind: _Join, given: Iterable[Condition], data: DataSet) -> Condition:
             said.setdefault(part.column, []).append(part.ranges)
         else:
             rest[part.text] = part
-    leaves = {name: _merged(kind, ranges, data.named[name]) for name, ranges in said.items()}
-    parts: list[Anything] = [_among(data.named[name], ranges) for name, ranges in leaves.items()]
+    leaves = {name: _merged(kind, ranges, data.column(name)) for name, ranges in said.items()}
+    parts: list[Anything] = [_among(data.column(name), ranges) for name, ranges in leaves.items()]
     for part in parts:
         if isinstance(part, bool):
             return part

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from reticent.errors import ParameterError
-from reticent.query.declarations.datasets import DataSet
+from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.kinds.base import Measure
 from reticent.query.kinds.listed import KIND
 from reticent.query.kinds.proportion import SHARE
@@ -134,7 +134,7 @@ def parse(text: str, data: DataSet) -> Question:
         ParameterError: it is anything else: of another data set, version or declaration, not in normal form,
             or longer than 2^20 characters.
     """
-    said = _said(text)
+    said = _said(text, data)
     where = condition_from_json(said["where"], data)
     by = _in_order(_stated_grouping(one, data) for one in _short_list(said["by"]))
     kinds = {_measured(kind, whole=_is_whole(where, by, data)) for kind in KINDS}
@@ -244,11 +244,12 @@ def _cuts(column: Column, edges: tuple[float, ...]) -> tuple[int, ...]:
 # Reading a text
 
 
-def _said(text: str) -> dict[str, Any]:
-    """The fields of a text, whatever is in them."""
+def _said(text: str, data: DataSet) -> dict[str, Any]:
+    """Return the fields of a text about a data set, whatever they hold."""
+    fields = _FIELDS | _format_field(data).keys()
     said = strict_json.read("question", text, longest=LONGEST_TEXT, deepest=_DEEPEST)
-    if not isinstance(said, dict) or said.keys() != _FIELDS:
-        raise ParameterError(f"question must be an object with {', '.join(sorted(_FIELDS))}")
+    if not isinstance(said, dict) or said.keys() != fields:
+        raise ParameterError(f"question must be an object with {', '.join(sorted(fields))}")
     return said
 
 
@@ -288,8 +289,8 @@ def _content(question: Question) -> dict[str, Any]:
     """Everything that decides the measured vector.
 
     The number of rows is not in it: sums are measured, and only their estimates divide by it. Where persons
-    are protected, which of a person's rows are kept is decided by sorting them by every column, so all
-    declarations are in it, in their order.
+    are protected, which of a person's rows are kept is decided by the codes of every column, in their order
+    (format 1) or hashed with a key that the rows keep for ever, so all declarations are in it, in order.
     """
     data = question.data
     unit: Any = "row"
@@ -302,16 +303,21 @@ def _content(question: Question) -> dict[str, Any]:
         "of": condition_json(question.of),
         "where": condition_json(question.where),
         "by": [{"column": one.column, "cuts": one.cuts} for one in question.by],
-        "columns": [data.column(name).declaration() for name in sorted(_read(question))],
+        "columns": [data.column(name).declaration() for name in sorted(columns_read(question))],
         "relation": data.relation.value,
         "unit": unit,
         "data": data.name,
         "version": data.version,
-    }
+    } | _format_field(data)
 
 
-def _read(question: Question) -> set[str]:
-    """The columns that the vector is computed from."""
+def _format_field(data: DataSet) -> dict[str, int]:
+    """Return the field that names the declaration's format; none for the first, whose texts had none."""
+    return {} if data.format == FORMATS[0] else {"format": data.format}
+
+
+def columns_read(question: Question) -> set[str]:
+    """Return the names of the columns that the measured vector is computed from."""
     read = {one.column for one in question.by} | columns_of(question.of) | columns_of(question.where)
     return read if question.column is None else read | {question.column}
 

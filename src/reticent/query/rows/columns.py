@@ -5,13 +5,17 @@ and counted in steps, categories are numbered in their declared order, and what 
 becomes the declared value. So a query is integer arithmetic on a closed range, whatever the data holds. What
 a cell says does not depend on how its column is stored (`reticent.tables.cells`).
 
+What a cell means is decided by the declaration's format, too. In format 1 a category that is not declared
+counts as missing, and a day in a column of numbers cannot be read. From format 2 on a category that is not
+declared counts as `other`, which is one of the categories, and a day is the number of days since 1970-01-01.
+
 Bounds, categories and steps are the owner's public knowledge. They are never inferred from the data.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
@@ -24,6 +28,9 @@ from reticent.tables import cells
 LARGEST_CODE = 1 << 31  # squares and sums of codes stay within 128 bits for any number of rows
 MOST_CATEGORIES = 10_000
 _STEPS_LOG2 = 20  # of a number without a declared step
+_UNREADABLE = "unreadable "  # before the name of a column: says which of its cells cannot be read
+STORED_TEXT = "text"
+OTHER = "other"  # the category of all that is not declared, from format 2 on
 _LONGEST_NAME = 100
 
 
@@ -49,7 +56,11 @@ class Column:
             (high - low) / 2^20, or coarser far from zero.
         values: the categories, in order.
         missing: what a missing, unreadable or undeclared value becomes; by default the middle of the
-            range, the last category, or false.
+            range, the last category (from format 2 on `other`), or false.
+        format: Format of the declaration that the column belongs to (`DataSet.format`). From 2 on the
+            categories have `other` among them, which is added behind them unless it is declared.
+        stored: "text" if a database or Parquet file is known to store numbers or booleans as text; decides
+            no code, only whether such a source is taken.
 
     Attributes:
         first: the least code.
@@ -64,18 +75,25 @@ class Column:
     step: float | None = None
     values: tuple[str, ...] = ()
     missing: float | str | bool | None = None
+    format: int = 1
+    stored: str | None = None
     first: int = field(init=False)
     last: int = field(init=False)
     says_missing: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._set("says_missing", self.missing is not None)
-        if not isinstance(self.name, str) or not 0 < len(self.name) <= _LONGEST_NAME:
+        longest = _LONGEST_NAME + (len(_UNREADABLE) if isinstance(self, ReadabilityColumn) else 0)
+        if not isinstance(self.name, str) or not 0 < len(self.name) <= longest:
             raise ParameterError(f"columns: a name must be a text of 1 to {_LONGEST_NAME} characters")
         if not self.name.isprintable():
             raise ParameterError(f"columns: a name must be printable, got {self.name!r}")
         if not isinstance(self.kind, Kind):
             raise ParameterTypeError(f"{self._at('type')} must be a Kind, got {self.kind!r}")
+        if self.stored is not None and (self.stored != STORED_TEXT or self.kind is Kind.CATEGORY):
+            raise ParameterError(
+                f"{self._at('stored')} must be text, for numbers and booleans alone, got {self.stored!r:.40}"
+            )
         if self.kind in (Kind.NUMBER, Kind.INTEGER):
             self._check_number()
         else:
@@ -139,9 +157,11 @@ class Column:
 
     def _check_values(self) -> None:
         values = tuple(self.values)
-        if not 1 < len(values) <= MOST_CATEGORIES:
+        if self.format > 1 and OTHER not in values:
+            values = (*values, OTHER)
+        if not 1 < len(values) <= MOST_CATEGORIES + (self.format > 1):
             raise ParameterError(
-                f"{self._at('values')} must be 2 to {MOST_CATEGORIES} categories, got {len(values)}"
+                f"{self._at('values')} must be 2 to {MOST_CATEGORIES} categories, got {len(self.values)}"
             )
         for one in values:
             if not isinstance(one, str) or not 0 < len(one) <= _LONGEST_NAME or not one.isprintable():
@@ -149,7 +169,7 @@ class Column:
         self._check_meanings(values)
         self._set("values", values)
         if self.missing is None:
-            self._set("missing", values[-1])
+            self._set("missing", OTHER if self.format > 1 else values[-1])
         elif self.missing not in values:
             raise ParameterError(f"{self._at('missing')} must be one of its values, got {self.missing!r}")
 
@@ -187,6 +207,28 @@ class Column:
     def is_number(self) -> bool:
         """Whether sums of it mean something; a boolean counts as 0 and 1."""
         return self.kind is not Kind.CATEGORY
+
+    @property
+    def undeclared_code(self) -> int:
+        """Return the code of a category that is not declared: that of `other`, in format 1 of `missing`."""
+        return self.values.index(OTHER) if self.has_other else self.missing_code
+
+    @property
+    def has_other(self) -> bool:
+        """Whether `other` takes what is not declared."""
+        return self.kind is Kind.CATEGORY and self.format > 1
+
+    def in_format(self, format_number: int) -> Column:
+        """Return the column as a declaration of this format means it.
+
+        Raises:
+            ParameterError: The column was made for a later format.
+        """
+        if self.format == format_number:
+            return self
+        if self.format > format_number:
+            raise ParameterError(f"{self._at('format')} must be at most {format_number}, got {self.format}")
+        return replace(self, format=format_number, missing=self.missing if self.says_missing else None)
 
     @property
     def missing_code(self) -> int:
@@ -230,6 +272,35 @@ class Column:
             "values": list(self.values),
             "missing": self.missing_code,
         }
+
+
+@dataclass(frozen=True)
+class ReadabilityColumn(Column):
+    """A column that says of each cell of another one whether it cannot be read as it is declared.
+
+    A cell cannot be read if it says something, and that is not what the column holds: a word among numbers.
+    A cell that says nothing is missing, not unreadable. Every text is a category, so that only numbers and
+    booleans have such a column. Questions about it are bought like all others (`reticent dataset check`).
+
+    Args:
+        checked: Kind of the column whose cells are looked at.
+    """
+
+    checked: Kind = Kind.NUMBER
+
+    @classmethod
+    def of(cls, column: Column) -> ReadabilityColumn:
+        """Return the column that belongs to a column of numbers or booleans."""
+        return cls(readability_name(column.name), Kind.BOOLEAN, format=column.format, checked=column.kind)
+
+    def declaration(self) -> dict[str, Any]:
+        """Return everything that decides the codes. No declared column has this type."""
+        return super().declaration() | {"type": f"unreadable {self.checked.value}"}
+
+
+def readability_name(name: str) -> str:
+    """Return the name of the column that says which cells of a column cannot be read."""
+    return f"{_UNREADABLE}{name}"
 
 
 def _step(low: float, high: float) -> float:

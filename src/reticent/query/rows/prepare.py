@@ -9,6 +9,9 @@ declared range, and no type of a column may change what its cells say, since one
   the bounds show that it cannot be outside. NULL, NaN and all else become the declared value;
 - a category is a cell that says the same as one that is declared, a boolean one that says 1 or 0; all else is
   the declared value;
+- from format 2 of declarations on, a day is a number, too (`day_numbers`); a category that says something
+  else is `other`; and beside the codes stands which cells of numbers and booleans say something that cannot
+  be read (`u0`, `u1`, ...);
 - a person is all cells that say the same whole number below 2^53, or the same text that says no number and no
   moment. All other rows are nobody's, and do not count: see `_person`.
 
@@ -31,7 +34,9 @@ from typing import Any
 from reticent.errors import ParameterError
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.rows.bins import DUCKDB, POSTGRES, SPARK
-from reticent.query.rows.columns import Column, Kind
+from reticent.query.rows.columns import Column, Kind, ReadabilityColumn
+from reticent.query.rows.day_numbers import add_day_numbers, engine_pattern
+from reticent.query.rows.row_order import keep_rows, needs_order_key
 from reticent.tables import cells
 
 _MOST_BRANCHES = 64  # categories in one CASE; more of them are joined
@@ -42,13 +47,14 @@ _NO_ID = 2.0**53  # from here on, whole numbers share doubles
 _TINY = Decimal("2.5e-324")  # smaller ones are zero: PostgreSQL refuses to make doubles of them
 
 
-def prepared(engine: Any, source: Any, data: DataSet) -> Any:
-    """The table of codes `c0`, `c1`, ... in declared order.
+def prepared(engine: Any, source: Any, data: DataSet, order_key: str | None = None) -> Any:
+    """Return the table of codes, whose columns are those of `data.coded`.
 
     Args:
-        engine: the ibis back end.
-        source: its table with the owner's columns.
-        data: what is declared.
+        engine: The ibis back end.
+        source: Its table with the owner's columns.
+        data: The declaration.
+        order_key: The secret that orders the rows of each person; needed from format 2 on.
 
     Raises:
         ParameterError: a column is not there. Names of the source's columns are public.
@@ -63,20 +69,29 @@ def prepared(engine: Any, source: Any, data: DataSet) -> Any:
     exact = {name: _double(table[name]) for name in read if table[name].type().is_decimal()}
     if exact:
         table = _written(engine, table.mutate(**exact))
+    table = add_day_numbers(engine, table, data)
     if data.person is not None:
         table = table.mutate(person=_key(table))
-    names = [f"c{number}" for number in range(len(data.columns))]
+    names = list(data.coded)
     long = [number for number, column in enumerate(data.columns) if len(column.values) > _MOST_BRANCHES]
     codes = {
-        name: _code(table, data.columns[number], number, engine.name).cast("int64")
-        for number, name in enumerate(names)
+        f"c{number}": _code(table, column, number, engine.name).cast("int64")
+        for number, column in enumerate(data.columns)
         if number not in long
+    }
+    codes |= {
+        name: _unreadable(table, int(name[1:]), column, engine.name).cast("int64")
+        for name, column in data.coded.items()
+        if isinstance(column, ReadabilityColumn)
     }
     table = table.mutate(**codes)
     for number in long:
         table = _joined(engine, table, data.columns[number], number)
     if data.person is not None:
-        table = _bounded(table, names, data.contribution)
+        if needs_order_key(data):
+            table = keep_rows(table, names, data.contribution, engine.name, order_key)
+        else:
+            table = _bounded(table, names, data.contribution)
     return table.select(*names)
 
 
@@ -86,7 +101,7 @@ def _written(engine: Any, table: Any) -> Any:
 
 
 def _bounded(table: Any, names: list[str], contribution: int) -> Any:
-    """At most so many rows of each person, chosen by these rows alone, and none of nobody's.
+    """Return at most so many rows of each person, those with the least codes: the rule of format 1.
 
     Rows with the same codes are interchangeable, so the choice does not depend on the order of the source.
     """
@@ -118,8 +133,11 @@ def _read(field: Any, column: Column, number: int, engine: str) -> dict[str, Any
     if _is_number(field):
         return {x: field if _is_code(field, column) else _stored(field, engine)}
     text = _text(field, engine)
+    if column.format > 1:
+        text = _without_objects(text, field)
     if column.kind is not Kind.CATEGORY:
-        return {x: _said_number(text, engine, words_first=column.kind is Kind.BOOLEAN)}
+        said = _said_number(text, engine, words_first=column.kind is Kind.BOOLEAN)
+        return {x: said} if column.format == 1 else {x: said, t: text}
     numbers, moments = _meanings(column)
     others = ~text.isin(column.values)  # what matches to the letter need not be read
     found = {t: text}
@@ -142,9 +160,9 @@ def _person(field: Any, engine: str) -> dict[str, Any]:
     if _is_number(field):
         return {"person_x": _stored(field, engine)}
     text = _text(field, engine)
-    unsure = text.re_search(_pattern(cells.NAN, engine)) | text.contains(cells.NO_CHARACTER)
+    unsure = text.re_search(engine_pattern(cells.NAN, engine)) | text.contains(cells.NO_CHARACTER)
     for moment in cells.MOMENTS:
-        unsure = unsure | text.re_search(_pattern(moment, engine))
+        unsure = unsure | text.re_search(engine_pattern(moment, engine))
     if engine != DUCKDB:  # the rest of a long text was not read
         unsure = unsure | (text.length() >= _LONGEST)
     return {
@@ -190,11 +208,36 @@ def _text(field: Any, engine: str) -> Any:
     return text if engine == DUCKDB else text.left(_LONGEST)
 
 
-def _pattern(grammar: str, engine: str) -> str:
-    """A grammar as the engine must be told it: to Java `$` is before a last end of a line, too."""
-    if engine != SPARK:
-        return grammar
-    return f"(?s){grammar.removesuffix('$')}(?!.)"
+def _without_objects(text: Any, field: Any) -> Any:
+    """Return the text of a cell of JSON, NULL where it is an object, a list or null: these say nothing."""
+    if not field.type().is_json():
+        return text
+    is_text = (text != "null") & ~text.startswith("{") & ~text.startswith("[")
+    return _where(is_text, text)
+
+
+def _unreadable(table: Any, number: int, column: ReadabilityColumn, engine: str) -> Any:
+    """Return 1 where a cell says something that its column does not hold, 0 elsewhere."""
+    import ibis
+
+    said = table[f"x{number}"]
+    is_number = ~_is_nothing(said)
+    is_read = is_number if column.checked is not Kind.BOOLEAN else said.isin((0, 1)).fill_null(False)
+    if f"t{number}" not in table.columns:
+        is_nothing = ~is_number
+    else:
+        is_nothing = _says_nothing(table[f"t{number}"], engine)
+    return ibis.cases((is_read, 0), (is_nothing, 0), else_=1)
+
+
+def _is_nothing(number: Any) -> Any:
+    """Return whether a stored number is NULL or NaN; whole numbers are never the latter."""
+    return number.isnull() | number.isnan() if number.type().is_floating() else number.isnull()
+
+
+def _says_nothing(text: Any, engine: str) -> Any:
+    """Return whether a text says nothing; as `cells.says_nothing`, and of NULL too."""
+    return text.isnull() | (text == "") | text.re_search(engine_pattern(cells.NAN, engine)).fill_null(False)
 
 
 def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
@@ -202,7 +245,7 @@ def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
     import ibis
 
     is_short = text.length() <= cells.LONGEST_NUMBER
-    number, complex_one = _pattern(cells.NUMBER, engine), _pattern(cells.COMPLEX, engine)
+    number, complex_one = engine_pattern(cells.NUMBER, engine), engine_pattern(cells.COMPLEX, engine)
     is_number, is_complex = is_short & text.re_search(number), is_short & text.re_search(complex_one)
     real = text.re_extract(complex_one, 1)
     word = text.lower()
@@ -224,7 +267,7 @@ def _said_number(text: Any, engine: str, *, words_first: bool) -> Any:
 def _said_moment(text: Any, engine: str) -> Any:
     import ibis
 
-    moments = [_pattern(one, engine) for one in cells.MOMENTS]
+    moments = [engine_pattern(one, engine) for one in cells.MOMENTS]
     return ibis.cases(*((text.re_search(one), text.re_extract(one, 1)) for one in moments))
 
 
@@ -263,7 +306,7 @@ def _code(table: Any, column: Column, number: int, engine: str) -> Any:
 
     match column.kind:
         case Kind.CATEGORY:
-            return _category_code(table, column, number)
+            return _category_code(table, column, number, engine)
         case Kind.BOOLEAN:
             said = table[f"x{number}"]
             return ibis.cases((said == 1, 1), (said == 0, 0), else_=column.missing_code)
@@ -357,14 +400,27 @@ def _meanings(column: Column) -> tuple[dict[float, int], dict[str, int]]:
     )
 
 
-def _category_code(table: Any, column: Column, number: int) -> Any:
+def _category_code(table: Any, column: Column, number: int, engine: str) -> Any:
     import ibis
 
     branches = []
     for name, said in _keys(column, number).items():
         if name in table.columns:
             branches += [(table[name] == key, code) for key, code in said]
-    return ibis.cases(*branches, else_=column.missing_code) if branches else ibis.literal(column.missing_code)
+    else_code = _code_of_others(table, column, number, engine)
+    return ibis.cases(*branches, else_=else_code) if branches else else_code
+
+
+def _code_of_others(table: Any, column: Column, number: int, engine: str) -> Any:
+    """Return the code of a cell that says no declared category."""
+    import ibis
+
+    missing = ibis.literal(column.missing_code)
+    if not column.has_other:
+        return missing
+    is_text = f"t{number}" in table.columns
+    nothing = _says_nothing(table[f"t{number}"], engine) if is_text else _is_nothing(table[f"x{number}"])
+    return ibis.ifelse(nothing, missing, column.undeclared_code)
 
 
 def _keys(column: Column, number: int) -> dict[str, list[tuple[Any, int]]]:
@@ -390,10 +446,11 @@ def _joined(engine: Any, table: Any, column: Column, number: int) -> Any:
             continue
         listed = _listed_in_spark(said) if engine.name == SPARK else _listed(said)
         listed = listed.select(key=listed.key.cast(kind), code=listed.code)
-        both = table.left_join(listed, table[name] == listed.key)
+        both = table.left_join(listed, [(name, "key")])
         found.append(f"{name}_code")
         table = both.select(*(both[one] for one in table.columns), both.code.name(found[-1]))
-    return table.mutate(**{f"c{number}": ibis.coalesce(*(table[one] for one in found), column.missing_code)})
+    else_code = _code_of_others(table, column, number, engine.name)
+    return table.mutate(**{f"c{number}": ibis.coalesce(*(table[one] for one in found), else_code)})
 
 
 def _listed(said: Mapping[Any, int]) -> Any:

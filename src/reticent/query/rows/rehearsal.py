@@ -25,12 +25,12 @@ class MadeUpRows:
     def __init__(self, data: DataSet, size: int, rng: SimulationStream) -> None:
         import pyarrow as pa
 
-        self.names = {column.name: f"c{i}" for i, column in enumerate(data.columns)}
+        self.names = {column.name: name for name, column in data.coded.items()}
         made = {}
         self._stands_for, self._made = size, min(size, _MADE)
-        for i, column in enumerate(data.columns):
+        for name, column in data.coded.items():
             codes = column.first + (rng.units(self._made) - 1.0) * (column.last - column.first + 1)
-            made[f"c{i}"] = codes.astype("int64")
+            made[name] = codes.astype("int64")
         self._connection = sealed.memory()
         self._connection.register("rows", pa.table(made))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from reticent.errors import ParameterError
 from reticent.files import tightened
-from reticent.query.declarations.datasets import DataSet
+from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.rows import sealed, spark
 from reticent.query.rows.bins import SPARK
 from reticent.query.rows.columns import Column
@@ -28,21 +28,29 @@ _BATCH = 200_000
 _SIGNED = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}  # unsigned ones fail on a difference
 
 
-def make(data: DataSet, base: Path, path: Path, seen: spark.Seen | None = None) -> None:
+def make(
+    data: DataSet,
+    base: Path,
+    path: Path,
+    seen: spark.Seen | None = None,
+    *,
+    order_key: str | None = None,
+) -> None:
     """Write the prepared rows of a data set's source to a file, which appears only when it is complete.
 
     Args:
-        data: what is declared.
-        base: the folder that paths are relative to.
-        path: of the file; of a folder for rows on Spark, which writes it.
-        seen: is told now and then how many tasks of Spark are done, of how many that are known.
+        data: The declaration.
+        base: Folder that paths are relative to.
+        path: Path of the file; of a folder for rows on Spark, which writes it.
+        seen: Is told now and then how many tasks of Spark are done, of how many that are known.
+        order_key: The secret that orders the rows of each person (`row_order`), for rows that need one.
 
     Raises:
         ParameterError: the source is not there or does not fit the declaration; a public number of rows is
             compared with theirs.
         SourceError: it cannot be read.
     """
-    engine, expression = reach(data, base)
+    engine, expression = reach(data, base, order_key)
     if engine.name == SPARK:
         from reticent.query.rows import spark_snapshot  # which needs this module
 
@@ -78,7 +86,8 @@ def open(path: Path, data: DataSet) -> Table:  # noqa: A001 - read as snapshot.o
 
 
 def declaration(data: DataSet) -> dict[str, Any]:
-    """All that decides the codes."""
+    """Return all that decides the codes."""
+    cells = {} if data.format == FORMATS[0] else {"cells": data.format}
     unit = "row" if data.person is None else {"person": data.person, "rows": data.contribution}
     return {
         "format": _FORMAT,
@@ -86,7 +95,7 @@ def declaration(data: DataSet) -> dict[str, Any]:
         "version": data.version,
         "unit": unit,
         "columns": [column.declaration() for column in data.columns],
-    }
+    } | cells
 
 
 def check_rows(data: DataSet, found: int) -> None:
@@ -99,8 +108,9 @@ def check_rows(data: DataSet, found: int) -> None:
 
 def compare(kept: Any, wanted: dict[str, Any], path: Path) -> None:
     """Refuse a snapshot that was made under another declaration."""
-    for part, value in wanted.items():
-        if not isinstance(kept, dict) or kept.get(part) != value:
+    stored = kept if isinstance(kept, dict) else {}
+    for part in wanted | stored:
+        if stored.get(part) != wanted.get(part):
             raise ParameterError(
                 f"snapshot must be made under this declaration, {path.name} has another {part}: make it anew"
             )
@@ -114,7 +124,7 @@ def _batches(engine: Any, expression: Any) -> Any:
 
 
 def _write(draft: Path, batches: Any, data: DataSet) -> None:
-    columns = ", ".join(f"c{number} {smallest_type(column)}" for number, column in enumerate(data.columns))
+    columns = ", ".join(f"{name} {smallest_type(column)}" for name, column in data.coded.items())
     with contextlib.closing(sealed.database(draft, read_only=False)) as connection:
         draft.chmod(0o600)  # before there is anything in it
         connection.execute(f"CREATE TABLE rows ({columns})")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -24,9 +25,10 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-from reticent.errors import ParameterError, ReticentError, SourceError
+from reticent.errors import ParameterError, ReticentError, SourceError, StorageUnavailable
+from reticent.files import FULL, is_out_of_space
 from reticent.query.declarations.datasets import DataSet
-from reticent.query.rows import sealed, spark, storage
+from reticent.query.rows import sealed, spark, storage, stored_types
 from reticent.query.rows.bins import DUCKDB, SPARK
 from reticent.query.rows.prepare import needed, prepared
 from reticent.query.rows.sealed import quoted
@@ -37,6 +39,7 @@ from reticent.tables.row_files import located
 Result = TypeVar("Result")
 
 FORMS = ("csv", "parquet", "duckdb", "url", "spark")
+_DATABASES = ("duckdb", "url")  # whose tables have types of their own
 _SERVERS = ("postgresql", "postgres")  # schemes of addresses
 _OLDEST = (
     14  # of PostgreSQL's versions; others before it wrote doubles otherwise, and knew no infinite decimals
@@ -65,6 +68,7 @@ WHERE n.nspname = %(schema)s AND c.relname = %(table)s
 AND a.attnum > 0 AND NOT a.attisdropped AND a.attcollation <> 0
 """
 _TOGETHER = 256  # rows
+_FRAMES_IN_NOTE = 12  # of a failure's traceback: enough to reach from the engine into our own code
 _DESCRIBING = threading.Lock()  # filters of warnings belong to the whole process
 
 
@@ -123,14 +127,22 @@ class Table:
         self.close()
 
 
-def connect(data: DataSet, base: Path, snapshot: Path | None = None, frame: Any = None) -> Table:
-    """The rows of a data set: of its snapshot if there is one, else of its source.
+def connect(
+    data: DataSet,
+    base: Path,
+    snapshot: Path | None = None,
+    frame: Any = None,
+    *,
+    order_key: str | None = None,
+) -> Table:
+    """Open the rows of a data set: of its snapshot if there is one, else of its source.
 
     Args:
-        data: what is declared.
-        base: the folder that paths are relative to.
-        snapshot: where a snapshot would be.
-        frame: a pandas data frame or an Arrow table that holds the rows, instead of either.
+        data: The declaration.
+        base: Folder that paths are relative to.
+        snapshot: Path where a snapshot would be.
+        frame: A pandas data frame or an Arrow table that holds the rows, instead of either.
+        order_key: The secret that orders the rows of each person (`row_order`), for rows that need one.
 
     Raises:
         ParameterError: the source is not there, or it or the snapshot does not fit the declaration.
@@ -140,7 +152,10 @@ def connect(data: DataSet, base: Path, snapshot: Path | None = None, frame: Any 
         from reticent.query.rows import snapshot as snapshots
 
         return snapshots.open(snapshot, data)
-    engine, expression = reach(data, base) if frame is None else _framed(data, frame)
+    if frame is None:
+        engine, expression = reach(data, base, order_key)
+    else:
+        engine, expression = _framed(data, frame, order_key)
     sql = engine.compile(expression)
     if engine.name == SPARK:
         jobs = spark.Jobs(engine)
@@ -160,8 +175,8 @@ def _whole(value: Any) -> int:
 
 
 def numbered(data: DataSet) -> Mapping[str, str]:
-    """The integer columns by the declared names."""
-    return MappingProxyType({column.name: f"c{number}" for number, column in enumerate(data.columns)})
+    """Return the names of the integer columns, by the names that questions use."""
+    return MappingProxyType({column.name: name for name, column in data.coded.items()})
 
 
 def fetched(connection: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -182,47 +197,107 @@ def _fetched(engine: Any, sql: str) -> list[tuple[Any, ...]]:
         cursor.close()
 
 
-def reach(data: DataSet, base: Path) -> tuple[Any, Any]:
-    """The ibis back end of the source and the prepared expression on it."""
+def reach(data: DataSet, base: Path, order_key: str | None = None) -> tuple[Any, Any]:
+    """Return the ibis back end of the source and the prepared expression on it."""
     form = next((form for form in reversed(FORMS) if form in data.source), None)  # Spark may read Parquet
     if form is None:
         raise ParameterError(f"source must be one of {', '.join(FORMS)}, got nothing")
-    return quietly(lambda: _reached(form, data, base), "the source cannot be reached")
+    return quietly(lambda: _reached(form, data, base, order_key), "the source cannot be reached")
 
 
-def _reached(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
+def _reached(form: str, data: DataSet, base: Path, order_key: str | None) -> tuple[Any, Any]:
     engine, source = _opened(form, data, base)
     with spark.ending_badly(engine):
-        return engine, prepared(engine, source, data)
+        if form in _DATABASES:
+            names = needed(data, source.columns)
+            stored_types.check_types(data, stored_types.of_table(source, names, engine.name))
+        return engine, prepared(engine, source, data, order_key)
 
 
-def _framed(data: DataSet, frame: Any) -> tuple[Any, Any]:
-    """A frame as a source."""
-    table = storage.of_frame(frame, partial(needed, data))
+def _framed(data: DataSet, frame: Any, order_key: str | None) -> tuple[Any, Any]:
+    """Return a frame as a source."""
+    if not hasattr(frame, "iloc") and callable(getattr(frame, "to_arrow", None)):  # of Polars
+        frame = frame.to_arrow()
+    table = storage.of_frame(frame, partial(_checked_names, data, frame))
     engine = sealed.engine()
     with spark.ending_badly(engine):
         engine.con.register("source", table)
-        return engine, quietly(lambda: prepared(engine, described(engine, "source"), data))
+        return engine, quietly(lambda: prepared(engine, described(engine, "source"), data, order_key))
+
+
+def _checked_names(data: DataSet, frame: Any, known: Sequence[str]) -> Sequence[str]:
+    """Return the columns of a frame that are needed, once their types were found to fit."""
+    names = needed(data, known)
+    if all(known.count(name) == 1 for name in names):  # else the frame is refused for that
+        stored_types.check_types(data, stored_types.of_frame(frame, names), is_frame=True)
+    return names
+
+
+def find_type_faults(data: DataSet, base: Path) -> list[str]:
+    """Return what the schema of a source can never hold of what is declared, a sentence for each column.
+
+    Raises:
+        SourceError: The source cannot be reached.
+    """
+    form = next((form for form in reversed(FORMS) if form in data.source), "csv")
+    if form == "csv":
+        return []
+
+    def described_types() -> dict[str, stored_types.StoredType]:
+        if form == "parquet":
+            import pyarrow.parquet
+
+            schema = pyarrow.parquet.read_schema(located("source.parquet", str(data.source[form]), base))
+            return stored_types.arrow_types(schema, needed(data, schema.names))
+        seen: dict[str, stored_types.StoredType] = {}
+        engine, table = _opened(form, data, base, seen)
+        try:
+            return seen or stored_types.of_table(table, needed(data, table.columns), engine.name)
+        finally:
+            engine.disconnect()
+
+    return stored_types.find_type_faults(data, quietly(described_types, "the source cannot be reached"))
 
 
 def quietly(call: Callable[[], Result], reason: str = "the data cannot be read") -> Result:
-    """What the call gives; a failure of the engine is a SourceError that nothing of the engine hangs on.
+    """Return what the call returns; make every failure of an engine one of ours, without its message.
 
-    An engine quotes rows, and addresses with passwords, in its errors.
+    An engine quotes rows, and addresses with passwords, in its errors. The new error has the type of the
+    cause and where it was raised as its details, which `reticent --debug` shows.
     """
     try:
         return call()
     except (ReticentError, ModuleNotFoundError):
         raise
-    except Exception:  # noqa: S110 - raised below, where it is no context of the new error
-        pass
-    raise SourceError(reason)
+    except Exception as cause:
+        failure: ReticentError = SourceError(reason, details=_describe_cause(cause))
+        if is_out_of_space(cause):
+            failure = StorageUnavailable(f"the rows cannot be worked on: {FULL}")
+    raise failure  # here, where the cause is no context of it
 
 
-def _opened(form: str, data: DataSet, base: Path) -> tuple[Any, Any]:
+def _describe_cause(cause: BaseException) -> str:
+    """Return the type of an engine's error and the lines of code that led to it: nothing that it says."""
+    kind = f"{type(cause).__module__}.{type(cause).__qualname__}"
+    frames = traceback.extract_tb(cause.__traceback__)[-_FRAMES_IN_NOTE:]
+    places = [f"  {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames]
+    return "\n".join([f"Cause: {kind}, without its message, which may quote rows, raised in", *places])
+
+
+def _opened(
+    form: str, data: DataSet, base: Path, seen: dict[str, stored_types.StoredType] | None = None
+) -> tuple[Any, Any]:
+    """Open a source whose schema fits; `seen` takes the stored types where the engine's table hides them."""
     source = data.source
     if form == "spark":
-        found: tuple[Any, Any] = spark.opened(source, base, partial(needed, data))
+
+        def check_schema(schema: Any, names: Sequence[str]) -> None:
+            types = stored_types.of_spark(schema, names)
+            stored_types.check_types(data, types)
+            if seen is not None:
+                seen.update(types)
+
+        found: tuple[Any, Any] = spark.opened(source, base, partial(needed, data), check_schema)
         return found
     if form == "url":
         return _database(str(source["url"]), source)
@@ -340,7 +415,10 @@ def described(engine: Any, name: str, within: Sequence[str] | None = None) -> An
 def _parquet(path: Path, data: DataSet) -> storage.Stream | None:
     import pyarrow.parquet
 
-    return storage.of_parquet(path, needed(data, pyarrow.parquet.read_schema(path).names))
+    schema = pyarrow.parquet.read_schema(path)
+    names = needed(data, schema.names)
+    stored_types.check_types(data, stored_types.arrow_types(schema, names))
+    return storage.of_parquet(path, names)
 
 
 def _csv(path: Path, data: DataSet) -> storage.Stream:

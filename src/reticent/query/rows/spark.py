@@ -210,13 +210,19 @@ def check_java() -> None:
 # Tables
 
 
-def opened(source: Mapping[str, Any], base: Path, chosen: Callable[[Sequence[str]], list[str]]) -> Any:
-    """The back end and its table, whose columns are numbers, truth values and texts.
+def opened(
+    source: Mapping[str, Any],
+    base: Path,
+    chosen: Callable[[Sequence[str]], list[str]],
+    check_schema: Callable[[Any, Sequence[str]], None],
+) -> Any:
+    """Return the back end and its table, whose columns are numbers, truth values and texts.
 
     Args:
-        source: what is declared.
-        base: the folder that paths are relative to.
-        chosen: which columns are needed, of a source with columns of these names.
+        source: Fields of the declaration's source.
+        base: Folder that paths are relative to.
+        chosen: Returns the columns that are needed, of a source with columns of these names.
+        check_schema: Is called with Spark's schema of the source and these columns before any is converted.
     """
     path = _located(str(source["parquet"]), base) if "parquet" in source else None
     if path is not None:
@@ -230,6 +236,7 @@ def opened(source: Mapping[str, Any], base: Path, chosen: Callable[[Sequence[str
             frame = session.read.parquet(f"file:{path}")
         _check_names(frame.columns)
         names = chosen(frame.columns)
+        check_schema(frame.schema, names)
         if path is None:
             _check_stored(frame, names)
         frame.selectExpr(*columns(frame.schema, names)).createOrReplaceTempView("source")

@@ -33,8 +33,7 @@ def make(engine: Any, sql: str, data: DataSet, path: Path, seen: spark.Seen | No
     """
     jobs, draft = spark.Jobs(engine), path.with_name(f".{path.name}.{os.getpid()}.part")
     kinds = ", ".join(
-        f"CAST(c{number} AS {snapshot.smallest_type(column)}) AS c{number}"
-        for number, column in enumerate(data.columns)
+        f"CAST({name} AS {snapshot.smallest_type(column)}) AS {name}" for name, column in data.coded.items()
     )
     try:
         draft.mkdir(mode=0o700)

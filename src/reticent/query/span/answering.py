@@ -25,23 +25,26 @@ def is_combined(query: Query, plan: Plan) -> bool:
     return KIND[query.kind].estimates is None and (measured.estimate is None or measured.jointly is not None)
 
 
-def combined_cells(query: Query, plan: Plan, found: Sequence[Estimate], confidence: float) -> list[Cell]:
-    """What the query asked for, cell after cell in the order of its groupings.
+def combined_cells(
+    query: Query, plan: Plan, found: Sequence[Estimate], confidence: float, *, cut_only: bool = False
+) -> list[Cell]:
+    """Return the answer to a query, cell after cell in the order of its groupings.
 
     Args:
-        query: for which `is_combined`.
-        plan: of its question.
-        found: the estimate of each coordinate.
-        confidence: of the intervals.
+        query: Query for which `is_combined`.
+        plan: Plan of its question.
+        found: Estimate of each coordinate.
+        confidence: Confidence of the intervals.
+        cut_only: Whether intervals follow the rule of earlier releases (`kinds.intervals`).
     """
     kind, jointly = KIND[query.kind], plan.question.measured.jointly
     if jointly is None:
-        cells = [_linear(kind, plan, one, confidence) for one in found]
+        cells = [_linear(kind, plan, one, confidence, cut_only) for one in found]
     else:
         size = plan.coordinates
         groups = [found[start : start + size] for start in range(0, len(found), size)]
         cells = [
-            jointly(plan, [float(one.value) for one in group], covariance(group), confidence)
+            jointly(plan, [float(one.value) for one in group], covariance(group), confidence, cut_only)
             for group in groups
         ]
     return [Cell(labels, cells[place]) for labels, place in ordered_cells(query, plan)]
@@ -52,6 +55,8 @@ def covariance(group: Sequence[Estimate]) -> Covariance:
     return [[one.variance if one is other else one.covariance(other) for other in group] for one in group]
 
 
-def _linear(kind: Kind, plan: Plan, one: Estimate, confidence: float) -> Interval:
-    found = linear_estimates(kind, plan, [float(one.value)], math.sqrt(one.variance), confidence)
-    return found[0]
+def _linear(kind: Kind, plan: Plan, part: Estimate, confidence: float, cut_only: bool) -> Interval:
+    (cell,) = linear_estimates(
+        kind, plan, [float(part.value)], math.sqrt(part.variance), confidence, cut_only=cut_only
+    )
+    return cell

@@ -38,6 +38,9 @@ CHOSEN = Limits(32, 320)  # for a number that more than so many are about
 VECTOR = Limits(384, 1536)
 _BITS = 40  # after the point, of what c makes of a weight
 _FITS = 2.0**62  # sums of whole numbers of 64 bits, with room for the roundings of c
+_PART_BITS = 21
+_PART = (1 << _PART_BITS) - 1
+_MOST_SUMMED = 1 << 11  # products of a part and a small whole number whose sum a float holds exactly
 _REFINEMENTS = 3
 _ROUNDS = 2  # of choosing relations
 _NOISIEST = 32  # rows whose relations are looked at
@@ -158,8 +161,7 @@ def improved(
         weights = [value / start.denominator for value in start.numerators.values()]
         targets[np.searchsorted(rows, places), column] = weights
     found = _coefficients(z, targets * roots[:, None]) / lengths[:, None]
-    numbers = rows.tolist()
-    return [_moved(start, exact, numbers, found[:, place]) for place, start in enumerate(starts)]
+    return _moved(starts, exact, rows.tolist(), found)
 
 
 def _matrix(relations: Sequence[Relation], rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -194,20 +196,56 @@ def _of_many(z: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.
     return np.asarray(np.linalg.lstsq(z, target, rcond=None)[0])
 
 
-def _moved(start: Weights, relations: NDArray[Any], rows: list[int], by: NDArray[np.float64]) -> Weights:
-    """The start less so much of each relation, exactly."""
+def _moved(
+    starts: Sequence[Weights], relations: NDArray[Any], rows: list[int], by: NDArray[np.float64]
+) -> list[Weights]:
+    """Return each start less so much of each relation, exactly.
+
+    Args:
+        starts: Weights by row.
+        relations: Relations as columns, over the rows.
+        rows: Number of each row.
+        by: How much of each relation is taken off each start, a column for each start.
+    """
     by = np.where(np.isfinite(by), by, 0.0)
-    reach = float((np.abs(relations).astype(float) @ np.abs(by)).max())
-    bits = _BITS + int(np.abs(relations).max()).bit_length()  # relations of large numbers have a small c
-    if relations.dtype == np.int64 and math.ldexp(reach, bits) < _FITS:
-        taken = (relations @ np.rint(np.ldexp(by, bits)).astype(np.int64)).tolist()
-    else:
-        times = [round(Fraction(one) * (1 << bits)) for one in by.tolist()]
-        taken = (relations.astype(object) @ np.array(times, dtype=object)).tolist()
+    sizes = np.abs(relations)
+    reach = (sizes.astype(float) @ np.abs(by)).max(axis=0)
+    bits = _BITS + int(sizes.max()).bit_length()  # relations of large numbers have a small c
+    fits = (np.ldexp(reach, bits) < _FITS) & (relations.dtype == np.int64)
+    taken: list[list[int]] = [[]] * len(starts)
+    if fits.any():
+        quick = _exact_product(relations, np.rint(np.ldexp(by[:, fits], bits)).astype(np.int64))
+        for place, column in zip(np.flatnonzero(fits).tolist(), quick.T.tolist(), strict=True):
+            taken[place] = column
+    if not fits.all():
+        large = relations.astype(object)
+        for place in np.flatnonzero(~fits).tolist():
+            times = [round(Fraction(one) * (1 << bits)) for one in by[:, place].tolist()]
+            taken[place] = (large @ np.array(times, dtype=object)).tolist()
+    return [_less(start, rows, less, bits) for start, less in zip(starts, taken, strict=True)]
+
+
+def _exact_product(relations: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the product of two matrices of whole numbers, exactly, where it is below 2^63.
+
+    Floats multiply matrices many times faster. Parts of 21 bits times numbers below 2^20, and so many of them
+    as there are relations, make sums below 2^53, which floats hold exactly.
+    """
+    if relations.shape[1] > _MOST_SUMMED:
+        return relations @ times
+    floats = relations.astype(float)
+    parts = (times & _PART, (times >> _PART_BITS) & _PART, times >> (2 * _PART_BITS))
+    low, middle, high = ((floats @ part.astype(float)).astype(np.int64) for part in parts)
+    product: NDArray[np.int64] = low + (middle << _PART_BITS) + (high << (2 * _PART_BITS))
+    return product
+
+
+def _less(start: Weights, rows: list[int], less: list[int], bits: int) -> Weights:
+    """Return a start less whole numbers of 2^-bits of each row, in lowest terms."""
     numerators, denominator = start.numerators, start.denominator
     total = [
-        (row, (numerators.get(row, 0) << bits) - denominator * less)
-        for row, less in zip(rows, taken, strict=True)
+        (row, (numerators.get(row, 0) << bits) - denominator * taken)
+        for row, taken in zip(rows, less, strict=True)
     ]
     found = {row: value for row, value in total if value}
     common = math.gcd(denominator << bits, *found.values())

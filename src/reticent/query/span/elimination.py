@@ -50,16 +50,33 @@ class Elimination:
 
     def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self._most_steps = most_steps
+        self.steps = 0  # additions that rows took which were added
         self._echelon: _Echelon = {}
         self.relations: list[Relation] = []
-        self.touching: dict[int, list[int]] = {}
+        self.touching: dict[int, tuple[int, ...]] = {}  # places of the relations of each row
 
-    def add(self, number: int, terms: Mapping[Unknown, int]) -> bool:
-        """Take a row in under a number; False if that takes too long, and then it is left out."""
-        found = self._reduced(terms, {})
-        if found is None:
+    def copied(self) -> Elimination:
+        """Return another with the same rows, to which more may be added; the rows themselves are shared."""
+        other = Elimination(self._most_steps)
+        other.steps = self.steps
+        other._echelon = dict(self._echelon)
+        other.relations = list(self.relations)
+        other.touching = dict(self.touching)
+        return other
+
+    def add(self, number: int, terms: Mapping[Unknown, int], most_steps: int = MOST_STEPS) -> bool:
+        """Take a row in under a number; return False if that takes too many steps, and leave it out.
+
+        Args:
+            number: Number of the row.
+            terms: Coefficients of the row by unknown.
+            most_steps: Additions that it may take; never more than any form may.
+        """
+        room = min(most_steps, self._most_steps)
+        rest, made, left = self._reduced(terms, {}, room)
+        self.steps += room - max(0, left)
+        if left < 0:
             return False
-        rest, made = found
         made = {row: -value for row, value in made.items()}
         made[number] = 1
         if rest:
@@ -70,10 +87,8 @@ class Elimination:
 
     def combination(self, terms: Mapping[Unknown, int]) -> Made | None:
         """Rows whose sum is the form, exactly; None if it is outside of their span, or takes too long."""
-        found = self._reduced(terms, {})
-        if found is None or found[0]:
-            return None
-        return found[1]
+        rest, made, left = self._reduced(terms, {}, self._most_steps)
+        return None if left < 0 or rest else made
 
     def combinations(self, forms: list[Mapping[Unknown, int]]) -> list[tuple[Made, Made]]:
         """A basis of the combinations of forms that are combinations of rows.
@@ -84,10 +99,9 @@ class Elimination:
         beside: _Echelon = {}
         found = []
         for place, terms in enumerate(forms):
-            reduced = self._reduced(terms, beside)
-            if reduced is None:
+            rest, made, left = self._reduced(terms, beside, self._most_steps)
+            if left < 0:
                 continue
-            rest, made = reduced
             own = {row: -value for row, value in made.items()}
             own[-1 - place] = 1
             if rest:
@@ -102,17 +116,20 @@ class Elimination:
         place = len(self.relations)
         self.relations.append(Relation.of({row: int(value * whole) for row, value in made.items()}))
         for row in made:
-            self.touching.setdefault(row, []).append(place)
+            self.touching[row] = (*self.touching.get(row, ()), place)
 
     def _reduced(
-        self, terms: Mapping[Unknown, int], beside: _Echelon
-    ) -> tuple[dict[Unknown, Number], Made] | None:
-        """What is left of a form, from its first unknown that no row begins with, and the rows taken off."""
+        self, terms: Mapping[Unknown, int], beside: _Echelon, room: int
+    ) -> tuple[dict[Unknown, Number], Made, int]:
+        """Return what is left of a form, the rows taken off, and how many steps are left of the room.
+
+        What is left begins with the first unknown that no row begins with. If less than no step is left, the
+        work was cut short, and the rest says nothing.
+        """
         rest: dict[Unknown, Number] = dict(terms)
         made: Made = {}
         order = list(rest)
         heapq.heapify(order)
-        room = self._most_steps
         while order:
             first = heapq.heappop(order)
             factor = rest.get(first)
@@ -124,7 +141,7 @@ class Elimination:
             row, rows = taken
             room -= len(row) + len(rows)
             if room < 0:
-                return None
+                break
             for unknown, value in row.items():
                 before = rest.get(unknown)
                 if before is None:
@@ -139,7 +156,7 @@ class Elimination:
                     made[number] = after
                 else:
                     del made[number]
-        return rest, made
+        return rest, made, room
 
 
 def _leading_one(rest: dict[Unknown, Number], made: Made) -> tuple[dict[Unknown, Number], Made]:

@@ -14,9 +14,8 @@ Reference: docs/mathematics.md 7.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -37,11 +36,17 @@ _MOST_FOUND = 200  # questions whose estimates are kept ready, and what was know
 
 
 _LARGEST = 1 << 512  # denominator of weights that are kept
+_STEPS_PER_PURCHASE = 20_000  # additions that taking a purchase in may need, and beyond:
+_STEPS_PER_VALUE = 500  # for each of its values; tables of many cuts need about 150
+_MOST_STEPS = 1 << 24  # for all purchases: some 6 s
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Purchase:
-    """What is recorded under one key, and where its rows begin in the elimination."""
+    """What is recorded under one key, and where its rows begin in the elimination.
+
+    `rows` keeps values that anybody may make again from the rest, so copies of a joint estimate share them.
+    """
 
     plan: Plan
     forms: tuple[Form, ...] | None
@@ -52,7 +57,10 @@ class _Purchase:
 
 
 class Joint:
-    """All recorded purchases about one declaration. Threads may share it.
+    """All recorded purchases about one declaration.
+
+    Threads may ask it at once, and wait for nobody. Nobody may ask while something is recorded in it: take a
+    copy, record there, and let others ask the copy from then on (`Purchases`).
 
     Args:
         data: the declaration; purchases and questions must be about it.
@@ -60,12 +68,12 @@ class Joint:
 
     def __init__(self, data: DataSet) -> None:
         self.data = data
-        self._guard = threading.RLock()
         self._elimination = Elimination()
         self._purchases: dict[str, _Purchase] = {}
-        self._rows: list[tuple[_Purchase, int]] = []
+        self._rows: list[tuple[str, int]] = []  # key and place of each recorded value
         self._noise = np.zeros(64)
         self._found: Kept[str, tuple[Estimate, ...] | None] = Kept(_MOST_FOUND)
+        self._needed: Kept[tuple[str, int], int] = Kept(_MOST_FOUND)  # fresh units by key and units wanted
         self._known: Kept[str, list[tuple[Made, Weights]]] = Kept(_MOST_FOUND)
 
     def __len__(self) -> int:
@@ -77,26 +85,40 @@ class Joint:
         self._check(plan, reading)
         if not reading.information:
             return
-        with self._guard:
-            held = self._purchases.get(plan.question.key)
-            if held is None:
-                self._join(plan, reading)
-            elif reading.information > held.reading.information:
-                self._refine(held, reading)
+        held = self._purchases.get(plan.question.key)
+        if held is None:
+            self._join(plan, reading)
+        elif reading.information > held.reading.information:
+            self._refine(held, reading)
 
     def copied(self) -> Joint:
-        """Another with the same purchases, in which more may be supposed."""
+        """Return another that knows the same, in which more may be supposed.
+
+        It knows what was found before too: a search that is cut short begins there, so without it the copy
+        would find other weights, and another price.
+        """
+        other = self.successor()
+        other._known = self._known.copied()
+        return other
+
+    def successor(self) -> Joint:
+        """Return a copy in which more that is really recorded will be recorded.
+
+        Both know what either finds from now on: somebody may still be asking this one, and what was found
+        once must not be lost. Rows keep their numbers, so weights of the one hold in the other.
+        """
         other = Joint(self.data)
-        with self._guard:
-            for held in self._purchases.values():
-                other.record(held.plan, held.reading)
+        other._elimination = self._elimination.copied()
+        other._purchases = dict(self._purchases)
+        other._rows, other._noise = list(self._rows), self._noise.copy()
+        other._found, other._needed = self._found.copied(), self._needed.copied()
+        other._known = self._known
         return other
 
     def recorded(self, key: str) -> int:
         """The units recorded under a key, as far as this was told."""
-        with self._guard:
-            held = self._purchases.get(key)
-            return 0 if held is None else held.reading.information
+        held = self._purchases.get(key)
+        return 0 if held is None else held.reading.information
 
     def fresh(self, plan: Plan, wanted: int) -> int:
         """The units that must be recorded under a question beyond those that are, to be worth `wanted`.
@@ -104,31 +126,34 @@ class Joint:
         Then every coordinate, and every combination of those of one cell, is known at least as exactly as if
         `wanted` units were recorded under the question alone. Never more than `wanted` less what is.
         """
-        with self._guard:
-            missing = max(0, wanted - self.recorded(plan.question.key))
-            found = self._forms(plan) if missing else None
-            if found is None:
-                return missing
-            if plan.values > 1:
-                return min(missing, self._fresh_vector(plan, found, wanted))
-            estimates = self.estimates(plan)
-            return missing if estimates is None else min(missing, max(0, wanted - estimates[0].information))
+        missing = max(0, wanted - self.recorded(plan.question.key))
+        found = self._forms(plan) if missing else None
+        if found is None:
+            return missing
+        if plan.values > 1:
+            place = (plan.question.key, wanted)
+            needed = self._needed.get(place)
+            if needed is None:
+                needed = self._fresh_vector(plan, found, wanted)
+                self._needed.keep(place, needed)
+            return min(missing, needed)
+        estimates = self.estimates(plan)
+        return missing if estimates is None else min(missing, max(0, wanted - estimates[0].information))
 
     def estimates(self, plan: Plan) -> tuple[Estimate, ...] | None:
         """The best estimate of each coordinate of a question; None if one is outside of the span."""
-        with self._guard:
-            forms = self._forms(plan)
-            if forms is None:
+        forms = self._forms(plan)
+        if forms is None:
+            return None
+        found = self._found.get(plan.question.key)
+        if found is None:
+            starts = self._starts(plan, forms)
+            if starts is None:
                 return None
-            found = self._found.get(plan.question.key)
-            if found is None:
-                starts = self._starts(plan, forms)
-                if starts is None:
-                    return None
-                best = zip(forms, self._best(plan, starts), strict=True)
-                found = tuple(self._estimate(plan, form, one) for form, one in best)
-                self._found.keep(plan.question.key, found)
-            return found
+            best = zip(forms, self._best(plan, starts), strict=True)
+            found = tuple(self._estimate(plan, form, one) for form, one in best)
+            self._found.keep(plan.question.key, found)
+        return found
 
     # Within
 
@@ -155,23 +180,24 @@ class Joint:
     def _join(self, plan: Plan, reading: Reading) -> None:
         made = forms(plan)
         first = len(self._rows)
-        purchase = _Purchase(plan, made, reading, first, made is not None)
-        self._purchases[plan.question.key] = purchase
+        is_joined = made is not None
         if first + len(made or ()) > self._noise.size:
             self._noise = np.concatenate([self._noise, np.zeros(self._noise.size + len(made or ()))])
+        room = self._elimination.steps + _STEPS_PER_PURCHASE + _STEPS_PER_VALUE * len(made or ())
+        room = min(room, _MOST_STEPS)
         for place, form in enumerate(made or ()):
-            self._rows.append((purchase, place))
-            purchase.is_joined &= self._elimination.add(first + place, form.terms)
-        self._refine(purchase, reading)
+            self._rows.append((plan.question.key, place))
+            left = room - self._elimination.steps
+            is_joined &= left > 0 and self._elimination.add(first + place, form.terms, left)
+        self._refine(_Purchase(plan, made, reading, first, is_joined), reading)
 
     def _refine(self, purchase: _Purchase, reading: Reading) -> None:
         """Replace what is recorded under a key: the same rows with less noise."""
-        purchase.reading = reading
-        purchase.rows.clear()
+        self._purchases[purchase.plan.question.key] = replace(purchase, reading=reading, rows={})
         for place, form in enumerate(purchase.forms or ()):
             spread = float(purchase.plan.sensitivity / form.scale)
             self._noise[purchase.first + place] = spread * spread / reading.information
-        self._found = Kept(_MOST_FOUND)
+        self._found, self._needed = Kept(_MOST_FOUND), Kept(_MOST_FOUND)
 
     def _own(self, plan: Plan, place: int) -> Made | None:
         held = self._purchases.get(plan.question.key)
@@ -205,7 +231,9 @@ class Joint:
 
     def _beside(self, plan: Plan, starts: list[Weights]) -> list[Relation]:
         """Relations to the question's own purchase and to what was known of it when it was asked before."""
-        known = list(self._known.get(plan.question.key) or ())
+        count = len(self._rows)  # a successor may have found weights of rows that are not recorded here
+        kept = self._known.get(plan.question.key) or ()
+        known = [one for one in kept if max(one[1].numerators, default=-1) < count]
         for place in range(len(starts)):
             own = self._own(plan, place)
             known += [] if own is None else [({place: 1}, whole(own))]
@@ -223,7 +251,8 @@ class Joint:
         )
 
     def _row(self, number: int) -> Row:
-        purchase, place = self._rows[number]
+        key, place = self._rows[number]
+        purchase = self._purchases[key]
         row = purchase.rows.get(place)
         if row is None:
             assert purchase.forms is not None

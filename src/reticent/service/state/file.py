@@ -19,7 +19,7 @@ from reticent import postgres
 from reticent.errors import LedgerError
 from reticent.files import private
 from reticent.service.state import tables
-from reticent.sqlite import explained, write_ahead, writing
+from reticent.sqlite import explained, opening_error, write_ahead, writing
 
 _WHAT = "the service's state"
 
@@ -119,8 +119,7 @@ class _File:
             self._reader = _connected(path)
             self._reader.execute("PRAGMA query_only=ON")
         except (sqlite3.Error, OSError) as error:
-            why = getattr(error, "strerror", None) or getattr(error, "sqlite_errorname", type(error).__name__)
-            raise LedgerError(f"the service's state cannot be opened ({why}): {path}") from error
+            raise opening_error(_WHAT, path, error) from error
 
     def now(self) -> float:
         return time.time()

@@ -64,7 +64,8 @@ class JobList(StateFile):
             if found:
                 return Job(*found)
             unfinished = connection.execute(
-                "SELECT count(*) FROM job WHERE person = ? AND result IS NULL", (person.number,)
+                "SELECT count(*) FROM job WHERE person = ? AND (result IS NULL OR shown > ?)",
+                (person.number, self.now()),
             ).fetchone()
             if unfinished[0] >= most:
                 return None
@@ -133,7 +134,10 @@ class JobList(StateFile):
         return Job(*row) if row else None
 
     def job_counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
-        return {
-            str(state): int(n) for state, n in self._all("SELECT state, count(*) FROM job GROUP BY state")
-        }
+        """Return how many jobs are in each state, as their owners see it: a result that waits runs still."""
+        rows = self._all(
+            "SELECT CASE WHEN result IS NOT NULL AND shown > ? THEN 'running' ELSE state END AS seen, "
+            "count(*) FROM job GROUP BY seen",
+            self.now(),
+        )
+        return {str(state): int(number) for state, number in rows}

@@ -70,6 +70,13 @@ class Agreed(StateFile):
         rows = self._all("SELECT dataset, declaration, account, identity FROM published")
         return {row[0]: Published(*row) for row in rows}
 
+    def published_as(self, name: str) -> Published | None:
+        """Return what was published under a name; None if nothing is."""
+        row = self._one(
+            "SELECT dataset, declaration, account, identity FROM published WHERE dataset = ?", name
+        )
+        return None if row is None else Published(*row)
+
     def agree(self, name: str, setting: str) -> str:
         """Note a setting that all servers have, if none is noted; the one that is."""
         with self._writing("settings") as connection:

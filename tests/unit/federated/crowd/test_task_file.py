@@ -37,6 +37,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         ("mode: device", "mode: cloud", "mode must be one of device"),
         ("clip: 1, ", "", "clip"),
         ("people: 9", "people: 4", "people must be >= 2 f"),
+        ("f: 1}", "f: 1, dispute_blocks: 65536}", "dispute_blocks must be <= 65535, got 65536"),
         ("unit: 1000", "unit: -1", "unit must be >= 0, got -1"),
         ("floor: 100", "bottom: 100", "field 'bottom' is not known"),
         ("purpose: Tell", "why: Tell", "field 'why' is not known"),

@@ -37,6 +37,16 @@ def test_bad_terms(change, said):
         replace(TERMS, **change)
 
 
+def test_what_is_read_from_a_chain_may_be_longer_than_what_may_be_posted():
+    """Readers take every task of version 1; a file that is posted is checked."""
+    longest = replace(TERMS, dispute_blocks=(1 << 28) - 1)
+    with pytest.raises(ParameterError, match=r"^dispute_blocks must be <= 65535, got 268435455$"):
+        longest.check_windows()
+    TERMS.check_windows()
+    assert TERMS.lock_blocks == 2 * 50 + 3 * 50 + 2 * 100 + 2 + 256
+    assert TERMS.round_blocks == 600 + 100 + 50 + 2 * 50 + 100
+
+
 def test_bad_prices():
     with pytest.raises(ParameterError, match="unit must be <= "):
         replace(PRICES, unit=1 << 96)

@@ -12,7 +12,7 @@ from reticent.mechanisms.location.elastic import worst_level
 from reticent.spaces import kernel
 from reticent.spaces.roads import cut
 
-from ...spaces.roads.networks import all_distances, lattice, random_roads
+from ...spaces.roads.networks import all_distances, lattice, long_street, random_roads
 
 TOWN = cut(lattice(6), 50.0).within(0.4)
 
@@ -26,34 +26,59 @@ def case(seed):
     return roads, ElasticChannel(roads, marginal, float(rng.choice([0.2, 2.0, 9.0])))
 
 
-def levels(seeds):
-    """The exact level from neighbours and by all pairs, and the bound, in turn."""
-    for seed in seeds:
-        roads, channel = case(seed)
-        logs = np.log(channel.matrix)
-        capped = np.stack([roads.distances(x) for x in range(roads.size)])
-        yield (
-            channel.exact_level(),
-            worst_level(logs, all_distances(roads.street)),
-            worst_level(logs, capped),
-            channel,
-        )
+def crowded_end(seed):
+    """A street much longer than its horizon that is the more crowded the farther east."""
+    rng = np.random.default_rng(seed)
+    roads = long_street(int(rng.integers(20, 60)), horizon_km=float(rng.uniform(0.2, 1.0)))
+    crowd = np.exp(np.linspace(0.0, float(rng.uniform(2.0, 12.0)), roads.size))
+    return roads, ElasticChannel(roads, crowd, float(rng.choice([0.5, 2.0, 9.0])))
 
 
-def checked(seeds):
-    for from_neighbours, by_pairs, capped, channel in levels(seeds):
-        assert from_neighbours == pytest.approx(by_pairs, rel=1e-9)
-        assert by_pairs <= capped * (1.0 + 1e-12) <= channel.level * (1.0 + 1e-9)
+def worst_pair_level(roads, channel):
+    """The level over all pairs in min(d, horizon), from the probabilities themselves."""
+    return worst_level(
+        np.log(channel.matrix), np.stack([roads.distances(place) for place in range(roads.size)])
+    )
+
+
+def check_exact_level(cases):
+    for roads, channel in cases:
+        assert channel.exact_level() == pytest.approx(worst_pair_level(roads, channel), rel=1e-9)
+        assert channel.exact_level() <= channel.level * (1.0 + 1e-9)
         assert channel.level <= 2.0 * channel.beta * (1.0 + 1e-6)
 
 
+def check_kept_level(cases):
+    for roads, channel in cases:
+        kept = keeping(roads, channel.marginal, 5.0)
+        assert worst_pair_level(roads, kept) <= kept.level * (1.0 + 1e-9)
+
+
+def test_exact_level_holds_beyond_the_horizon():
+    check_exact_level(crowded_end(seed) for seed in range(60))
+    check_kept_level(crowded_end(seed) for seed in range(20))
+
+
+@pytest.mark.parametrize("check", [check_exact_level, check_kept_level])
+def test_planted_level_of_neighbours_alone_is_found(monkeypatch, check):
+    """The fault of earlier releases: losses of far pairs grew with d instead of min(d, horizon)."""
+
+    def level_of_neighbours(channel):
+        arcs, logs = channel.space.neighbours, np.log(channel.normaliser)
+        return channel.beta + float((np.abs(logs[arcs.begins] - logs[arcs.ends]) / arcs.lengths).max())
+
+    monkeypatch.setattr(ElasticChannel, "exact_level", level_of_neighbours)
+    with pytest.raises(AssertionError):
+        check(crowded_end(seed) for seed in range(20))
+
+
 def test_pure_level_is_within_two_beta():
-    checked(range(100))
+    check_exact_level(case(seed) for seed in range(100))
 
 
 @pytest.mark.slow
 def test_pure_level_is_within_two_beta_on_1000_networks():
-    checked(range(1000))
+    check_exact_level(case(seed) for seed in range(1000))
 
 
 def test_planted_noise_without_its_normaliser_is_found():
@@ -118,3 +143,34 @@ def test_keeping_a_level_exactly():
         assert kept.guarantee.epsilon_per_unit == kept.level
         wider = ElasticChannel(roads, channel.marginal, kept.beta * 1.01)
         assert wider.exact_level() > 5.0 * 0.999
+
+
+def deserted_end(horizon_km):
+    """A street whose far end has nearly no mass: there Z is below the smallest double that is not rounded."""
+    roads = long_street(280, spacing_km=0.125, horizon_km=horizon_km)
+    crowd = np.exp(-25.0 * 0.125 * np.arange(roads.size))
+    return roads, np.where(crowd < 1e-299, 5e-324, crowd)
+
+
+def check_deserted_ends():
+    for horizon_km in (math.inf, 8.0):
+        roads, crowd = deserted_end(horizon_km)
+        for channel in (ElasticChannel(roads, crowd, 80.0), keeping(roads, crowd, 100.0)):
+            claimed = min(channel.exact_level(), channel.level)
+            logs = np.stack([channel._logs(place) for place in range(roads.size)]) * math.log(2.0)
+            tops = logs.max(axis=1, keepdims=True)
+            logs -= tops + np.log(np.exp(logs - tops).sum(axis=1, keepdims=True))
+            distances = np.stack([roads.distances(place) for place in range(roads.size)])
+            assert worst_level(logs, distances) <= claimed * (1.0 + 1e-9)
+
+
+def test_exact_level_holds_where_the_normaliser_underflows():
+    """A poisoned c with tiny masses: `keeping` claimed 100 and lost 165."""
+    check_deserted_ends()
+
+
+def test_planted_level_from_a_normaliser_with_a_floor_is_found(monkeypatch):
+    """The fault of earlier releases: ln Z of doubles that were lifted to 1e-300."""
+    monkeypatch.setattr(ElasticChannel, "_log_normaliser", lambda channel: np.log(channel.normaliser))
+    with pytest.raises(AssertionError):
+        check_deserted_ends()

@@ -8,7 +8,13 @@ import pytest
 
 from reticent.errors import ParameterError
 from reticent.mechanisms.location import exposure
-from reticent.mechanisms.location.exposure import Law, delta_of_places, delta_over_sets, reach
+from reticent.mechanisms.location.exposure import (
+    Law,
+    delta_of_places,
+    delta_over_sets,
+    find_worst_pair,
+    reach,
+)
 
 from ...spaces.roads.networks import all_distances, city, grid_graph, random_graph, random_roads
 
@@ -76,6 +82,38 @@ def test_delta_is_that_of_all_sets():
 def test_delta_is_that_of_all_sets_on_1000_graphs():
     """500 with and 500 without one-way streets."""
     assert compared(range(500)) < 1e-12
+
+
+def usual_delta(matrix, distances, claim):
+    """The delta of each pair that is added after the factor: the sum of what exceeds it."""
+    gaps = matrix[:, None, :] - np.exp(claim * distances)[:, :, None] * matrix[None, :, :]
+    return np.maximum(0.0, gaps).sum(axis=2)
+
+
+def check_worst_pairs(find=find_worst_pair):
+    for seed in range(60):
+        graph, level, radius, claim = case(seed, directed=False)
+        law, distances = Law.truncated(graph, level, radius), all_distances(graph)
+        pair = find(graph, law, claim)
+        usual = usual_delta(table(law), distances, claim)
+        at_distance = np.abs(distances - pair.distance) < 1e-12
+        assert np.abs(usual[at_distance] - pair.usual_delta).min() < 1e-9
+        assert pair.delta <= pair.usual_delta
+
+
+def test_usual_delta_is_that_of_the_same_pair(monkeypatch):
+    check_worst_pairs()
+    monkeypatch.setattr(exposure, "_loop", lambda compiled: exposure._plain)
+    check_worst_pairs()
+
+
+def test_planted_documents_delta_as_the_usual_one_is_found():
+    def documents_delta(graph, law, claim):
+        pair = find_worst_pair(graph, law, claim)
+        return exposure.WorstPair(pair.delta, pair.distance, 0.0)  # without the factor e^(claim distance)
+
+    with pytest.raises(AssertionError):
+        check_worst_pairs(documents_delta)
 
 
 def test_without_numba_it_is_the_same(monkeypatch):

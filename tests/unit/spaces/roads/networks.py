@@ -35,6 +35,15 @@ def random_roads(rng, size, *, horizon=np.inf, directed=False):
     return Roads(points, street, driving, driving, horizon_km=max(horizon, street.longest))
 
 
+def long_street(size, *, spacing_km=0.125, horizon_km=np.inf):
+    """Places along one street, the same distance apart."""
+    begin, end = np.arange(size - 1), np.arange(1, size)
+    lengths = np.full(2 * (size - 1), spacing_km)
+    street = Graph.of(size, np.concatenate([begin, end]), np.concatenate([end, begin]), lengths)
+    points = np.stack([np.full(size, 37.7), -122.5 + 0.001 * np.arange(size)], axis=1)
+    return Roads(points, street, street, street, horizon_km=horizon_km)
+
+
 def lattice(side, *, spacing_m=100.0, one_way=False, south=37.7, west=-122.5):
     """A map of side x side junctions; every other street one way if asked for."""
     step = spacing_m / 1000.0 / KM_PER_DEGREE

@@ -24,7 +24,6 @@ from reticent.apps.query.dependencies import TheDesk, jobs_of
 from reticent.apps.query.desk import Desk
 from reticent.apps.query.pages import answers, owners, shown
 from reticent.apps.query.schemas import Priced
-from reticent.apps.query.weights import PLANNED
 from reticent.errors import QuestionRefused, ReticentError
 from reticent.fleet.people import not_added
 from reticent.query import Answer, DataSet, Price
@@ -238,9 +237,9 @@ async def plan_part(
     """What to buy first, and what all of it costs then."""
     data = await run_in_threadpool(desk.data, name)
     wanted = builder.workload(data, fields)
-    jobs, cells = jobs_of(request), PLANNED * len(wanted)
-    jobs.charge(visit.person, name, cells)
-    found = await jobs.free_of(cells, name, partial(_plan, name, wanted))
+    jobs, queries = jobs_of(request), [query for query, _ in wanted]
+    weight = await run_in_threadpool(jobs.charge_plan, visit.person, name, queries)
+    found = await jobs.free_of(weight, name, partial(_plan, name, wanted))
     return part(request, "plan_part.html", shown.proposal(found, data) | {"csrf": visit.csrf})
 
 

@@ -13,6 +13,7 @@ from reticent.privacy import spent_epsilon
 from reticent.query import Answer, DataSet
 from reticent.query.answers import Case
 from reticent.query.combined import weights
+from reticent.query.kinds.intervals import shown_half_width
 from reticent.query.kinds.listed import KIND
 from reticent.query.language import tree, words
 from reticent.query.language.questions import resolve
@@ -135,8 +136,7 @@ def _combined(given: Answer, cap: int) -> dict[str, Any] | None:
         return None
     ends = None
     if len(how.ends) == 1:
-        low, high = how.ends[0]
-        ends = [showing.rounded(one, (high - low) / 2) for one in (low, high)]
+        ends = list(showing.interval(*how.ends[0]))
     return {
         "title": how.title,
         "parts": [
@@ -224,7 +224,7 @@ def _purchase(one: Asked, data: DataSet) -> dict[str, Any]:
 def estimate(given: Any) -> dict[str, str]:
     """An estimate and its interval, without the digits that its error makes meaningless."""
     low, high = showing.interval(given.low, given.high)
-    error = (given.high - given.low) / 2
+    error = shown_half_width(given)
     return {
         "value": showing.rounded(given.value, error),
         "low": low,

@@ -42,7 +42,9 @@ interface Lottery:
     ) -> (bytes32, uint256, uint256): view
 
 
-version: public(constant(uint256)) = 1
+# Version 1 kept the first commitment of a round as zero if its value was below 256, so that its customer could commit
+# again, and took windows of up to 2**28 - 1 blocks, for which a stranger's task locked the stakes of all who served it.
+version: public(constant(uint256)) = 2
 
 MOST_REPUTATION: public(constant(uint256)) = 10
 MOST_PEOPLE: constant(uint256) = 256  # of a task: one bit each
@@ -65,7 +67,9 @@ MOST_UNITS: constant(uint256) = 2**32 - 1
 NUMBER: constant(uint256) = 2**64 - 1
 SHORT: constant(uint256) = 2**16 - 1
 BYTE: constant(uint256) = 2**8 - 1
-WINDOW: constant(uint256) = 2**28 - 1
+WINDOW: constant(uint256) = 2**28 - 1  # bits of a packed window
+LONGEST_WINDOW: public(constant(uint256)) = 2**20 - 1  # blocks in which updates come, or what is left is claimed
+LONGEST_JUDGING_WINDOW: public(constant(uint256)) = 2**16 - 1  # blocks of each window for which a stake is locked
 AMOUNT: constant(uint256) = 2**96 - 1
 FEE: constant(uint256) = 2**80 - 1
 
@@ -149,7 +153,7 @@ last_draw: public(uint256)
 # By task: index + 1 | round + 1 that is not settled << 16.
 customers: public(HashMap[bytes32, HashMap[address, uint256]])
 
-# By task, round and index: 248 bits of the commitment, and its number among them.
+# By task, round and index: 247 bits of the commitment, and one more than its number among them, which is never zero.
 commitments: public(HashMap[bytes32, HashMap[uint256, HashMap[uint256, uint256]]])
 
 # By manufacturer: 256 | reputation, for whoever ever applied; and the sum of all << 64 | how many they are.
@@ -496,9 +500,10 @@ def commit(task: bytes32, commitment: bytes32):
     self._check(self.commitments[task][progress.round][index] == 0, "crowd: committed already")
     counts: uint256 = self.rounds[task][progress.round].counts
     self.rounds[task][progress.round].counts = counts + 1
+    # There are at most 256 people and each commits once, so 9 bits hold the number and one more.
     self.commitments[task][progress.round][index] = (
-        (convert(commitment, uint256) >> 8) << 8
-    ) | (counts & SHORT)
+        (convert(commitment, uint256) >> 9) << 9
+    ) | ((counts & SHORT) + 1)
     log Committed(task=task, customer=msg.sender, round=progress.round, commitment=commitment)
 
 
@@ -524,7 +529,7 @@ def reveal(task: bytes32, cid: Bytes[64], key: bytes32):
         keccak256(abi_encode(task, progress.round, msg.sender, keccak256(cid), key)), uint256
     )
     held: uint256 = self.commitments[task][progress.round][index]
-    self._check(held != 0 and held >> 8 == bound >> 8, "crowd: not what was committed")
+    self._check(held != 0 and held >> 9 == bound >> 9, "crowd: not what was committed")
     self.rounds[task][progress.round].revealed |= 1 << index
     self.rounds[task][progress.round].counts += 1 << 16
     self.customers[task][msg.sender] = customer | ((progress.round + 1) << 16)
@@ -822,7 +827,7 @@ def settle(task: bytes32, round: uint256, customer: address, proposal: Proposal)
             reputation = min(before + 1, MOST_REPUTATION)
             if proposal.paid & bit != 0:
                 prices: uint256 = self.tasks[task].pay
-                number: uint256 = self.commitments[task][round][(held & SHORT) - 1] & BYTE
+                number: uint256 = (self.commitments[task][round][(held & SHORT) - 1] & (2**9 - 1)) - 1
                 pay = prices & AMOUNT
                 if 2 * number < counts & SHORT:
                     pay += prices >> 96
@@ -947,15 +952,10 @@ def _check_terms(terms: Terms):
     self._check(terms.expected > 0 and terms.expected <= BYTE, "crowd: seats out of range")
     self._check(terms.least > 0 and terms.least <= terms.expected, "crowd: seats out of range")
     self._check(terms.draws > 0 and terms.draws <= BYTE, "crowd: draws out of range")
-    for window: uint256 in [
-        terms.commit_blocks,
-        terms.reveal_blocks,
-        terms.seat_blocks,
-        terms.turn_blocks,
-        terms.dispute_blocks,
-        terms.claim_blocks,
-    ]:
-        self._check(window > 0 and window <= WINDOW, "crowd: window out of range")
+    for window: uint256 in [terms.commit_blocks, terms.reveal_blocks, terms.claim_blocks]:
+        self._check(window > 0 and window <= LONGEST_WINDOW, "crowd: window out of range")
+    for window: uint256 in [terms.seat_blocks, terms.turn_blocks, terms.dispute_blocks]:
+        self._check(window > 0 and window <= LONGEST_JUDGING_WINDOW, "crowd: window out of range")
 
 
 @internal

@@ -123,10 +123,11 @@ class Played:
 @pytest.mark.parametrize(
     ("kills", "rounds"), [(5, 2), pytest.param(200, 40, marks=pytest.mark.slow)], ids=["5", "200"]
 )
-def test_programs_that_are_killed_go_on(tmp_path, kills, rounds):
+def test_programs_that_are_killed_go_on(tmp_path, race_counter, kills, rounds):
     played = Played(tmp_path, rounds)
     try:
         died = played.run(kills, seed=kills)
+        race_counter.report(f"{died} kills in {rounds} rounds")
         assert died >= kills // 2
         played.check(tmp_path, rounds)
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .running import BASE, MEAN, make_keys
+from ..service.running import BASE, MEAN, make_keys
 
 CROWD = Path(__file__).with_name("crowd.py")
 KINDS = ("silent", "slow head", "slow body", "declared", "chunked")
