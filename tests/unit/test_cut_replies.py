@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-from types import SimpleNamespace
 
 import pytest
 import requests
@@ -164,7 +163,6 @@ def test_a_cut_reply_shows_no_secret(cutting):
 
 def test_planted_a_node_that_knows_errors_of_requests_alone_lets_others_through(cutting, monkeypatch):
     """The old fault: reading the body raises errors of `urllib3`, which no caller expects."""
-    known = SimpleNamespace(HTTPError=requests.RequestException, TimeoutError=requests.Timeout)
-    monkeypatch.setattr(node_module, "urllib3", SimpleNamespace(exceptions=known))
+    monkeypatch.setattr(node_module, "_FAILED_EXCHANGE", (requests.RequestException, ValueError, OSError))
     with pytest.raises(urllib3.exceptions.ProtocolError):
         ask_node(cutting(CUTS["in the body"]).url)
