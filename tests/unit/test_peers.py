@@ -8,8 +8,8 @@ import http.client
 import io
 import json
 import threading
-import time
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,23 +37,23 @@ from reticent.store.gateway import Gateway
 
 from .lying import Liar, reply
 
-SHORT_S = 0.3
-LONG_S = 60.0
+SHORT_S = 0.3  # where a client must give up
+LONG_S = 120.0  # where it must not, on a machine with much else to do
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202eevil\x9b31m\nsecond line"
 
 
-def by_remote(url):
-    with RemoteSession(f"{url}/census", "rk_secret", timeout_s=SHORT_S) as session:
+def by_remote(url, timeout_s=LONG_S):
+    with RemoteSession(f"{url}/census", "rk_secret", timeout_s=timeout_s) as session:
         return session.budget()
 
 
-def by_witness(url):
-    with contextlib.closing(WitnessClient(url, timeout_s=SHORT_S)) as client:
+def by_witness(url, timeout_s=LONG_S):
+    with contextlib.closing(WitnessClient(url, timeout_s=timeout_s)) as client:
         return client.logs()
 
 
-def by_node(url):
-    with contextlib.closing(Node(url, timeout_s=SHORT_S)) as found:
+def by_node(url, timeout_s=LONG_S):
+    with contextlib.closing(Node(url, timeout_s=timeout_s)) as found:
         return found.number()
 
 
@@ -159,36 +159,74 @@ PAIRS = [pair for pair in product(CLIENTS, ENDLESS) if pair not in UNBOUND]
 def test_what_drips_for_ever_ends(client, lying, what):
     liar = dripping(lying, *ENDLESS[what])
     with pytest.raises(client[1]):
-        client[0](liar.url)
+        client[0](liar.url, SHORT_S)
 
 
-def test_planted_a_timeout_of_the_socket_alone_waits_for_ever(lying, monkeypatch):
+class ManualTimer:
+    """A timer whose time is over when the test says so."""
+
+    def __init__(self, started, function):
+        self._started, self._function = started, function
+
+    def start(self):
+        self._started.append(self._function)
+
+    def cancel(self):
+        pass
+
+
+@pytest.fixture
+def end_time(monkeypatch):
+    """A function that ends the time of every reply that is being read."""
+    started = []
+    make_timer = lambda seconds, function: ManualTimer(started, function)  # noqa: E731
+    monkeypatch.setattr(peers, "threading", SimpleNamespace(Event=threading.Event, Timer=make_timer))
+
+    def end():
+        for function in started:
+            function()
+
+    return end
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_timeout_of_the_socket_alone_waits_for_ever(lying, monkeypatch, end_time, is_planted):
+    """Planted: a reply that has a timeout for each byte, and none for all of it."""
     monkeypatch.setattr(remote, "_TRIES", 1)
-    monkeypatch.setattr(peers, "cut_after", lambda line, seconds: contextlib.nullcontext())
-    sent = threading.Semaphore(0)
+    if is_planted:
+        monkeypatch.setattr(peers, "cut_after", lambda line, seconds: contextlib.nullcontext())
+    sent, errors, ended = threading.Semaphore(0), [], threading.Event()
 
     def tell(line, _):
         line.sendall(ENDLESS["body"][0])
         with contextlib.suppress(OSError):
-            while True:
+            while not ended.wait(0.01):
                 line.sendall(b"x")
                 sent.release()
-                time.sleep(SHORT_S / 10)
 
     liar = lying(tell)
 
-    def run():
-        with contextlib.suppress(ReticentError):
+    def ask():
+        try:
             by_remote(liar.url)
+        except ReticentError as error:
+            errors.append(error)
 
-    asking = threading.Thread(target=run)
+    asking = threading.Thread(target=ask)
     asking.start()
-    for _ in range(30):  # three times as long as one reply may take
-        assert sent.acquire(timeout=60)
-    assert asking.is_alive()
-    liar.close()
-    asking.join(60)
+    for _ in range(5):
+        assert sent.acquire(timeout=LONG_S)
+    end_time()
+    if is_planted:
+        for _ in range(20):
+            assert sent.acquire(timeout=LONG_S)
+        assert asking.is_alive()
+        ended.set()
+        liar.close()
+    asking.join(LONG_S)
     assert not asking.is_alive()
+    ended.set()
+    assert [type(error) for error in errors] == [SourceError]
 
 
 def test_what_is_too_long_is_not_kept(client, lying, monkeypatch):
