@@ -71,6 +71,8 @@ class LockFile:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (self._queueing and not self._granted))
                 if self._closed:
+                    if self._queueing:  # `close` left the file to this thread
+                        os.close(self.file)
                     return
             with contextlib.suppress(OSError):  # this queue is for order; who may write, SQLite decides
                 fcntl.flock(self.file, fcntl.LOCK_EX)

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -172,17 +173,51 @@ def left_by(lock):
     return lock._thread
 
 
-def test_who_does_not_wait_leaves_nobody_in_the_queue(database):
+@pytest.fixture
+def queued(monkeypatch):
+    """An event: a thread is about to queue for a lock."""
+    came = threading.Event()
+
+    def flock(file, operation):
+        if operation == fcntl.LOCK_EX:
+            came.set()
+        fcntl.flock(file, operation)
+
+    system = SimpleNamespace(flock=flock, LOCK_EX=fcntl.LOCK_EX, LOCK_UN=fcntl.LOCK_UN)
+    monkeypatch.setattr("reticent.ledger.lockfile.fcntl", system)
+    return came
+
+
+def test_who_does_not_wait_leaves_nobody_in_the_queue(database, queued):
     """A thread that queued on would take the lock of a closed file, before whoever asks next."""
     with closing(LockFile(f"{database}.lock")) as holder:
         assert holder.acquire(0.0)
         assert left_by(LockFile(f"{database}.lock")) is None
         planted = LockFile(f"{database}.lock")
-        planted.acquire = lambda timeout_s: LockFile.acquire(planted, 1e-9)
+        planted.acquire = lambda timeout_s: LockFile.acquire(planted, 1e-9) or not queued.wait(60)
         thread = left_by(planted)
         assert thread.is_alive()
         holder.release()
         thread.join()
+
+
+def test_a_thread_that_never_came_to_queue_closes_the_file(database, monkeypatch):
+    """The lock is closed before its thread runs at all, as may be on a busy machine."""
+    may_run, queue = threading.Event(), LockFile._queue
+
+    def late(lock):
+        assert may_run.wait(60)
+        queue(lock)
+
+    monkeypatch.setattr(LockFile, "_queue", late)
+    with closing(LockFile(f"{database}.lock")) as holder:
+        assert holder.acquire(0.0)
+        with closing(LockFile(f"{database}.lock")) as lock:
+            assert not lock.acquire(1e-9)
+        may_run.set()
+        lock._thread.join(60)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(lock.file)
 
 
 def test_a_lock_file_is_its_owners_and_not_inherited(database):

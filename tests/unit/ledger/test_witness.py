@@ -168,10 +168,12 @@ def test_something_else_at_its_address_is_no_witness(answer):
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        client = WitnessClient(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=5)
+        client = WitnessClient(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=120)
         with pytest.raises(WitnessUnavailable):
             client.logs()
         client.close()
+        server.shutdown(socket.SHUT_RDWR)  # whoever still accepts is told
+        thread.join()
 
 
 def test_an_impostor_is_not_believed(database, witness, tmp_path):
