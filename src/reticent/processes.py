@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import multiprocessing
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from typing import IO
 
 _FIRST_PORT, _PORTS = 10_000, 20_000  # below those that systems give to whoever connects
 _GUARD = 'read pid && { read done || kill -9 "$pid"; }'
+_PROGRAM = 'read go && exec "$@" </dev/null'
 
 
 def free_port() -> int:
@@ -36,7 +39,8 @@ class Companion:
     """A program that runs beside this process until it is closed, and no longer than this process.
 
     A shell in a session of its own waits at a pipe for a last word. If the pipe ends without one, this
-    process is gone, and the shell kills the program.
+    process is gone, and the shell kills the program. The program starts once that shell knows its number, so
+    that there is no moment at which nobody would end it.
 
     Args:
         command: the program and its arguments.
@@ -59,13 +63,35 @@ class Companion:
             start_new_session=True,
         )
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - who calls names the program
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-            )
-            self._tell(f"{self._process.pid}\n")
+            self._process = self._start(command, output, environment)
         except BaseException:
             self._end_guard()
             raise
+
+    def _start(
+        self, command: Sequence[str | Path], output: int | IO[bytes], environment: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
+        path = None if environment is None else environment.get("PATH")
+        if shutil.which(command[0], path=path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(command[0]))
+        process = subprocess.Popen(  # noqa: S603 - who calls names the program
+            ["/bin/sh", "-c", _PROGRAM, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+        try:
+            self._tell(f"{process.pid}\n")
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # somebody killed it
+                process.stdin.write(b"go\n")
+                process.stdin.close()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return process
 
     def _tell(self, word: str) -> None:
         assert self._guard.stdin is not None

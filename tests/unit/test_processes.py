@@ -22,6 +22,21 @@ with Companion(["sleep", "1000"]) as one:
     print(one.pid, flush=True)
     time.sleep(1000)
 """
+# It ends between the start of the program and the word to its guard.
+EARLY_END = """
+import os
+from reticent.processes import Companion
+def end(self, word):
+    os.write(1, word.encode())
+    time.sleep(1000)
+Companion._tell = end
+Companion(["sleep", "1000"])
+"""
+# Planted: the program does not wait until its guard knows it.
+UNGUARDED_START = """
+from reticent import processes
+processes._PROGRAM = 'exec "$@"'
+"""
 PLAIN = """
 import subprocess
 print(subprocess.Popen(["sleep", "1000"], start_new_session=True).pid, flush=True)
@@ -83,6 +98,15 @@ def left_after(program, how, count=1, seconds=60.0):
 @pytest.mark.parametrize("how", ENDS)
 def test_a_companion_ends_with_us(how):
     assert left_after(COMPANION, how) == []
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_companion_that_nobody_guards_yet_never_starts(how):
+    assert left_after(EARLY_END, how) == []
+
+
+def test_planted_a_companion_that_starts_unguarded_is_found():
+    assert len(left_after(UNGUARDED_START + EARLY_END, signal.SIGKILL, seconds=0.1)) == 1
 
 
 def test_planted_a_child_that_nobody_guards_is_found():
