@@ -13,7 +13,6 @@ from ..unit.query.test_oracle_crashes import (
     declaration,
     first_opened,
     fresh,
-    killed,
     started,
 )
 from ..unit.query.town import Town
@@ -23,6 +22,13 @@ __all__ = ["chain", "declaration", "fresh"]  # fixtures
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 PER_TOWN = 20
+
+
+def killed(child):
+    """Whether it was still at work."""
+    child.kill()
+    child.join()
+    return child.exitcode == -signal.SIGKILL
 
 
 class RandomKills(Kills):

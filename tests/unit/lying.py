@@ -61,7 +61,7 @@ class Liar:
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
 
 def reply(body, status="200 OK", **headers):

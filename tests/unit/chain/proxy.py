@@ -63,7 +63,7 @@ class Proxy:
 
     def _asked(self, method, parameters):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-        answer = self._session.post(self.target, json=body, timeout=30).json()
+        answer = self._session.post(self.target, json=body, timeout=120).json()
         if "error" in answer:
             raise Refused(answer["error"])
         return answer["result"]

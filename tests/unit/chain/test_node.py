@@ -128,7 +128,7 @@ def test_slow_node():
     done = threading.Event()
 
     def message(body, forward):
-        done.wait(5)
+        done.wait(60)
         return 200, b"{}"
 
     with Proxy(message=message) as server:

@@ -131,6 +131,7 @@ def test_never_in_a_block(manual):
     with pytest.raises(NotConfirmed, match=rf"transaction {sent.hash} is in no block after 0\.3 s"):
         sender.wait(sent)
     manual.rpc("evm_mine")
+    sender._timeout_s = 120.0
     assert sender.wait(sent).succeeded
 
 

@@ -100,6 +100,7 @@ def test_owner_oracle_and_two_analysts(anvil, place, command, done, refused):
         stderr=subprocess.PIPE,
         text=True,
     )
+    said = ""
     try:
         assert "Ctrl-C stops it" in worker.stdout.readline()
         priced = json.loads(
@@ -129,9 +130,14 @@ def test_owner_oracle_and_two_analysts(anvil, place, command, done, refused):
         assert " % of the budget, epsilon " in err
         assert "free now: " in err
         assert held(place).spent == paid
+        while said.count(": recorded") < 2:  # it says so after the analyst has seen it on the chain
+            line = worker.stdout.readline()
+            assert line, said
+            said += line
     finally:
         worker.send_signal(signal.SIGINT)
-        said, err = worker.communicate(timeout=60)
+        said += worker.stdout.read()
+        _, err = worker.communicate(timeout=300)
     assert (worker.returncode, err) == (130, "error: interrupted\n")
     assert len(re.findall(r"^\S+ \S+Z measurement \d, \S+: recorded", said, re.M)) == 2
 

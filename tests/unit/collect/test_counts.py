@@ -181,7 +181,10 @@ def test_planted_a_count_outside_of_the_transaction_is_caught(fleet, address, mo
 
 
 def waiting(connection):
-    sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    sql = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND backend_type = 'client backend'"
+    )
     return connection.execute(sql).fetchone()[0]
 
 

@@ -47,7 +47,7 @@ class Slow(Collector):
 
     def receive(self, reports):
         self.brought += reports
-        assert self.go.wait(60)
+        assert self.go.wait(300)
         return super().receive(reports)
 
 

@@ -53,14 +53,22 @@ def test_a_second_opener_is_refused_at_once(path, monkeypatch):
     assert opened(path)[0][1] == 5
 
 
-def test_a_second_opener_that_waits_gets_the_file_that_compaction_made(path):
+def test_a_second_opener_that_waits_gets_the_file_that_compaction_made(path, monkeypatch):
     ledger = DeviceLedger(path, compact_bytes=0)
-    got = []
+    got, waits, lock = [], threading.Event(), device.lock
+
+    def refused(file):
+        is_locked = lock(file)
+        if not is_locked:
+            waits.set()
+        return is_locked
+
     for step in STEPS[:3]:
         step(ledger)
-    waiting = threading.Thread(target=lambda: got.append(opened(path, timeout_s=60)))
+    monkeypatch.setattr(device, "lock", refused)
+    waiting = threading.Thread(target=lambda: got.append(opened(path, timeout_s=300)))
     waiting.start()
-    time.sleep(0.1)
+    assert waits.wait(60)
     for step in STEPS[3:]:
         step(ledger)
     ledger.fulfil(3, [1])

@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -105,12 +104,14 @@ def around(kind, name, point):
     setattr(kind, name, struck_around)
 
 
-def work(town, declaration, last, redraws, outboxed):
+def work(town, declaration, last, redraws, outboxed, dies_in_flight):
     """The oracle of one process, until nothing waits."""
     point = struck(last)
     for kind, name in POINTS:
         around(kind, name, point)
     source.connect = rows
+    if dies_in_flight:  # once its records are with the node, before it waits for them
+        EthereumLedger.settle_many = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     if redraws:
         Oracle._values = redrawn
     with open_oracle(
@@ -122,17 +123,11 @@ def work(town, declaration, last, redraws, outboxed):
     os._exit(3)
 
 
-def started(town, declaration, last=0, *, redraws=False, outboxed=True):
-    child = FORK.Process(target=work, args=(town, declaration, last, redraws, outboxed))
+def started(town, declaration, last=0, *, redraws=False, outboxed=True, dies_in_flight=False):
+    given = (town, declaration, last, redraws, outboxed, dies_in_flight)
+    child = FORK.Process(target=work, args=given)
     child.start()
     return child
-
-
-def killed(child):
-    """Whether it was still at work."""
-    child.kill()
-    child.join()
-    return child.exitcode == -signal.SIGKILL
 
 
 class Kills:
@@ -187,10 +182,10 @@ def die_in_flight(town, declaration, **planted):
     """Kill an oracle whose record is in no block yet, let the node forget it, and start again."""
     town.ask(next(questions(town.data)), town.data.terms.minimum)
     town.node.rpc("evm_setAutomine", False)
-    child = started(town, declaration, **planted)
-    while not seen(town.paper) and child.is_alive():
-        time.sleep(0.005)
-    assert killed(child)
+    child = started(town, declaration, dies_in_flight=True, **planted)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert seen(town.paper)
     town.node.rpc("anvil_dropAllTransactions")
     town.node.rpc("evm_setAutomine", True)
     child = started(town, declaration, **planted)

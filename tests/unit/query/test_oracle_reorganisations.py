@@ -66,7 +66,7 @@ class Unsteady:
         self.vanished, self.reorganisations, self.spent = [], 0, 0
         self._open = lambda: open_oracle(
             declaration,
-            lambda outbox: town.connect(outbox if outboxed else None, timeout_s=5, **options),
+            lambda outbox: town.connect(outbox if outboxed else None, timeout_s=120, **options),
             town.folder,
         )
         self.oracle = self._open()

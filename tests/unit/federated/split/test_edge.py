@@ -52,7 +52,7 @@ def edge(tmp_path):
 
 
 def asked(edge, method, path, body=None, headers=None):
-    connection = http.client.HTTPConnection(*edge.server_address[:2], timeout=30)
+    connection = http.client.HTTPConnection(*edge.server_address[:2], timeout=120)
     try:
         connection.request(method, path, body, headers or {})
         reply = connection.getresponse()

@@ -31,8 +31,8 @@ def test_guarantee_and_step_at_many_epsilons():
 
 
 def sweep(count):
-    """Epsilons all over (0, 20], half of them new in every run; 11.3 is the one that was reported."""
-    seeded, new = np.random.default_rng(18), np.random.default_rng()
+    """Epsilons all over (0, 20], half of them new for each count; 11.3 is the one that was reported."""
+    seeded, new = np.random.default_rng(18), np.random.default_rng(count)
     logs = np.exp(new.uniform(math.log(1e-4), math.log(20.0), count))
     uniform = [rng.uniform(8.0, 20.0, count) for rng in (seeded, new)]
     return [11.3, 9.9, 19.850868989180086, *np.linspace(1e-4, 20.0, count), *uniform[0], *uniform[1], *logs]
