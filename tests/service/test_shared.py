@@ -423,7 +423,7 @@ class CommitCut:
             return connection.execute("COMMIT")
         self.is_armed = False
         ended = connection.execute("COMMIT") if self._after else None
-        self._database.run(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+        self._database.end_session(connection.info.backend_pid)
         connection.execute("SELECT 1")
         return ended
 
