@@ -15,9 +15,10 @@ from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.visits import COOKIE
 
-from .running import PATIENT, ROWS
+from .running import PATIENT, ROWS, WORK
 
-MAX_CPU_S = 2.0  # of one reply; most take some milliseconds
+MAX_CPU_S = 5.0  # of one reply; all take a tenth of a second at most, but for the first of their kind
+_LOOKS = 3  # at the processor time of a reply that took too much of it
 PATIENCE_S = 300.0  # after which a reply will never come, however busy the machine is
 ROLES = {"owner": Role.OWNER, "analyst": Role.ANALYST, "auditor": Role.AUDITOR}
 # What no request names by chance is what callers are called: no key is taken back under a run.
@@ -74,7 +75,7 @@ class World:
     def __init__(self, folder, made_census):
         shutil.copytree(made_census, folder)
         (folder / "town.yaml").write_text(dataset_file.write(dataset_file.parse(_TOWN)))
-        options = {"grid_s": 0.0, "rate": 1e6, "burst": 10**6, "most_jobs": 10**6, **PATIENT}
+        options = {"grid_s": 0.0, "rate": 1e6, "burst": 10**6, "most_jobs": 10**6, **WORK, **PATIENT}
         self.app = create_app(Settings(folder, **options))
         self.counts, self._spent = Counter(), None
         self.max_cpu_s, self.patience_s = MAX_CPU_S, PATIENCE_S
@@ -208,16 +209,19 @@ class World:
             ]
         else:
             found = [f"no reply in {self.patience_s:g} s"]
-        if answered.cpu_s > self.max_cpu_s and self._measure_cpu_again(call) > self.max_cpu_s:
+        if answered.cpu_s > self.max_cpu_s and self._least_cpu_s(call) > self.max_cpu_s:
             found.append(f"took {answered.cpu_s:.2f} s of processor time")
         return [f"{call.method} {call.path} as {call.who}: {one}; {_shown(call)}" for one in found]
 
-    def _measure_cpu_again(self, call):
-        """Return the processor time of the same request once more: first calls import and compile."""
-        cpu_s = self.send(call).cpu_s
+    def _least_cpu_s(self, call):
+        """Return the least processor time of the same request in a few more tries.
+
+        First calls import and compile, and whatever else takes processor time here adds to it by chance.
+        """
+        least_s = min(self.send(call).cpu_s for _ in range(_LOOKS))
         self.settle()
         self._spent = self.spent()
-        return cpu_s
+        return least_s
 
 
 def wrong_reply(call, answered):
