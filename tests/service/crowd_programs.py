@@ -41,7 +41,7 @@ GRID = Grid(TRAINING.dimensions, 1 << 16, 40 << 16, floor=1)
 ROUNDS, CUSTOMERS, MINERS = 2, 5, 3
 TASK = CrowdTask("Tell washing programmes apart", TRAINING, GRID, rounds=ROUNDS, liars=1)
 TERMS = Terms(
-    rounds=ROUNDS, people=CUSTOMERS, f=1, expected=30, least=3, draws=2, commit_blocks=8, reveal_blocks=5,
+    rounds=ROUNDS, people=CUSTOMERS, f=1, expected=90, least=3, draws=2, commit_blocks=8, reveal_blocks=5,
     seat_blocks=4, turn_blocks=5, dispute_blocks=1, claim_blocks=3,
 )  # fmt: skip
 PRICES = Prices(unit=1000, bonus=100, leader_fee=5000, committee_fee=20000, deposit=10**6)

@@ -173,7 +173,7 @@ def test_planted_counting_under_the_number_of_the_old_key_is_caught(service, mon
     assert charged_past_the_quota(service, monkeypatch, by_revoking)
 
 
-def counted_in_all(folder):
+def counted_in_all(folder, threads):
     """What many requests are counted with, each begun with another key of alice's, while keys are made."""
     with contextlib.ExitStack() as held:
         states = [held.enter_context(contextlib.closing(State.of(folder))) for _ in range(4)]
@@ -188,19 +188,20 @@ def counted_in_all(folder):
                     state.make_key("alice", Role.ANALYST)
             return 70 if state.reserve(f"attempt {number}", person, "census", 70)[1] is None else 0
 
-        with ThreadPoolExecutor(4) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             return sum(pool.map(work, range(60))), states[0].quota("census", states[0].named("alice"))
 
 
 def test_keys_made_at_once_and_their_requests_share_one_limit(folder, keys):
-    counted, told = counted_in_all(folder)
+    counted, told = counted_in_all(folder, threads=4)
     assert counted == 14 * 70
     assert told == (1000, counted)
 
 
 def test_planted_limits_of_their_own_are_caught_at_once(folder, keys, monkeypatch):
+    """One after the other, so that each key is used before the next is made."""
     monkeypatch.setattr(quotas, "_bearer", lambda connection, person: person.number)
-    assert counted_in_all(folder)[0] > 1000
+    assert counted_in_all(folder, threads=1)[0] > 1000
 
 
 @pytest.mark.parametrize("ends", ["settle", "release"])

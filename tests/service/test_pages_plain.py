@@ -17,7 +17,7 @@ from reticent.ledger.entries import encode
 from reticent.query.declarations import dataset_file
 from reticent.query.language import tree
 from reticent.query.language.words import line
-from reticent.service import showing, visits
+from reticent.service import limits, showing, visits
 from reticent.service.keys import Role
 from reticent.service.settings import Settings
 
@@ -123,7 +123,8 @@ def test_signing_in_needs_the_page_that_asks_for_it(world):
     assert "SameSite=strict" in reply.headers["set-cookie"]
 
 
-def test_unknown_keys_are_taken_slowly(folder, keys):
+def test_unknown_keys_are_taken_slowly(folder, keys, monkeypatch):
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # nothing is forgiven
     app = create_app(Settings(folder, grid_s=0.0))
     with TestClient(app, follow_redirects=False) as client:
         csrf = token(client.get("/signin"))

@@ -1,13 +1,16 @@
 """Stations over HTTP: provider, edge and vehicle together; what each of them is sent, and what is refused."""
 
 import asyncio
+import contextlib
 import json
+from types import SimpleNamespace
 
 import anyio
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from reticent.apps.stations import edge as edge_module
 from reticent.apps.stations.edge import Edge, Signed, application
 from reticent.fleet.enrolment import enrolled
 from reticent.fleet.intake import Intake
@@ -30,7 +33,8 @@ BYTES = {"content-type": "application/octet-stream"}
 @pytest.fixture
 def held(folder):
     """A provider in the folder of a service."""
-    return provider(folder / "stations" / "town")
+    with contextlib.closing(provider(folder / "stations" / "town")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -69,17 +73,18 @@ def revocations():
 
 
 @pytest.fixture
-def edge(held, line, revocations, tmp_path):
+def edge(held, line, revocations, tmp_path, monkeypatch):
     """A function that starts an edge in this process, of 3 requests a batch."""
+    monkeypatch.setattr(edge_module, "AGAIN_S", 600.0)
     opened_ = []
 
-    def start(**options):
+    def start(body_s=600.0, **options):
         files = {"service": held.file, "map": held.map_file, "list": held.list_file}
         cover = Cover(held.area, Anywhere(held.area.roads.size), stock=64)
         given = {"batch": 3, "window_s": 0.05, "rate": 1000.0, "burst": 1000, **options}
         made = Edge(Signed(held.area, files), Intake(MASTER, revocations), cover, line, **given)
         client = TestClient(
-            application(made, Settings(tmp_path), lambda _: held.bits(), body_s=0.2),
+            application(made, Settings(tmp_path), lambda _: held.bits(), body_s=body_s),
             raise_server_exceptions=False,
         )
         client.__enter__()
@@ -179,7 +184,7 @@ def test_a_vehicle_finds_a_station(edge, held, line, tmp_path):
 
 
 def test_batches_of_many_leave_together_and_every_reply_finds_its_vehicle(edge, held, line, tmp_path):
-    client = edge(window_s=30.0)
+    client = edge(window_s=60.0)
     cars = [vehicle(tmp_path / f"ledger-{number}", held) for number in range(6)]
     requests = [made.query(area, *point(area, 30 * at), now=START) for at, (made, area) in enumerate(cars)]
     transport = httpx.ASGITransport(app=client.app)
@@ -261,13 +266,17 @@ def test_who_asks_often_what_is_free_does_not_ask_the_provider(edge, held, monke
     asked_for = []
     bits = held.bits
     monkeypatch.setattr(held, "bits", lambda: asked_for.append(1) or bits())
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(edge_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     client = edge()
-    assert {client.get("/free").content for _ in range(30)} == {bits()}
-    assert len(asked_for) < 10  # once a second
+    for second in range(3):
+        clock.now = 1000.0 + second
+        assert {client.get("/free").content for _ in range(30)} == {bits()}
+        assert len(asked_for) == second + 1  # once a second
 
 
 def test_a_body_that_does_not_come_is_given_up(edge):
-    client, sent = edge(), []
+    client, sent = edge(body_s=0.2), []
 
     async def slow():
         async def receive():

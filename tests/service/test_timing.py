@@ -6,6 +6,7 @@ Statistics of real times are in tests/races.
 """
 
 import asyncio
+import itertools
 import json
 import math
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from reticent.query.measure import Plan
 from reticent.query.opening import folder as kept_folder
 from reticent.query.opening import snapshot_path
 from reticent.query.rows import snapshot
+from reticent.randomness import SimulationStream
 from reticent.service import limits
 from reticent.service.settings import Settings
 
@@ -168,11 +170,11 @@ def slow_row(monkeypatch, clock):
 
 @pytest.fixture
 def slow_noise(monkeypatch, clock):
-    """Planted: large noise takes longer, up to 20 ms."""
-    true = Plan.measure
+    """Planted: large noise takes longer, up to 20 ms. It is the same each time."""
+    true, numbers = Plan.measure, itertools.count()
 
     def measure(self, exact, information, rng=None):
-        values = true(self, exact, information, rng)
+        values = true(self, exact, information, SimulationStream(next(numbers)))
         clock.now += 0.02 * (1 - math.exp(-abs(values[0]) * 1e-9))
         return values
 
