@@ -165,8 +165,11 @@ def test_planted_making_them_here_is_caught(serving, monkeypatch):
 
 
 def _levels(desk):
-    tasks = [one.name for one in Path("/proc/self/task").iterdir()]
-    return {int(one): os.getpriority(os.PRIO_PROCESS, int(one)) for one in tasks}
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # it ended
+            found[int(task.name)] = os.getpriority(os.PRIO_PROCESS, int(task.name))
+    return found
 
 
 def _level_when_recording(desk):

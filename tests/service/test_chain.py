@@ -223,7 +223,9 @@ def answered(browser, at):
 def left_waiting(place, front, at):
     """A service that ends while a question waits for the oracle; the job's state afterwards."""
     with serving(place, front, longest_s=0.3) as service:
+        waiting = len(service.desk.ledger.pending("census"))
         job = service.ask("alice", question(at)).json()["job"]
+        until(lambda: len(service.desk.ledger.pending("census")) > waiting)
     desk = Desk(Settings(front, **place.settings))
     with contextlib.closing(desk):
         return job, desk.state.job(job, desk.state.named("alice")).state

@@ -13,6 +13,7 @@ import sys
 import time
 from functools import partial
 from io import StringIO
+from unittest.mock import patch
 
 import pytest
 
@@ -55,8 +56,9 @@ def by_command(path, ages):
     """Buy with the command, as a person types it."""
     for age in ages:
         question = f"SELECT COUNT(*) FROM census WHERE income > {age}"
-        sys.argv = ["reticent", "ask", str(path), question, "--information", repr(part_of(path) / 10**12)]
+        argv = ["reticent", "ask", str(path), question, "--information", repr(part_of(path) / 10**12)]
         with (
+            patch.object(sys, "argv", argv),
             contextlib.redirect_stdout(StringIO()),
             contextlib.redirect_stderr(StringIO()) as said,
             pytest.raises(SystemExit) as ended,

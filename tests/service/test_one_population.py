@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import sys
 from io import StringIO
+from unittest.mock import patch
 
 import pytest
 
@@ -69,9 +70,10 @@ def by_command(paths, ages):
     for age in ages:
         question = f"SELECT COUNT(*) FROM drugs WHERE age > {age}"
         units = repr(part_of(paths[1]) / 10**12)
-        sys.argv = ["reticent", "ask", str(paths[1]), question, "--information", units]
+        argv = ["reticent", "ask", str(paths[1]), question, "--information", units]
         said = StringIO()
         with (
+            patch.object(sys, "argv", argv),
             contextlib.redirect_stdout(StringIO()),
             contextlib.redirect_stderr(said),
             pytest.raises(SystemExit) as ended,

@@ -28,7 +28,7 @@ def test_two_workers_are_one_service(process, folder, keys):
             answers.append(reply.json())
             text = client.get("/metrics", headers={"Authorization": f"Bearer {keys['vera']}"}).text
         workers.add(text.split('worker="')[1].split('"')[0])
-        return len(workers) == 2 and len(answers) >= 4
+        return len(workers) >= 2 and len(answers) >= 4
 
     until(look, 500)
     assert all(one == answers[0] for one in answers)
@@ -64,12 +64,12 @@ def test_the_command(folder, command_line):
             except httpx.TransportError:
                 return False
 
-        until(look, 120)
+        until(look)
         headers = {"Authorization": f"Bearer {secret}"}
         told = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers, timeout=60).json()
         assert told == {"name": "ann", "role": "analyst"}
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(60) in (0, 130)
+        assert process.wait(240) in (0, 130)
     finally:
         process.kill()
         process.wait()

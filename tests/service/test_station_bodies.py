@@ -1,6 +1,7 @@
 """Bodies that are almost right, at the edge and at the provider: refused or answered, never a fault."""
 
 import asyncio
+import contextlib
 import json
 import random
 
@@ -105,10 +106,11 @@ class Desk:
 
 @pytest.fixture
 def desk(folder, serving, tmp_path):
-    held = provider(folder / "stations" / "town")
-    made = Desk(serving(), held, tmp_path)
-    yield made
-    made.close()
+    with (
+        contextlib.closing(provider(folder / "stations" / "town")) as held,
+        contextlib.closing(Desk(serving(), held, tmp_path)) as made,
+    ):
+        yield made
 
 
 def faults(desk, count, seed=6):

@@ -26,9 +26,11 @@ DAY = 86_400
 
 @pytest.fixture
 def held(folder, keys):
-    return provider(
+    made = provider(
         folder / "stations" / "town", journeys=library(), listed=stations(connectors=1000), clock=time.time
     )
+    with contextlib.closing(made):
+        yield made
 
 
 @pytest.fixture

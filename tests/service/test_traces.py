@@ -55,8 +55,9 @@ def test_planted_a_span_with_the_path_is_caught(serving, tmp_path, monkeypatch):
     assert "census" in leaks((tmp_path / "spans").read_text(), answer)
 
 
-def test_spans_at_a_collector(serving):
+def test_spans_at_a_collector(serving, monkeypatch):
     """Over HTTP, to a real listener."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "600")  # it would drop spans after ten seconds
     bodies = []
 
     class Collector(http.server.BaseHTTPRequestHandler):
@@ -71,9 +72,11 @@ def test_spans_at_a_collector(serving):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        answer = asked(serving, f"http://127.0.0.1:{server.server_address[1]}/v1/traces")
-        server.shutdown()
-        thread.join()
+        try:
+            answer = asked(serving, f"http://127.0.0.1:{server.server_address[1]}/v1/traces")
+        finally:
+            server.shutdown()
+            thread.join()
     text = b"".join(bodies).decode("latin-1")
     assert "/api/v1/datasets/{name}/ask" in text
     assert leaks(text, answer) == []

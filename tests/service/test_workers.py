@@ -109,7 +109,7 @@ def noise_of_workers(service, workers, keys, folder, asks):
     def look():
         with ThreadPoolExecutor(4) as pool:  # so that no one worker is quick enough for all
             list(pool.map(ask, range(4)))
-        return len(found) == workers and all(len(one) >= asks for one in found.values())
+        return sum(len(one) >= asks for one in found.values()) >= workers
 
     until(look, 500)
     return np.array([drawn for one in found.values() for drawn in one])
