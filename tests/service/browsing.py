@@ -19,11 +19,11 @@ from reticent.query import census
 from reticent.service.settings import Settings
 
 from ..unit.collect.many_devices import Fleet
-from .running import ROWS, make_keys, running
+from .running import PATIENT, ROWS, make_keys, running
 
 UNPACKED = Path(sys.prefix) / "browser"  # by `make`, where the system has no chromium
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-LAUNCH_MS = 120_000  # on a busy machine
+PATIENCE_MS = 240_000  # of a browser on a busy machine
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -47,7 +47,7 @@ columns:
 def launch(chromium):
     """The system's chromium, or the one that npm brought. Where npm is, no page is skipped."""
     if system := shutil.which("chromium"):
-        return chromium.launch(executable_path=system, args=ARGUMENTS, timeout=LAUNCH_MS)
+        return chromium.launch(executable_path=system, args=ARGUMENTS, timeout=PATIENCE_MS)
     if not (UNPACKED / "chromium").exists():
         if shutil.which("npm"):
             raise FileNotFoundError(
@@ -57,7 +57,7 @@ def launch(chromium):
     return chromium.launch(
         executable_path=UNPACKED / "chromium",
         args=ARGUMENTS,
-        timeout=LAUNCH_MS,
+        timeout=PATIENCE_MS,
         env={
             **os.environ,
             "LD_LIBRARY_PATH": f"{UNPACKED}/al2023/lib",
@@ -123,7 +123,7 @@ def answered(folder):
 @contextlib.contextmanager
 def served(folder, keys, **settings):
     """The service of a folder on a port of its own, in a thread. Nothing takes so long that it is a job."""
-    options = {"grid_s": 0.02, "rate": 1e5, "burst": 10**5, "longest_s": 600.0, **settings}
+    options = {"grid_s": 0.02, "rate": 1e5, "burst": 10**5, **PATIENT, **settings}
     app = create_app(Settings(folder, **options))
-    with running(uvicorn.Config(app, ws="none", log_config=None)) as (_, url):
+    with running(uvicorn.Config(app, ws="none", log_config=None, timeout_keep_alive=600)) as (_, url):
         yield SimpleNamespace(url=url, app=app, desk=app.state.desk, keys=keys, folder=folder)

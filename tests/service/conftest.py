@@ -119,7 +119,7 @@ def command_line():
             [sys.executable, "-c", "from reticent.apps import main; main()", *args],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
     return run

@@ -8,7 +8,7 @@ import pytest
 
 from reticent.service.serve import address, listen, running
 
-from .browsing import AXE
+from .browsing import AXE, PATIENCE_MS
 
 ANY, COLOURS = "", "runOnly: ['color-contrast'],"
 # Rules that are not about colour are the same in both lights: each width has all of them once.
@@ -57,7 +57,7 @@ def visited(browser, app):
         closing(browser.new_context(bypass_csp=True)) as context,
     ):
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(PATIENCE_MS)
         yield page, address(*place.getsockname())
 
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from .browsing import furnish, served
+from .browsing import PATIENCE_MS, furnish, served
 from .running import until
 
 
@@ -38,7 +38,7 @@ class Person:
         )
         self.said = []
         self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", self._spoke)
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.priced = None

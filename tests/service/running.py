@@ -106,7 +106,7 @@ def refused(reply, status, kind):
     return error
 
 
-def until(look, seconds=60.0):
+def until(look, seconds=240.0):
     """Wait until `look` finds something."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -157,7 +157,11 @@ class Process:
             "    import duckdb, opendp.prelude, pandas, pyarrow, uvicorn._subprocess\n"
             "    uvicorn._subprocess.spawn = multiprocessing.get_context('fork')\n"
             "run = serving.uvicorn.run\n"
-            "serving.uvicorn.run = lambda _, **options: run(sys.argv[5], **options)\n"
+            # On a busy machine a client may be held up for long, and so may a worker that nobody kills here.
+            "patience = {'timeout_keep_alive': 600}\n"
+            "if len(sys.argv) <= 6:\n"
+            "    patience['timeout_worker_healthcheck'] = 60\n"
+            "serving.uvicorn.run = lambda _, **options: run(sys.argv[5], **options | patience)\n"
             "serving.serve(settings, port=int(sys.argv[3]), workers=int(sys.argv[4]))\n"
         )
         beside = folder.with_name(f"{folder.name}-planted")
@@ -177,13 +181,13 @@ class Process:
             start_new_session=True,
         )
         self.url = f"http://127.0.0.1:{self.port}"
-        until(self._is_up, 120)
+        until(self._is_up)
 
     def _is_up(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
         with (
             contextlib.suppress(OSError, http.client.HTTPException),
-            contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as line,
+            contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as line,
         ):
             line.request("GET", "/health")
             return line.getresponse().status == 200
@@ -201,5 +205,5 @@ class Process:
     def end(self, signal):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal)
-        self.process.wait(60)
+        self.process.wait(240)
         self.log.close()

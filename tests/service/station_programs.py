@@ -93,12 +93,12 @@ class EdgeProcess:
             stderr=self.log,
             start_new_session=True,
         )
-        until(self.is_up, 120)
+        until(self.is_up)
 
     def is_up(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
         with contextlib.suppress(Exception):
-            return Http(self.url, tries=1, timeout_s=5.0).fetch("health")
+            return Http(self.url, tries=1, timeout_s=60.0).fetch("health")
         return None
 
     def child(self):
@@ -114,7 +114,7 @@ class EdgeProcess:
 
     def end(self):
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(240)
         self.log.close()
 
 

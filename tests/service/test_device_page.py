@@ -10,6 +10,7 @@ from reticent.ledger.device import statement
 
 from ..unit.apps.test_device import TOTAL, reported
 from ..unit.audit.test_page import BAD, GOOD
+from .browsing import PATIENCE_MS
 from .looking import faults
 
 
@@ -34,6 +35,7 @@ def audited(tmp_path_factory):
 def test_it_can_be_read(browser, request, which):
     """By axe nothing serious, in light and dark; nothing is too wide."""
     with contextlib.closing(browser.new_page()) as seen:
+        seen.set_default_timeout(PATIENCE_MS)
         seen.goto(request.getfixturevalue(which).as_uri())
         for one in seen.locator("summary").all():
             one.click()
@@ -42,6 +44,7 @@ def test_it_can_be_read(browser, request, which):
 
 def test_it_says_what_is_left_in_words(browser, file):
     with contextlib.closing(browser.new_page()) as seen:
+        seen.set_default_timeout(PATIENCE_MS)
         seen.goto(file.as_uri())
         words = seen.inner_text("main")
     assert "Of epsilon 10 in all" in words

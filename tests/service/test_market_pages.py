@@ -18,6 +18,7 @@ from reticent.market.federations.purchases import awarded
 from reticent.market.menus import Level, Menu, best_levels
 from reticent.privacy.budget import UNITS_PER_ONE
 
+from .browsing import PATIENCE_MS
 from .running import refused
 from .test_market import MARKET, bazaar, offer
 from .test_survey_pages import signed_in
@@ -113,6 +114,7 @@ def test_the_browser_chooses_as_a_device_does(bazaar, signed_in, browser):
     ]
     script = (pages.__file__).replace("pages.py", "static/market.js")
     tab = browser.new_page()
+    tab.set_default_timeout(PATIENCE_MS)
     tab.set_content(page.text)
     tab.add_script_tag(path=script)
     tab.evaluate(

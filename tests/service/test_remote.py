@@ -44,13 +44,13 @@ def _both(place, keys, made_census, tmp_path_factory):
     from reticent.apps.service.serving import create_app
     from reticent.service.settings import Settings
 
-    from .running import running
+    from .running import OPEN, running
 
-    app = create_app(Settings(place, grid_s=0.0, rate=1e5, burst=10**5))
+    app = create_app(Settings(place, **OPEN))
     near_place = tmp_path_factory.mktemp("near") / "desk"
     shutil.copytree(made_census, near_place)
     with (
-        running(uvicorn.Config(app, log_config=None, ws="none")) as (_, url),
+        running(uvicorn.Config(app, log_config=None, ws="none", timeout_keep_alive=600)) as (_, url),
         reticent.open(f"{url}/census", key=keys["alice"]) as far,
         reticent.open(near_place / "census.yaml") as near,
     ):

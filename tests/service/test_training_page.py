@@ -14,11 +14,12 @@ from reticent.federated.simulation import simulate
 from reticent.federated.tasks import designed
 from reticent.service.serve import listen
 
-from .browsing import IMAGE
+from .browsing import IMAGE, PATIENCE_MS
 from .looking import Seen, faults, visited
 from .running import until
 
 FEATURES = np.linspace(-1.0, 1.0, 600).reshape(300, 2)
+NOT_KEPT = httpx.Limits(max_keepalive_connections=0)  # a training may take longer than a line is kept
 TARGETS = np.where(FEATURES[:, 0] > 0.0, 1.0, -1.0)
 
 
@@ -41,7 +42,7 @@ def served(curves):
 
 def test_rounds_appear_as_they_end():
     curves = training()
-    with served(curves) as url, httpx.Client(timeout=60) as client:
+    with served(curves) as url, httpx.Client(timeout=60, limits=NOT_KEPT) as client:
         page = client.get(url)
         assert "The first round is not over yet" in page.text
         live = url.rsplit("/", 1)[0] + re.search(r'hx-get="([^"]+)"', page.text)[1]
@@ -95,7 +96,7 @@ def test_in_a_browser(browser):
     curves, said = training(purpose=IMAGE), []
     with served(curves) as url, contextlib.closing(browser.new_context()) as place:
         page = place.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(url)
