@@ -65,6 +65,12 @@ def warm(tmp_path_factory):
     plan(resolve(how_many(), data)).measure([0], 10**9)
 
 
+@pytest.fixture(autouse=True)
+def key_opening(monkeypatch):
+    """Put back after each test how keys are opened: houses change it, and other files read real ones."""
+    monkeypatch.setattr(work, "opened_key", work.opened_key)
+
+
 class House(Town):
     """A declaration with its keys, and a contract that nobody registered anything with."""
 
