@@ -141,7 +141,7 @@ def test_callers_share_commits(fleet, collector):
             commits.append(sql)
             if len(commits) == 1:  # the first waits until the others have brought theirs
                 for _ in range(23):
-                    others.acquire(timeout=30)
+                    others.acquire(timeout=120)
 
     collector._counts.connection.set_trace_callback(traced)
     true, told = collector._examined, {}

@@ -127,11 +127,11 @@ def test_a_broker_has_all_of_them_when_it_is_left(tmp_path):
         reader.connect("127.0.0.1", port)
         reader.loop_start()
         reader.subscribe("reticent/reports", 1)
-        assert ready.wait(30)
+        assert ready.wait(120)
         with publishing("127.0.0.1", port) as publish:
             for number in range(50):
                 publish(REPORT + bytes([number]))
-        assert done.wait(30)
+        assert done.wait(120)
         reader.disconnect()
         reader.loop_stop()
     assert sorted(set(got)) == [REPORT + bytes([number]) for number in range(50)]
