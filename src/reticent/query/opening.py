@@ -20,7 +20,7 @@ from reticent.errors import LedgerError, MissingExtra, ParameterError, Parameter
 from reticent.files import secluded
 from reticent.ledger import Ledger, SqlLedger
 from reticent.query import shared_notebook
-from reticent.query.declarations import account_moving, account_opening, ledger_places
+from reticent.query.declarations import account_moving, account_opening, ledger_places, order_keys
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.declarations.home import folder as folder
@@ -179,7 +179,9 @@ def at_home(
             if home.moving:
                 home, _ = account_moving.moved_to(home, data, ledger)
             account_moving.left_behind(home, path, data, ledger)
-            return account_opening.opened(home, data, ledger), ledger
+            opened = account_opening.opened(home, data, ledger)
+            order_keys.ensure_order_key(home, path, opened, ledger)
+            return opened, ledger
         except BaseException:
             if ledger is not wanted:
                 ledger.close()

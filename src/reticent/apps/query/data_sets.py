@@ -42,6 +42,7 @@ from reticent.query.declarations import (
     account_opening,
     dataset_file,
     ledger_places,
+    order_keys,
     populations,
 )
 from reticent.query.declarations import home as homes
@@ -346,6 +347,7 @@ class DataSets:
                 taken.append(one)
             taken.append(account_moving.left_behind(home, path, data, ledger))
             data = account_opening.opened(home, data, ledger)
+            order_keys.ensure_order_key(home, path, data, ledger)
         charged, over = (sum(getattr(one, part) for one in taken) for part in ("charged", "over"))
         if charged or over:
             event = {"event": "adopted", "dataset": data.name, "units": str(charged), "over_cap": str(over)}

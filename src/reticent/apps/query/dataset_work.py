@@ -35,8 +35,8 @@ from reticent.query.declarations import home as homes
 from reticent.query.declarations.conversation import Conversation
 from reticent.query.declarations.datasets import FORMATS, DataSet
 from reticent.query.declarations.explanation import explain
+from reticent.query.opening import at_home, snapshot_path
 from reticent.query.opening import open as open_data_set
-from reticent.query.opening import snapshot_path
 from reticent.query.readability import checked_columns, unreadable_share
 from reticent.query.rows import snapshot as snapshots
 from reticent.query.rows import source
@@ -188,6 +188,9 @@ def snapshot(path: Path) -> None:
             f"version must be raised in {path.name}: version {data.version} has its snapshot"
         )
     console = _console()
+    rows = homes.of_rows(path)
+    if needs_order_key(data) and (rows is None or not rows.order_key):
+        at_home(path, data, None)[1].close()  # which makes the key, or says that it is lost
     with (
         homes.settled(path, data),
         console.status("reading the rows") as line,

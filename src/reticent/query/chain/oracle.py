@@ -47,7 +47,7 @@ from reticent.files import made
 from reticent.ledger import Amount, Grant, Ledger, SqlLedger, Unit
 from reticent.ledger.base import Order
 from reticent.ledger.witness.opening import opened as open_ledger
-from reticent.query.declarations import account_moving, account_opening, ledger_places
+from reticent.query.declarations import account_moving, account_opening, ledger_places, order_keys
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet, Policy
 from reticent.query.language.questions import parse
@@ -411,6 +411,7 @@ def _at_home(path: Path, data: DataSet, chain: EthereumLedger, own: SqlLedger, p
         registered = account_opening.as_registered(home.of(data), chain.balance(home.account).terms)
         own.open(registered.terms)
         account_moving.left_behind(home, path, registered, own, into=registered.terms)
+        order_keys.ensure_order_key(home, path, registered, own)
         return registered
 
 

@@ -49,7 +49,7 @@ from reticent.query.declarations.claims import claimed, claimed_people, given_up
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.ledger_places import ADDRESSES, kept, on_chain, placed
 from reticent.query.declarations.populations import SUFFIX, Population
-from reticent.query.rows.row_order import needs_order_key
+from reticent.query.rows.row_order import is_order_key, needs_order_key
 
 try:
     import fcntl
@@ -60,7 +60,7 @@ OWN = "ledger.sqlite"  # in the folder of the declaration, by default
 WITNESS = "ledger.witness"  # in that of a service: which witness a ledger in PostgreSQL has
 COMMITMENT = "commitment.json"  # where a contract holds the account
 SERVICE = ".service"  # a folder beside the declarations that a service serves
-_FILE = "home.json"
+FILE = "home.json"
 _LARGEST = 1 << 22  # people have a line for each of their data sets
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _NUMBERS = ("inode", "born", "system")  # of home.json
@@ -72,6 +72,7 @@ _LATER = (
     "members",
     "joining",
     "order_key",
+    "lost_orders",
 )  # of home.json, that earlier releases did not write
 PEOPLE = "people"  # the unit of a home that several data sets share
 
@@ -97,6 +98,8 @@ class Home:
         joining: of people, accounts that data sets had before, and that count in theirs: a line each.
         order_key: Secret that orders the rows of each person (`rows.row_order`), 64 hexadecimal digits; empty
             where no declaration of these rows needed one yet. It is never changed.
+        lost_orders: Name and version of each declaration of these rows that was measured with a key that is
+            lost, a line each. They are never measured again: their rows would be others.
     """
 
     folder: Path
@@ -114,6 +117,7 @@ class Home:
     members: str = ""
     joining: str = ""
     order_key: str = field(default="", repr=False)
+    lost_orders: str = ""
 
     @property
     def place(self) -> str:
@@ -197,12 +201,19 @@ def known(path: Path) -> Home | None:
 
 def of_rows(path: Path) -> Home | None:
     """The home of the first declaration of the same rows; None if there is none yet."""
+    return next(reversed(list(homes_of_rows(path))), None)
+
+
+def homes_of_rows(path: Path) -> Iterator[Home]:
+    """Yield the home of a declaration, and those whose account it shares, the first declaration's last."""
     found = read(folder(path))
-    for _ in range(_MOST_SHARED):
-        if found is None or not found.same:
-            break
+    for _ in range(_MOST_SHARED + 1):
+        if found is None:
+            return
+        yield found
+        if not found.same:
+            return
         found = read(_at(found, found.same))
-    return found
 
 
 def _at(home: Home, noted: str) -> Path:
@@ -213,7 +224,7 @@ def _at(home: Home, noted: str) -> Path:
 def stamp(path: Path) -> tuple[int, ...]:
     """Changes whenever a home is made or moved."""
     try:
-        return files.stamp(folder(path) / _FILE)
+        return files.stamp(folder(path) / FILE)
     except OSError:
         return ()
 
@@ -245,39 +256,37 @@ def settled(path: Path, data: DataSet, ledger: str | os.PathLike[str] | None = N
                 if not home.unit:  # of an earlier release
                     home = replace(home, unit=_unit(data))
                     write(home)
-                home = _with_order_key(home, data)
                 with _paying(home, people, data, path, ledger) as found:
                     yield found
                 return
             home = _shared(home, first, path)
-    with _first_home(home, path) as found:
-        rows = _with_order_key(found, data)
-        with _paying(rows, people, data, path, ledger) as payer:
-            yield payer
-
-
-def _with_order_key(home: Home, data: DataSet) -> Home:
-    """Return the home of some rows with the key that orders each person's, made when it is first needed."""
-    if home.order_key or not needs_order_key(data):
-        return home
-    home = replace(home, order_key=secrets.token_hex(32))
-    write(home)
-    return home
+    with _first_home(home, path) as found, _paying(found, people, data, path, ledger) as payer:
+        yield payer
 
 
 def order_key(path: Path, data: DataSet) -> str | None:
     """Return the key that orders the rows of each person; None for rows that need none.
 
+    A declaration that had a key of its own before it shared another's account keeps it: its measurements were
+    made with that.
+
     Raises:
-        LedgerError: The declaration was never opened, so there is no key yet.
+        LedgerError: The declaration was never opened, so there is no key yet; or its key is lost.
     """
     if not needs_order_key(data):
         return None
-    home = of_rows(path)
-    if home is None or not home.order_key:
+    home = next((one for one in homes_of_rows(path) if one.order_key), None)
+    if home is None:
         raise LedgerError(
             f"{path.name} was never opened: the key that orders each person's rows is not made yet"
         )
+    if f"{data.name} {data.version}" in home.lost_orders.splitlines():
+        raise LedgerError(
+            f"{path.name}: version {data.version} was measured with an order key that is lost, and is never "
+            "measured with another: raise the version"
+        )
+    if not is_order_key(home.order_key):
+        raise LedgerError(f"{home.folder / FILE} holds no order key of 64 digits: bring the file back")
     return home.order_key
 
 
@@ -299,7 +308,7 @@ def _paying(
         yield rows
         return
     wanted = ledger if ledger is not None or rows.is_beside else rows.paying_address
-    if rows.people and not (folder(people.path) / _FILE).is_file():
+    if rows.people and not (folder(people.path) / FILE).is_file():
         raise LedgerError(
             f"{path.name} shares the account of {folder(people.path)}, which is gone: bring it back"
         )
@@ -327,7 +336,7 @@ def of_people(people: Population, ledger: str | os.PathLike[str] | None = None) 
         identity = secrets.token_hex(16) if home is None else home.identity
         is_new = home is None
         first = claimed_people(people.path, identity, place)
-        if first != place and (first / _FILE).is_file():
+        if first != place and (first / FILE).is_file():
             raise AccountConflict(
                 f"people must be {first.name.removesuffix('.reticent')}, as when they were first asked "
                 f"about: {people.path.name} is the same file"
@@ -361,7 +370,7 @@ def _forgotten_if_refused(home: Home, release: Callable[[], None]) -> Iterator[N
         is_joined = stored is None or stored.people or stored.members or stored.moving
         if not is_joined:  # else others know it by now
             release()
-            (home.folder / _FILE).unlink(missing_ok=True)
+            (home.folder / FILE).unlink(missing_ok=True)
         raise
 
 
@@ -465,7 +474,7 @@ def _first(path: Path, ledger: str | os.PathLike[str] | None) -> str:
 
 def read(place: Path, *, copies: bool = False) -> Home | None:
     """The home that is noted in a folder; None if there is none."""
-    file = place / _FILE
+    file = place / FILE
     try:
         with file.open("rb") as content:
             found = json.loads(content.read(_LARGEST))
@@ -498,7 +507,7 @@ def write(home: Home) -> None:
     """Note a home in its folder, whole or not at all."""
     told = asdict(home)
     del told["folder"]
-    with appearing(home.folder / _FILE, mode=0o600) as file:
+    with appearing(home.folder / FILE, mode=0o600) as file:
         told |= _numbers(file.fileno())
         file.write((json.dumps(told, indent=1) + "\n").encode())
 
@@ -529,7 +538,7 @@ def _alone(place: Path) -> Iterator[None]:
 
 def _shared(home: Home, first: Path, path: Path) -> Home:
     """Share the account of another declaration: what this one bought moves there when that is opened."""
-    if not (first / _FILE).is_file():
+    if not (first / FILE).is_file():
         raise LedgerError(
             f"the source of {path.name} belongs to the declaration of {first}, which is gone: bring it back, "
             "or remove the note beside the source if the people are others"

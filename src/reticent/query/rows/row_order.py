@@ -34,9 +34,14 @@ def needs_order_key(data: DataSet) -> bool:
     return data.person is not None and data.format >= FIRST_FORMAT
 
 
+def is_order_key(text: str) -> bool:
+    """Return whether a text is a key: 64 hexadecimal digits."""
+    return _KEY.fullmatch(text) is not None
+
+
 def check_order_key(order_key: str | None) -> str:
     """Return the key, or refuse rows that nobody brought the key of."""
-    if order_key is None or not _KEY.fullmatch(order_key):
+    if order_key is None or not is_order_key(order_key):
         raise ParameterError(
             "the key that orders the rows of each person is missing: open the data set by its declaration, "
             "beside which the folder .reticent holds it"
