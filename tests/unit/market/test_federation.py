@@ -3,11 +3,12 @@
 import contextlib
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from reticent.errors import GuaranteeError, ParameterError
-from reticent.fleet import signing
+from reticent.fleet import signing, texts
 from reticent.market.federations import (
     acts,
     deals,
@@ -17,10 +18,11 @@ from reticent.market.federations.federation import Federation
 from reticent.market.federations.formulas import earnings
 from reticent.market.federations.purchases import (
     Award,
+    Delivery,
     Taken,
 )
 
-from .federating import ALL, EPSILON, FULL, THREE, Story, public, refused, three
+from .federating import ALL, EPSILON, FULL, THREE, Story, key_of, public, refused, three
 
 
 def test_a_deal_from_founding_to_pay():
@@ -238,23 +240,122 @@ def test_control_without_the_rule_there_are_many(monkeypatch):
     assert len(heads_of(Story().members(*THREE).files)) > 5
 
 
-def test_a_deal_that_an_earlier_release_settled_is_gone_through(monkeypatch):
-    """Its act says what was paid by the rule of then; what neither rule gives is refused."""
-    story = Story().members(*THREE)
+# The rule by which money is divided
+
+
+class EarlierStory(Story):
+    """A federation whose people use an earlier release: seals name no rule."""
+
+    def do(self, name, act):
+        if isinstance(act, acts.Seal):
+            act = replace(act, rule=acts.EARLIER_RULE)
+        file = acts.signed(act, key_of(name), federation=self.federation.id, after=self.federation.head)
+        self.federation.apply(file, is_stored=True)
+        self.files.append(file)
+
+
+@pytest.fixture
+def rules(monkeypatch):
+    """Let the two rules differ by a cent."""
 
     def divide(contributions, quota, cents, *, earlier_rule=False):
-        told = earnings(contributions, quota, cents)
-        return [told[0] - 1, told[1] + 1, *told[2:]] if earlier_rule else told
+        exact = earnings(contributions, quota, cents)
+        return [exact[0] - 1, exact[1] + 1, *exact[2:]] if earlier_rule else exact
 
     monkeypatch.setattr(deals, "earnings", divide)
-    settle = Federation.settlement
-    monkeypatch.setattr(
-        Federation, "settlement", lambda self, delivery, **_: settle(self, delivery, earlier_rule=True)
+
+
+def settled_by_earlier_rule(story):
+    """Return the last act of a story whose deal is complete, by the earlier rule."""
+    delivery = story.delivery()
+    right = story.federation.act_of(delivery)
+    earlier = story.federation.settlement(
+        signing.verified(Delivery, delivery, signing.signer_of(Delivery, delivery)), earlier_rule=True
     )
-    paid = story.whole_deal(FULL).paid
-    monkeypatch.setattr(Federation, "settlement", settle)
-    again = Federation.through(story.files)
-    assert again.settled[0][1].paid == paid
+    assert earlier.paid != right.paid
+    return replace(right, paid=dict(earlier.paid))
+
+
+def give_all(story):
+    story.seal(story.award(story.bid()))
+    story.ask()
+    for name, (points, epsilon) in FULL.items():
+        story.give(name, points, epsilon)
+    return story
+
+
+def test_a_deal_that_an_earlier_release_settled_is_gone_through(rules, monkeypatch):
+    """Its act says what was paid by the rule of then; what neither rule gives is refused."""
+    story = give_all(EarlierStory().members(*THREE))
+    act = settled_by_earlier_rule(story)
+    story.do("founder", act)
+    assert not any(b"rule" in file for file in story.files)
+    assert Federation.through(story.files).settled[0][1].paid == act.paid
     monkeypatch.setattr(deals, "earnings", earnings)
     with pytest.raises(GuaranteeError, match=r"paid: .* cents of member"):
         Federation.through(story.files)
+
+
+def test_a_new_deal_is_divided_by_the_rule_of_its_seal(rules):
+    """The representative could choose the rule that pays her more once both sums were known."""
+    story = give_all(three())
+    act = settled_by_earlier_rule(story)
+    refused(story, r"paid: .* cents of member", lambda: story.do("founder", act))
+    file = acts.signed(act, key_of("founder"), federation=story.federation.id, after=story.federation.head)
+    with pytest.raises(GuaranteeError, match=r"paid: .* cents of member"):
+        Federation.through([*story.files, file])
+    assert story.settle().paid != act.paid
+
+
+def test_control_a_seal_that_is_not_looked_at_binds_nothing(rules, monkeypatch):
+    """Planted: what the settlement did. Either rule is accepted for every deal that is read."""
+    story = give_all(three())
+    act = settled_by_earlier_rule(story)
+    file = acts.signed(act, key_of("founder"), federation=story.federation.id, after=story.federation.head)
+    monkeypatch.setattr(acts, "EARLIER_RULE", acts.EXACT_RULE)
+    assert Federation.through([*story.files, file]).settled[0][1].paid == act.paid
+
+
+def test_a_new_seal_names_the_rule(rules):
+    story = three()
+    seal = story.federation.act_of(story.award(story.bid()))
+    assert seal.rule == acts.EXACT_RULE
+    earlier = replace(seal, rule=acts.EARLIER_RULE)
+    refused(story, "rule must be 2 in the seal of a new deal, got 1", lambda: story.do("founder", earlier))
+    with pytest.raises(ParameterError, match="rule must be <= 2"):
+        replace(seal, rule=3)
+    file = acts.signed(seal, key_of("founder"), federation=story.federation.id, after=story.federation.head)
+    assert acts.read(file).act == seal
+
+
+def test_a_seal_without_a_rule_says_so_in_one_way():
+    """The rule of earlier releases is not spelt out: an act has one spelling."""
+    story = three()
+    seal = story.federation.act_of(story.award(story.bid()))
+    said = replace(seal, rule=acts.EARLIER_RULE).as_fields()
+    assert said.keys() == {"award", "better_alone"}
+    said |= {"after": story.federation.head, "federation": story.federation.id, "kind": "seal", "rule": 1}
+    file = signing.sealed(acts.Act.field, acts.Act.head, texts.written(said), key_of("founder"))
+    with pytest.raises(ParameterError, match="no other fields"):
+        acts.read(file)
+
+
+def test_no_seal_goes_back_to_the_earlier_rule():
+    """Whoever reads the chain later sees that the deal is new: one before it names the rule."""
+    story = three()
+    story.whole_deal(FULL)
+    files, later = list(story.files), EarlierStory()
+    later.federation, later.names, later.files = story.federation, story.names, files
+    wanted = later.bid()
+    refused(later, "rule must be 2 in the seal of a new deal", lambda: later.seal(later.award(wanted)))
+
+
+def test_a_deal_that_an_earlier_release_sealed_is_settled_by_the_exact_rule(rules):
+    story = give_all(EarlierStory().members(*THREE))
+    assert "An earlier release sealed it" in "\n".join(words.status(story.federation))
+    act = settled_by_earlier_rule(story)
+    now = Story()
+    now.federation, now.names, now.files = Federation.through(story.files), story.names, list(story.files)
+    refused(now, r"paid: .* cents of member", lambda: now.do("founder", act))
+    paid = now.settle().paid
+    assert Federation.through(now.files).settled[0][1].paid == paid != act.paid

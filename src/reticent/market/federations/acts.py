@@ -7,7 +7,8 @@ file), and the fields of its kind. People are called by their public keys. Who m
 sums are right, is for `federation`.
 
 How the family may evolve: kinds are added, never removed or given another meaning, since old chains are gone
-through again.
+through again. A field that joins a kind says what acts without it mean (`absent`), and is left out where it
+says that, so that no old act changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,19 +35,26 @@ from reticent.privacy import MAX_UNITS
 MOST_MEMBERS = 2_000  # whose Shapley values are worked out in time
 MOST_ROUNDS = 1_000
 NOTHING = "0" * 64  # before the first act
+EARLIER_RULE, EXACT_RULE = 1, 2  # by which a deal's money is divided; see `shapley.threshold_values`
 
 
 class Act(Kind):
-    """What somebody does in a federation; one class for each kind."""
+    """What somebody does in a federation; one class for each kind.
+
+    Attributes:
+        absent: Fields that earlier releases did not write, with what an act without them says.
+    """
 
     what = field = study = "act"
     head = b"reticent-federation/v1\n"
     longest = 2 * LONGEST
     kind: ClassVar[str]
+    absent: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def as_fields(self) -> dict[str, Any]:
         """Its own fields, as JSON has them."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        found = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {name: said for name, said in found.items() if self.absent.get(name) != said}
 
 
 @dataclass(frozen=True)
@@ -162,17 +171,22 @@ class Seal(Act):
     Args:
         award: the signed text of the buyer, whole.
         better_alone: members for whom Theorem 8.1 fails: dealing alone would earn them at least as much.
+        rule: Rule by which the money will be divided, so that nobody chooses one once it is known who earns
+            how much by each. Seals of earlier releases name none: `EARLIER_RULE`.
     """
 
     kind = "seal"
+    absent = MappingProxyType({"rule": EARLIER_RULE})
     award: str
     better_alone: tuple[str, ...]
+    rule: int = EXACT_RULE
 
     def __post_init__(self) -> None:
         _checked_file("award", self.award)
         for one in listed("better_alone", self.better_alone, MOST_MEMBERS):
             checked_key("better_alone", one)
         object.__setattr__(self, "better_alone", tuple(self.better_alone))
+        whole("rule", self.rule, low=EARLIER_RULE, high=EXACT_RULE)
 
 
 @dataclass(frozen=True)
@@ -300,7 +314,8 @@ def read(file: bytes) -> Signed:
     if kind is None:
         raise ParameterError(f"kind must be one of {', '.join(KINDS)}")
     names = tuple(one.name for one in fields(kind))  # type: ignore[arg-type]
-    found = texts.checked_fields(f"the act {kind.kind}", given, (*names, "after", "federation", "kind"))
+    known = (*names, "after", "federation", "kind")
+    found = dict(kind.absent) | texts.checked_fields(f"the act {kind.kind}", given, known, tuple(kind.absent))
     act = kind(**{name: found[name] for name in names})
     after, federation = checked_key("after", found["after"]), found["federation"]
     if (federation == "") != isinstance(act, Found):

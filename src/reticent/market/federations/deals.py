@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reticent.errors import GuaranteeError, ParameterError
+from reticent.market.federations.acts import EXACT_RULE
 from reticent.market.federations.formulas import contribution, earnings, in_units, pooled_level
 from reticent.market.federations.purchases import Arrived, Award, Taken, Wanted
 from reticent.market.shapley import threshold_values
@@ -69,6 +70,7 @@ class Deal:
         due: what the first round asked for, for all points.
         given: by member and round.
         better_alone: for whom Theorem 8.1 fails.
+        rule: Rule by which the money is divided, as the seal names it.
     """
 
     wanted: Wanted
@@ -82,6 +84,7 @@ class Deal:
     due: Mapping[str, int] = field(default_factory=dict)
     given: dict[str, dict[int, Given]] = field(default_factory=dict)
     better_alone: tuple[str, ...] = ()
+    rule: int = EXACT_RULE
 
     def points_left(self, member: str) -> int:
         """Reports that a member has not given yet."""

@@ -4,6 +4,10 @@
 wrong time, or says a sum that is not what redoing gives. What was refused changed nothing. So a chain that
 can be gone through is right, whoever wrote it; that its end is not missing shows only who remembers a head.
 
+The seal of a deal names the rule by which its money is divided, before anything is given. Seals of earlier
+releases name none; such a deal may be divided by either rule, if its settlement is stored already and no deal
+of the chain was sealed with a rule before it.
+
 Trust: the buyer says what arrived. The representative can be slow or give up a deal, and can be replaced; she
 cannot write wrong sums. Epsilons are what members say that they sent: whether the noise was drawn so cannot
 be seen by anybody.
@@ -65,10 +69,12 @@ class Federation:
         self.savings: dict[str, tuple[int, ...]] = {}  # of each member, deal by deal
         self.admissions: list[tuple[str, Mapping[str, str]]] = []
         self._elected: str | None = None
+        self._rule = acts.EARLIER_RULE  # the latest that a seal named
+        self._least_rule = acts.EARLIER_RULE  # the earliest that the act at hand may be by
 
     @classmethod
     def through(cls, files: Iterable[bytes]) -> Federation:
-        """Go through a chain of signed acts.
+        """Go through a chain of signed acts, in which earlier releases may have sealed and settled deals.
 
         Raises:
             ParameterError, GuaranteeError: with the number of the act that breaks a rule, from 0.
@@ -79,7 +85,7 @@ class Federation:
                 if found is None:
                     found = cls(file)
                 else:
-                    found.apply(file)
+                    found.apply(file, is_stored=True)
             except (ParameterError, ParameterTypeError, GuaranteeError) as error:
                 raise type(error)(f"act {number}: {error}") from error
         if found is None:
@@ -101,8 +107,12 @@ class Federation:
         """Who acts for the federation: whom more than half of the members voted for last, or its founder."""
         return self._elected if self._elected in self.members else self.founder
 
-    def apply(self, file: bytes) -> Signed:
+    def apply(self, file: bytes, *, is_stored: bool = False) -> Signed:
         """Take one more act.
+
+        Args:
+            file: The signed act.
+            is_stored: Whether a chain holds it already; a new act keeps the rules of today.
 
         Raises:
             ParameterError, ParameterTypeError: it is no act, or comes at the wrong time.
@@ -118,6 +128,7 @@ class Federation:
                 f"the act comes after {signed.after[:16]}, the last one is {self.head[:16]}: sign it again"
             )
         tried = copy.copy(self)  # handlers replace what they change, or change copies
+        tried._least_rule = self._rule if is_stored else acts.EXACT_RULE
         getattr(tried, f"_{signed.act.kind}")(signed.by, signed.act)
         tried.heads = [*self.heads, signed.hash]
         self.__dict__.update(tried.__dict__)
@@ -209,6 +220,11 @@ class Federation:
         deal = self._open_deal()
         if deal.award is not None:
             raise ParameterError("the deal is sealed already")
+        if act.rule < self._least_rule:
+            raise GuaranteeError(
+                f"rule must be {self._least_rule} in the seal of a new deal, got {act.rule}: seal it with a "
+                "later release"
+            )
         award = self._of_buyer(Award, act.award)
         self._check_not_settled(award)
         check_award(deal.wanted, award)
@@ -221,7 +237,8 @@ class Federation:
                 if len(fails) != len(act.better_alone)
                 else "Theorem 8.1 fails for other members than the act says"
             )
-        self.deal = replace(deal, award=award, terms=terms, better_alone=fails)
+        self.deal = replace(deal, award=award, terms=terms, better_alone=fails, rule=act.rule)
+        self._rule = act.rule
 
     def _ask(self, by: str, act: acts.Ask) -> None:
         self._check_representative(by)
@@ -262,7 +279,8 @@ class Federation:
         delivery = self._of_buyer(Delivery, act.delivery)
         redone = self.settlement(delivery)
         if act.paid != redone.paid:
-            if act.paid != self.settlement(delivery, earlier_rule=True).paid:
+            may_be_earlier = max(deal.rule, self._least_rule) == acts.EARLIER_RULE
+            if not may_be_earlier or act.paid != self.settlement(delivery, earlier_rule=True).paid:
                 raise GuaranteeError(_differs("paid", "cents", act.paid, redone.paid))
             redone = replace(redone, paid=act.paid)
         if act.saved != redone.saved:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from reticent.errors import ParameterError
+from reticent.market.federations.acts import EARLIER_RULE
 from reticent.market.federations.deals import Deal, Settlement
 from reticent.market.federations.federation import Federation
 from reticent.market.federations.formulas import UNITS
@@ -66,6 +67,11 @@ def _open(deal: Deal) -> list[str]:
         f"{terms.points}; accuracy level {level:.4g}, which is nobody's privacy.",
         f"Round {deal.round}.",
     ]
+    if deal.rule == EARLIER_RULE:
+        lines.append(
+            "An earlier release sealed it, without the rule by which the money is divided: shares of the two "
+            "rules differ by up to 0.002 %."
+        )
     if deal.better_alone:
         lines.append(
             f"Theorem 8.1 fails for {len(deal.better_alone)} of {len(deal.members)}: excluding them costs "
