@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, TextIO
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 from rich.console import Console
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _LONGEST_PROOF = 1 << 20
 _LONGEST_ANSWER = 1 << 26
+_IN_MEMORY = 1 << 26  # bytes of an export that need no disk
 
 
 def _console() -> Console:
@@ -183,10 +184,11 @@ def verify(
 
 
 def _redone_in(ledger: SqlLedger, answer: Path | None, declaration: Path | None) -> str:
-    """The same from a ledger, in a file that has no name: it holds what the log keeps closed."""
+    """The same from a ledger, in memory or a file that has no name: it holds what the log keeps closed."""
     if answer is None:
         return ""
-    with TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
+    with SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n") as spooled:
+        file = cast("TextIO", spooled)
         write_export(ledger, file, openings=True)
         return _redone(answer, declaration, file)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import LedgerDamaged, LedgerError, StorageUnavailable
-from reticent.files import is_out_of_space, private
+from reticent.files import FULL, is_out_of_space, private
 from reticent.ledger.lockfile import LockFile
 from reticent.ledger.sql.store import Rows, Store, check_written
 from reticent.sqlite import UNAVAILABLE, describe_trouble
@@ -84,13 +84,25 @@ class SqliteStore(Store):
                 if create or migrate or (Path(f"{self.path}.lock").exists() and not self._options):
                     self._lock = self._opened_lock()
                 with self._alone_with("=" in mode):
-                    self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
-                    self._sender = self._writer.cursor()  # only for what leaves no rows to fetch
-                    self._reader = self._connected(mode, "PRAGMA query_only=ON")
+                    self._connect(mode)
         except BaseException:
             self.close()
             raise
         _LOCK_FILES.add(self)
+
+    def _connect(self, mode: str) -> None:
+        """Open the connections; to look at a ledger on a full disk, one that needs no space there."""
+        try:
+            self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
+            self._reader = self._connected(mode, "PRAGMA query_only=ON")
+        except sqlite3.Error as error:
+            if "=" in mode or describe_trouble(error, self.path.parent) != FULL:
+                raise
+            self._close_connections()
+            self._writer = self._reader = self._connected(
+                mode, "PRAGMA temp_store=MEMORY", "PRAGMA query_only=ON", alone=True
+            )
+        self._sender = self._writer.cursor()  # only for what leaves no rows to fetch
 
     def _opened_lock(self) -> LockFile:
         try:
@@ -161,7 +173,15 @@ class SqliteStore(Store):
             )
         return "?mode=ro&immutable=1"
 
-    def _connected(self, mode: str, *pragmas: str) -> sqlite3.Connection:
+    def _connected(self, mode: str, *pragmas: str, alone: bool = False) -> sqlite3.Connection:
+        """Open a connection.
+
+        Args:
+            mode: Statement that sets, or asks for, the mode of the journal.
+            *pragmas: Further statements.
+            alone: Let no other connection use the file meanwhile. Connections share the index of the log in
+                a file, for which a full disk has no space; a single one keeps it in memory.
+        """
         place = f"{self.path.absolute().as_uri()}{self._options}" if self._options else self.path
         connection = sqlite3.connect(
             place,
@@ -171,6 +191,8 @@ class SqliteStore(Store):
             uri=bool(self._options),
         )
         self._open.append(connection)
+        if alone:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")  # of a new database; others keep theirs
         if connection.execute(mode).fetchone() != ("wal",) and "=" in mode:
             raise LedgerError(f"the ledger needs a local file that SQLite can log ahead of, got {self.path}")
@@ -298,12 +320,15 @@ class SqliteStore(Store):
             self._open = []
             return
         with self._write_guard, self._read_guard:
-            for connection in reversed(self._open):
-                connection.close()
-            self._open = []
+            self._close_connections()
             _LOCK_FILES.discard(self)
             if self._lock is not None:
                 self._lock.close()
+
+    def _close_connections(self) -> None:
+        for connection in reversed(self._open):
+            connection.close()
+        self._open = []
 
 
 # A forked child shares the parent's open lock file, and with it the lock: it must let go at once. It must
