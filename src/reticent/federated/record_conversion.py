@@ -45,11 +45,13 @@ def convert_rows(records: Any, width: int, *, max_rows: int | None = None) -> Fl
     another size a row of zeros.
 
     Args:
-        records: Records, one per item of a list, tuple or one-dimensional array of objects, or an array of
-            numbers with one row per record. Anything else holds no records.
+        records: Records, one per item of a list, tuple, one-dimensional array of objects or column of a data
+            frame (pandas, polars or Arrow), or an array of numbers with one row per record. Anything else
+            holds no records.
         width: Count of numbers in a record.
         max_rows: Count of records to convert; None converts all.
     """
+    records = _list_column(records)
     if isinstance(records, list | tuple) or _holds_objects(records):
         rows = [_convert_row(record, width) for record in records[:max_rows]]
         return np.array(rows, dtype=np.float64).reshape(-1, width)
@@ -63,6 +65,22 @@ def convert_rows(records: Any, width: int, *, max_rows: int | None = None) -> Fl
 def convert_classes(labels: Floats, classes: int) -> NDArray[np.int64]:
     """Return labels as classes from 0; a label beyond the classes becomes the nearest one."""
     return np.clip(labels, 0, classes - 1).astype(np.int64)
+
+
+def _list_column(records: Any) -> Any:
+    """Return a column of a data frame as a list of its cells, and anything else as it is.
+
+    A column is a list whatever its type: one odd cell turns a column of numbers into one of objects, and must
+    not change what the other cells mean.
+    """
+    for name in ("to_list", "to_pylist"):
+        convert = getattr(type(records), name, None)
+        if callable(convert):
+            try:
+                return convert(records)
+            except Exception:  # an odd object that is no column: its type is public
+                return None
+    return records
 
 
 def _holds_objects(records: Any) -> bool:

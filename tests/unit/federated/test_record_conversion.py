@@ -5,9 +5,11 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from reticent.federated import Softmax, client, on_device
+from reticent.federated import Softmax, client, on_device, record_conversion
 from reticent.federated.encoding import Encoding
 from reticent.federated.models import Linear
 from reticent.federated.on_device import HomeTask
@@ -101,7 +103,61 @@ def test_arrays_keep_their_rows():
     assert convert_rows(ragged, WIDTH, max_rows=1).tolist() == [[1.0, 2.0, 3.0, 4.0]]
 
 
-@pytest.mark.parametrize("records", [None, "text", 3.0, {}, Raises(), iter([[1.0] * 4])])
+class NoColumn:
+    """An object with the method of a column, which fails."""
+
+    def to_list(self):
+        raise ArithmeticError
+
+
+def as_object_series(items):
+    series = pd.Series(index=range(len(items)), dtype=object)
+    for place, item in enumerate(items):
+        series.iat[place] = item
+    return series
+
+
+COLUMNS = {
+    "series": as_object_series,
+    "index": lambda items: pd.Index(as_object_series(items).to_numpy(), tupleize_cols=False),
+    "arrow": pa.array,
+    "chunked": lambda items: pa.chunked_array([items[:9], items[9:]]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_of_lists_holds_a_record_in_each_cell(name):
+    """A column of lists counted as rows of zeros."""
+    features, labels = home_records()
+    rows, numbers = convert_records(COLUMNS[name](features), pd.Series(labels), WIDTH)
+    assert np.array_equal(rows, np.array(features))
+    assert numbers.tolist() == labels
+    assert convert_rows(COLUMNS[name](features), WIDTH, max_rows=3).tolist() == features[:3]
+
+
+@pytest.mark.parametrize("index", range(len(ODD_RECORDS)))
+def test_an_odd_cell_of_a_column_changes_its_own_row_alone(index):
+    features, _ = home_records()
+    odd = replace_one(features, ODD_RECORDS[index])
+    assert convert_rows(as_object_series(odd), WIDTH).tolist() == convert_rows(odd, WIDTH).tolist()
+
+
+def test_what_a_cell_means_does_not_follow_from_the_type_of_its_column():
+    numbers = [float(number) for number in range(4 * WIDTH)]
+    series = pd.Series(numbers)
+    assert convert_rows(series, WIDTH).tolist() == convert_rows(numbers, WIDTH).tolist()
+    assert len(convert_rows(series, WIDTH)) == len(
+        convert_rows(as_object_series([*numbers[1:], "odd"]), WIDTH)
+    )
+
+
+def test_planted_columns_that_numpy_converts_are_found(monkeypatch):
+    monkeypatch.setattr(record_conversion, "_list_column", lambda records: records)
+    features, _ = home_records()
+    assert not convert_rows(as_object_series(features), WIDTH).any()
+
+
+@pytest.mark.parametrize("records", [NoColumn(), None, "text", 3.0, {}, Raises(), iter([[1.0] * 4])])
 def test_what_is_no_list_of_records_holds_none(records):
     assert convert_rows(records, WIDTH).shape == (0, WIDTH)
     assert convert_records([[1.0] * WIDTH], records, WIDTH)[1].tolist() == [0.0]
