@@ -14,7 +14,7 @@ from reticent.federated.crowd import miner as mining
 from reticent.federated.crowd.commitments import VERSIONS
 from reticent.federated.crowd.contract import post_call, task_id
 from reticent.federated.crowd.miner import Miner
-from reticent.federated.crowd.terms import MAX_JUDGING_BLOCKS, Prices, pool
+from reticent.federated.crowd.terms import MAX_JUDGING_BLOCKS, Prices, Terms, pool
 from reticent.federated.crowd.updates import size_of
 from reticent.store import Directory
 
@@ -202,6 +202,41 @@ def test_a_customer_spends_nothing_on_a_task_that_pays_too_late(long_task):
     part.drop()
     part.kind = customer(0, max_round_blocks=blocks - 1)  # applied by hand: it still trains for nothing
     with pytest.raises(ParameterError, match="--max-round-blocks"):
+        part.step()
+    assert [balance.spent for balance in part._program._learner.ledger.accounts()] == [0]
+
+
+CLAIM_TOO_SHORT = r"claim_blocks must be >= 2 to claim what is owed after 0 confirmations, got 1"
+
+
+def test_a_miner_does_not_serve_a_task_that_nobody_can_claim_from(crowd):
+    task = posted(crowd, replace(SHORT, claim_blocks=1))
+    mined(crowd, 30)
+    assert empty_rounds(crowd, task) == 0
+    assert sum(f"is not served: {CLAIM_TOO_SHORT}" in line for line in crowd.miners[0].said) == 1
+
+
+def test_planted_miners_that_look_at_no_claims_are_found(crowd, monkeypatch):
+    monkeypatch.setattr(Terms, "check_claims", lambda *_: None)
+    task = posted(crowd, replace(SHORT, claim_blocks=1))
+    mined(crowd, 30)
+    assert empty_rounds(crowd, task) > 0
+
+
+def test_a_customer_spends_nothing_on_a_task_that_nobody_can_claim_from(crowd, monkeypatch):
+    crowd.identifier = posted(crowd, replace(TERMS, claim_blocks=1))
+    part = crowd.customers[0]
+    part.kind = customer(0)
+    with pytest.raises(ParameterError, match=CLAIM_TOO_SHORT):
+        part.step()
+    part.drop()
+    assert crowd.seen.task.customers == []
+    with monkeypatch.context() as planted:
+        planted.setattr(Terms, "check_claims", lambda *_: None)
+        part.step()
+    crowd.node.rpc("evm_mine")
+    assert crowd.seen.task.customers == [part.address]
+    with pytest.raises(ParameterError, match=CLAIM_TOO_SHORT):
         part.step()
     assert [balance.spent for balance in part._program._learner.ledger.accounts()] == [0]
 

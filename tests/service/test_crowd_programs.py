@@ -21,7 +21,7 @@ from .crowd_programs import PRICES, ROUNDS, TASK, TERMS, Crowd, Deaths, Withhold
 
 pytestmark = pytest.mark.skipif(find_anvil() is None, reason="no anvil on this machine (npm installs it)")
 
-SLOW = replace(TERMS, commit_blocks=20, reveal_blocks=16, seat_blocks=14, turn_blocks=14)
+SLOW = replace(TERMS, commit_blocks=20, reveal_blocks=16, seat_blocks=14, turn_blocks=14, claim_blocks=6)
 
 
 @pytest.fixture

@@ -69,6 +69,14 @@ def test_commands_go_on_with_a_contract_of_version_1(crowd, anvil):
     assert (code, "1 of 5" in out) == (0, True)
 
 
+def test_a_task_that_nobody_can_claim_from_is_not_posted(crowd):
+    Path("task.yaml").write_text(TASK.replace("commit_blocks: 1000", "commit_blocks: 1000, claim_blocks: 1"))
+    code, out, err = crowd("post", "task.yaml", "--store", "files", "--key", "maker.key")
+    assert (code, out) == (2, "")
+    assert "claim_blocks must be >= 2 to claim what is owed after 0 confirmations, got 1" in err
+    assert not list(Path("files").rglob("*.*")), "nothing was put into the store"
+
+
 def test_a_task_is_posted_applied_to_and_shown(crowd):
     task = posted(crowd)
     code, out, _ = crowd("apply", task, "--key", "anna.key")

@@ -100,6 +100,7 @@ def post(
     with opened(chain, key, rpc, fees, None, say) as held, at(store, token=read_token(token_file)) as files:
         if (version := held.follower.contract.version) < NEWEST:
             console().print(f"The contract is of version {version}: {OLD_VERSION}.", soft_wrap=True)
+        posting.terms.check_claims(held.follower.confirmations)
         text, worth = posting.text, pool(posting.terms, posting.prices)
         cid = bytes(text.cid)
         identifier = task_id(held.key.address, cid)

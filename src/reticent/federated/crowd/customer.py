@@ -162,7 +162,8 @@ class Customer(Program):
         return self._text
 
     def _check_windows(self, seen: Seen) -> None:
-        """Refuse, before anything is spent, a task whose rounds take too long to be paid."""
+        """Refuse, before anything is spent, a task that pays too late, or too shortly to be claimed."""
+        seen.task.terms.check_claims(self.follower.confirmations)
         round_blocks = seen.task.terms.round_blocks
         if round_blocks > self._max_round_blocks:
             raise ParameterError(

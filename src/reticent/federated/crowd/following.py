@@ -52,7 +52,7 @@ class Follower:
 
     def __init__(self, contract: TaskContract, *, first_block: int = 0, confirmations: int = 0) -> None:
         self.contract, self.node = contract, contract.node
-        self._confirmations = confirmations
+        self.confirmations = confirmations
         # Whatever changes a task writes an event, so views are asked again after the next one only.
         self._known: tuple[object, dict[bytes, tuple[Progress, DrawState | None]]] = (None, {})
         self._log = ChainLog(
@@ -97,4 +97,4 @@ class Follower:
                 raise ChainError("the chain changed while it was read")
             draw = self.contract.draw(progress.draw, block=block) if progress.draw else None
             known[identifier] = progress, draw
-        return Seen(identifier, task, *known[identifier], block, block + self._confirmations + 1)
+        return Seen(identifier, task, *known[identifier], block, block + self.confirmations + 1)

@@ -169,6 +169,7 @@ class Miner(Program):
                 f"a seat must lock the stake for at most {self._max_lock_blocks} blocks (--max-lock-blocks), "
                 f"got {terms.lock_blocks}"
             )
+        terms.check_claims(self.follower.confirmations)
         if terms.draws > MOST_DRAWS:
             raise ParameterError(f"draws must be at most {MOST_DRAWS}, got {terms.draws}")
         needed = terms.people * size_of(text.grid)

@@ -77,6 +77,25 @@ class Terms:
         for window in ("seat", "turn", "dispute"):
             whole(f"{window}_blocks", getattr(self, f"{window}_blocks"), low=1, high=MAX_JUDGING_BLOCKS)
 
+    def check_claims(self, confirmations: int) -> None:
+        """Refuse a window after the end that is over before anybody can claim what a task owes.
+
+        A program sees the end once it is confirmed, and its claim is in the next block at the earliest; twice
+        that leaves time for one reorganisation. Then the manufacturer may take all that is left.
+
+        Args:
+            confirmations: Blocks that must lie on top of what a program believes.
+
+        Raises:
+            ParameterError: The window is too short.
+        """
+        needed = 2 * (confirmations + 1)
+        if self.claim_blocks < needed:
+            raise ParameterError(
+                f"claim_blocks must be >= {needed} to claim what is owed after {confirmations} confirmations"
+                f", got {self.claim_blocks}"
+            )
+
     @property
     def lock_blocks(self) -> int:
         """Blocks for which a seat locks the stake of its miner: until its vote can cost nothing any more."""

@@ -47,6 +47,14 @@ def test_what_is_read_from_a_chain_may_be_longer_than_what_may_be_posted():
     assert TERMS.round_blocks == 600 + 100 + 50 + 2 * 50 + 100
 
 
+@pytest.mark.parametrize(("confirmations", "needed"), [(0, 2), (5, 12), (10_000, 20_002)])
+def test_a_window_in_which_nobody_can_claim_is_refused(confirmations, needed):
+    """The end is known `confirmations` blocks later, and a claim is in the next block at the earliest."""
+    replace(TERMS, claim_blocks=needed).check_claims(confirmations)
+    with pytest.raises(ParameterError, match=rf"^claim_blocks must be >= {needed} .* got {needed - 1}$"):
+        replace(TERMS, claim_blocks=needed - 1).check_claims(confirmations)
+
+
 def test_bad_prices():
     with pytest.raises(ParameterError, match="unit must be <= "):
         replace(PRICES, unit=1 << 96)
