@@ -449,6 +449,19 @@ def test_the_commands_say_who_shares(tables, capsys):
     )
 
 
+@pytest.mark.parametrize("name", ["patients.people", "patients.people.reticent", "visits.reticent"])
+def test_their_ledger_is_found_by_their_file_and_every_home(tables, command, name):
+    """`ledger verify patients.people.reticent` said that there is no ledger."""
+    spent(tables[0], 0.3)
+    ledger = known(tables[0]).place
+    whole = command("ledger", "verify", ledger)
+    assert whole[0] == 0
+    assert command("ledger", "verify", str(tables[0].parent / name)) == whole
+    (tables[0].parent / "patients.people.reticent" / home.FILE).unlink()
+    code, _, err = command("ledger", "verify", str(tables[0].parent / "patients.people.reticent"))
+    assert (code, "must lead to one ledger" in err) == (2, True)
+
+
 def test_no_people_on_a_chain_or_over_the_network(tables, tmp_path):
     from reticent.apps.chain import work
 

@@ -52,7 +52,7 @@ def _console() -> Console:
 
 def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
     """An existing ledger; looking at one neither makes nor changes one."""
-    if Path(where).is_dir() or where.endswith((".yaml", ".yml")):
+    if Path(where).is_dir() or where.endswith((".yaml", ".yml", ".people")):
         where = _of_declarations(Path(where))
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where).is_file():
         raise ParameterError(f"there is no ledger at {where}")
@@ -60,10 +60,12 @@ def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlL
 
 
 def _of_declarations(place: Path) -> str:
-    """The ledger of a declaration, or of those in a folder."""
+    """The ledger of a declaration or of people, by their file or home, or of the declarations in a folder."""
     from reticent.query.declarations import home
 
     listed = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+    if (place / home.FILE).is_file():
+        listed = [home.declared_at(place.resolve())]
     found = {one.paying_address for path in listed if (one := home.known(path)) is not None}
     if len(found) != 1:
         many = "no" if not found else f"{len(found)} different"

@@ -493,14 +493,14 @@ def read(place: Path, *, copies: bool = False) -> Home | None:
     if any(found.get(name) != itself.get(name) for name in names) and not copies:
         raise LedgerError(
             f"{place} is a copy, or was restored: what is left of its budget is known where it was made. If "
-            f"that is gone for good, say so with `reticent dataset moved {_declared(place)}`"
+            f"that is gone for good, say so with `reticent dataset moved {declared_at(place).name}`"
         )
     return Home(place, **told)
 
 
-def _declared(place: Path) -> str:
-    """The file whose home a folder is."""
-    return place.stem if place.stem.endswith(SUFFIX) else f"{place.stem}.yaml"
+def declared_at(place: Path) -> Path:
+    """Return the declaration, or the file of people, whose home a folder is."""
+    return place.with_name(place.stem if place.stem.endswith(SUFFIX) else f"{place.stem}.yaml")
 
 
 def write(home: Home) -> None:
