@@ -181,6 +181,18 @@ def test_rows_of_the_same_people_are_told_apart(tmp_path):
     assert measure(visits) == 0
 
 
+def test_a_lost_key_is_refused_when_the_rows_join_people(tmp_path):
+    """At the opening that joins them, too."""
+    folder = tmp_path / "desk"
+    visits = declare(folder, "visits")
+    measure(visits)
+    lose_key(visits)
+    file_of_people(folder)
+    edit(visits, "columns:", "people: patients\ncolumns:")
+    with pytest.raises(LedgerError, match=rf"{LOST}, and visits was measured"):
+        measure(visits)
+
+
 def test_a_service_and_a_snapshot_refuse_too(visits):
     measure(visits)
     lose_key(visits)

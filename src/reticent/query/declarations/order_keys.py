@@ -71,9 +71,11 @@ def _check_new_version(rows: Home, data: DataSet, measured: set[tuple[str, str]]
 def _measured_versions(home: Home, rows: Home, account: str, ledger: Ledger) -> set[tuple[str, str]]:
     """Return name and version of each declaration of some rows that was paid for and needs a key.
 
-    The account of people is for other rows, too; its members say whose rows a name belongs to.
+    The account of people is for other rows, too; its members say whose rows a name belongs to. They are read
+    again: these rows may have joined just now.
     """
-    names = account_joining.members(home) if home.unit == homes.PEOPLE else None
+    payer = homes.read(home.folder) if home.unit == homes.PEOPLE else None
+    names = None if payer is None else account_joining.members(payer)
     found = set()
     for key, text in ledger.worded(account).texts.items():
         said = _read_question(key, text)
