@@ -193,6 +193,20 @@ def test_a_lost_key_is_refused_when_the_rows_join_people(tmp_path):
         measure(visits)
 
 
+def test_a_lost_key_is_refused_by_a_name_before_the_people(tmp_path):
+    folder = tmp_path / "desk"
+    visits = declare(folder, "visits")
+    measure(visits)
+    file_of_people(folder)
+    edit(visits, "columns:", "people: patients\ncolumns:")
+    edit(visits, "name: visits", "name: calls")
+    with reticent.open(visits):
+        pass
+    lose_key(visits)
+    with pytest.raises(LedgerError, match=rf"{LOST}, and visits was measured"):
+        measure(visits)
+
+
 def test_a_service_and_a_snapshot_refuse_too(visits):
     measure(visits)
     lose_key(visits)

@@ -145,7 +145,7 @@ class TestJoining:
 
     def test_the_check_finds_a_join_that_only_its_own_data_set_ends(self, tmp_path, monkeypatch):
         """Planted: no line in the home of the people."""
-        monkeypatch.setattr(account_joining, "_before", lambda *_: "")
+        monkeypatch.setattr(account_joining, "_before", lambda *_: ("", set()))
         with pytest.raises(AssertionError, match="assert 0 > "):
             self.test_a_join_that_was_cut_off_is_ended_by_any_other(tmp_path, monkeypatch)
 
@@ -230,6 +230,29 @@ class TestRefusals:
         monkeypatch.setattr(home, "_check_people", lambda *_: None)
         with pytest.raises(pytest.fail.Exception):
             self.test_nobody_leaves(tables)
+
+    def test_a_name_from_before_they_joined_is_taken(self, tmp_path):
+        """Its measurements moved along: other rows of that name would be answered from them."""
+        desk, other = tmp_path / "desk", tmp_path / "else"
+        visits = declared(desk, "visits", people="")
+        spent(visits, 0.1)
+        file_of_people(desk)
+        told = visits.read_text().replace("name: visits", "name: calls")
+        visits.write_text(told.replace("columns:", "people: patients\ncolumns:"))
+        reticent.open(visits).close()
+        later = declared(other, "visits", people="people: ../desk/patients.people\n")
+        with pytest.raises(AccountConflict, match=r"name must be that of no other data set .* got visits"):
+            reticent.open(later)
+
+    def test_a_name_from_before_that_others_have_is_refused(self, tables, tmp_path):
+        visits, _ = tables
+        spent(visits, 0.1)
+        other = declared(tmp_path / "else", "visits", people="")
+        spent(other, 0.1)
+        told = other.read_text().replace("name: visits", "name: calls")
+        other.write_text(told.replace("columns:", "people: ../desk/patients.people\ncolumns:"))
+        with pytest.raises(AccountConflict, match=r"name must be that of no other data set .* got visits"):
+            reticent.open(other)
 
     def test_two_data_sets_of_one_name_are_refused(self, tables, tmp_path):
         visits, _ = tables

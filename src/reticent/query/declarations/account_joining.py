@@ -5,17 +5,21 @@ any of their data sets next ends it (`account_moving.left_behind`), so that no c
 spent. All of it is done within `home.settled`.
 
 The key of a question names its data set. So two data sets of one account have different names, or an answer
-about one could be taken for one about the other: the first that has a name keeps it.
+about one could be taken for one about the other: the first that has a name keeps it. Names under which rows
+were measured before they joined are theirs, too.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from reticent.errors import AccountConflict, LedgerError, UnknownAccount
-from reticent.ledger import SqlLedger, Terms
+from reticent.ledger import Ledger, SqlLedger, Terms
+from reticent.ledger.base import is_named_after
 from reticent.ledger.sql.moving import check_same
 from reticent.ledger.witness import opening
 from reticent.ledger.witness.client import WitnessedLedger
@@ -42,20 +46,40 @@ def joined(home: Home, path: Path, data: DataSet, ledger: SqlLedger) -> Home:
     rows = homes.of_rows(path) if home.unit == homes.PEOPLE else None
     if rows is None:
         return home
-    holder = members(home).get(data.name, rows.identity)
-    if holder != rows.identity:
-        raise AccountConflict(
-            f"{path.name}: name must be that of no other data set of {home.account}, got {data.name}"
-        )
+    _check_names({data.name}, home, rows, path)
     if data.name not in members(home):
-        before = "" if rows.people else _before(rows, home.of(data).terms, ledger, path)
+        before, names = ("", set()) if rows.people else _before(rows, home.of(data).terms, ledger, path)
+        _check_names(names, home, rows, path)
+        new = sorted({data.name, *names} - members(home).keys())
         home = replace(
-            home, members=f"{home.members}{data.name} {rows.identity}\n", joining=home.joining + before
+            home,
+            members=home.members + "".join(f"{name} {rows.identity}\n" for name in new),
+            joining=home.joining + before,
         )
         homes.write(home)
     if not rows.people:
         homes.write(replace(rows, people=kept(home.folder, rows.folder), whose=home.identity))
     return home
+
+
+def _check_names(names: set[str], home: Home, rows: Home, path: Path) -> None:
+    """Refuse names that other rows of the same people have."""
+    for name in sorted(names):
+        if members(home).get(name, rows.identity) != rows.identity:
+            raise AccountConflict(
+                f"{path.name}: name must be that of no other data set of {home.account}, got {name}"
+            )
+
+
+def questions(ledger: Ledger, account: str) -> Iterator[dict[str, Any]]:
+    """Yield the fields of each question about a data set that was paid for and whose text is kept."""
+    for key, text in ledger.worded(account).texts.items():
+        try:
+            said = json.loads(text) if is_named_after(key, text) else None
+        except ValueError:  # no question about a data set
+            continue
+        if isinstance(said, dict) and isinstance(said.get("data"), str):
+            yield said
 
 
 def members(home: Home) -> dict[str, str]:
@@ -71,14 +95,18 @@ def pending(home: Home) -> Iterator[tuple[str, str]]:
             yield address, account
 
 
-def _before(rows: Home, terms: Terms, ledger: SqlLedger, path: Path) -> str:
-    """The lines of the accounts that rows had by themselves, if these can be taken over."""
-    found = ""
+def _before(rows: Home, terms: Terms, ledger: SqlLedger, path: Path) -> tuple[str, set[str]]:
+    """Return the lines of the accounts that rows had by themselves, and the names that they were measured by.
+
+    Raises:
+        AccountConflict, LedgerError: These accounts cannot be taken over.
+    """
+    found, names = "", set()
     for address in dict.fromkeys((rows.address, rows.paying_address)):
         if not is_there(address):
             continue
         if placed(address) == placed(ledger.where):
-            _check_terms(rows, terms, ledger, path)
+            names |= _check_terms(rows, terms, ledger, path)
         else:
             if not isinstance(ledger, WitnessedLedger) and opening.noted(address) is not None:
                 raise LedgerError(
@@ -86,16 +114,17 @@ def _before(rows: Home, terms: Terms, ledger: SqlLedger, path: Path) -> str:
                     "a witness first (reticent ledger witness use)"
                 )
             with homes.open_ledger(address, path) as left:
-                _check_terms(rows, terms, left, path)
+                names |= _check_terms(rows, terms, left, path)
         found += f"{rows.account} {address}\n"
-    return found
+    return found, names
 
 
-def _check_terms(rows: Home, terms: Terms, left: SqlLedger, path: Path) -> None:
+def _check_terms(rows: Home, terms: Terms, left: SqlLedger, path: Path) -> set[str]:
+    """Return the names by which rows were measured in a ledger that they leave, if its terms are the same."""
     try:
         held = left.balance(rows.account).terms
     except UnknownAccount:
-        return
+        return set()
     try:
         check_same(held, terms)
     except AccountConflict as error:
@@ -103,3 +132,4 @@ def _check_terms(rows: Home, terms: Terms, left: SqlLedger, path: Path) -> None:
             f"{path.name}: budget and relation must be those that its account was opened with, to join "
             f"{terms.name}: a budget is never raised by joining"
         ) from error
+    return {said["data"] for said in questions(left, rows.account)}

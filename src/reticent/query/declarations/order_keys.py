@@ -11,15 +11,12 @@ then notes which versions belong to the lost key (`lost_orders`), and these are 
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from reticent.errors import LedgerError
 from reticent.ledger import Ledger
-from reticent.ledger.base import is_named_after
 from reticent.query.declarations import account_joining
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet
@@ -77,19 +74,9 @@ def _measured_versions(home: Home, rows: Home, account: str, ledger: Ledger) -> 
     payer = homes.read(home.folder) if home.unit == homes.PEOPLE else None
     names = None if payer is None else account_joining.members(payer)
     found = set()
-    for key, text in ledger.worded(account).texts.items():
-        said = _read_question(key, text)
+    for said in account_joining.questions(ledger, account):
         if isinstance(said.get("unit"), dict) and said.get("format", 1) >= FIRST_FORMAT:
             name = said["data"]
             if names is None or names.get(name) == rows.identity:
                 found.add((name, said["version"]))
     return found
-
-
-def _read_question(key: str, text: str) -> dict[str, Any]:
-    """Return the fields of a question that was paid for; none if the key is not named after the text."""
-    try:
-        said = json.loads(text) if is_named_after(key, text) else {}
-    except ValueError:  # no question about a data set
-        return {}
-    return said if isinstance(said, dict) else {}
