@@ -92,7 +92,7 @@ def test_a_new_version_has_a_new_key_for_ever(visits):
     assert measure(visits) == 0
     assert key_of(visits) == key
     visits.write_text(first)
-    with pytest.raises(LedgerError, match=r"version 1 was measured with .* key that is lost.*raise the"):
+    with pytest.raises(LedgerError, match=r"version 1 was measured with another .* lost .*raise the"):
         measure(visits)
     lose_key(visits)
     edit(visits, "version: 1", "version: 2")
@@ -142,6 +142,14 @@ def test_other_declarations_of_the_rows_are_refused_too(visits):
     assert key_of(other) == key_of(visits)
 
 
+def link_rows(path, first):
+    """Let a declaration read the rows of another one, whose account it joins when it is opened next."""
+    rows = path.with_suffix(".csv")
+    rows.unlink()
+    rows.with_name(f".{rows.name}.reticent").unlink()
+    rows.symlink_to(first.with_suffix(".csv"))
+
+
 @pytest.mark.parametrize("has_first_key", [True, False])
 def test_a_declaration_that_joins_another_keeps_its_key(tmp_path, has_first_key):
     """It measured before it was known that its rows are the first one's."""
@@ -151,10 +159,7 @@ def test_a_declaration_that_joins_another_keeps_its_key(tmp_path, has_first_key)
     measure(first)
     assert measure(second) > 0
     key = key_of(second)
-    rows = second.with_suffix(".csv")
-    rows.unlink()
-    rows.with_name(f".{rows.name}.reticent").unlink()
-    rows.symlink_to(first.with_suffix(".csv"))
+    link_rows(second, first)
     assert measure(second) == 0
     assert homes.of_rows(second).folder == homes.folder(first)
     assert key_of(second) == key
@@ -164,6 +169,64 @@ def test_a_declaration_that_joins_another_keeps_its_key(tmp_path, has_first_key)
         edit(first, "version: 1\n", "version: 1\nformat: 2\n")
         assert measure(first) > 0
         assert key_of(first) == key
+
+
+def test_a_declaration_that_joined_and_lost_its_key_is_refused(tmp_path):
+    """It is not given the first one's key for what it measured with its own, before and since it joined."""
+    first, second = (declare(tmp_path / place, place) for place in ("first", "second"))
+    measure(first)
+    measure(second)
+    link_rows(second, first)
+    assert measure(second) == 0
+    edit(second, "version: 1", "version: 2")
+    assert measure(second) > 0
+    lose_key(second)
+    for version in ("2", "1"):
+        edit(second, "version: 2", f"version: {version}")
+        with pytest.raises(LedgerError, match=rf"version {version} was measured with another order key"):
+            measure(second)
+    edit(second, "version: 1", "version: 3")
+    assert measure(second) > 0
+    assert key_of(second) == key_of(first)
+    assert measure(first) == 0
+
+
+@pytest.mark.parametrize("has_lost_key", [False, True])
+def test_two_keys_of_one_name_are_not_combined(tmp_path, has_lost_key):
+    """Two declarations of one name turn out to be of the same rows, and both have measured version 1."""
+    first, second = (declare(tmp_path / place, "visits") for place in ("first", "second"))
+    measure(first)
+    measure(second)
+    if has_lost_key:
+        lose_key(first)
+    link_rows(second, first)
+    with pytest.raises(LedgerError, match="version 1 was measured with another order key"):
+        measure(second)
+    with pytest.raises(LedgerError, match=LOST if has_lost_key else "measured with another order key"):
+        measure(first)
+    edit(second, "version: 1", "version: 2")
+    assert measure(second) > 0
+    edit(first, "version: 1", "version: 2")
+    with pytest.raises(LedgerError, match=LOST if has_lost_key else "measured with another order key"):
+        measure(first)
+    edit(first, "version: 2", "version: 3")
+    assert measure(first) > 0
+    edit(second, "version: 2", "version: 3")
+    with pytest.raises(LedgerError, match="version 3 was measured by a declaration of the same rows"):
+        measure(second)
+    assert key_of(first) != key_of(second)
+
+
+def test_control_two_keys_of_one_name_are_combined_where_nobody_keeps_them_apart(tmp_path, monkeypatch):
+    """Planted: what joining did."""
+    monkeypatch.setattr(order_keys, "keep_apart", lambda *_: None)
+    monkeypatch.setattr(order_keys, "_reserve_version", lambda *_: None)
+    first, second = (declare(tmp_path / place, "visits") for place in ("first", "second"))
+    measure(first)
+    measure(second)
+    link_rows(second, first)
+    assert measure(second) == measure(first) == 0
+    assert key_of(first) != key_of(second)
 
 
 def test_rows_of_the_same_people_are_told_apart(tmp_path):

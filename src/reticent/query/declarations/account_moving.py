@@ -14,7 +14,7 @@ from reticent.errors import LedgerError, UnknownAccount
 from reticent.fleet.people import under
 from reticent.ledger import SqlLedger, Terms
 from reticent.ledger.sql.moving import Taken, check_new, check_same, hand_over, take_over
-from reticent.query.declarations import account_joining, account_opening
+from reticent.query.declarations import account_joining, account_opening, order_keys
 from reticent.query.declarations import home as homes
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.home import OWN, SERVICE, Home
@@ -101,10 +101,14 @@ def left_behind(
     own = homes.read(homes.folder(path))
     target = into if into is not None else account_opening.opened(home, data, ledger).terms
     for left, place, account in _left(home, path, data, ledger):
+        if own is not None and own.same and (place, account) == (own.place, own.account):
+            order_keys.keep_apart(home, path, target.name, ledger, left)
+            home = homes.read(home.folder) or home
         taken = take_over(ledger, target, hand_over(left, account, home.place, target))
         charged, over = charged + taken.charged, over + taken.over
         home = home.with_taken(place, account)
         homes.write(home)
+    own = homes.read(homes.folder(path))
     if own is not None and own.same and own.moving:
         homes.write(replace(own, moving=""))
     return Taken(charged, over)

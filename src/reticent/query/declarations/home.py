@@ -98,8 +98,8 @@ class Home:
         joining: of people, accounts that data sets had before, and that count in theirs: a line each.
         order_key: Secret that orders the rows of each person (`rows.row_order`), 64 hexadecimal digits; empty
             where no declaration of these rows needed one yet. It is never changed.
-        lost_orders: Name and version of each declaration of these rows that was measured with a key that is
-            lost, a line each. They are never measured again: their rows would be others.
+        lost_orders: Name and version of each declaration of these rows that was measured with another key, a
+            line each: one that is lost, or the declaration's own. They are never measured with this one.
     """
 
     folder: Path
@@ -282,8 +282,8 @@ def order_key(path: Path, data: DataSet) -> str | None:
         )
     if f"{data.name} {data.version}" in home.lost_orders.splitlines():
         raise LedgerError(
-            f"{path.name}: version {data.version} was measured with an order key that is lost, and is never "
-            "measured with another: raise the version"
+            f"{path.name}: version {data.version} was measured with another order key than "
+            f"{home.folder / FILE} holds, one that is lost or of another declaration: raise the version"
         )
     if not is_order_key(home.order_key):
         raise LedgerError(f"{home.folder / FILE} holds no order key of 64 digits: bring the file back")
