@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from reticent.service.keys import Role
 from reticent.service.settings import Settings
 from reticent.service.visits import COOKIE
 
-from .running import PATIENT, ROWS, WORK
+from .running import PATIENT, ROWS, WORK, wait_until_warm
 
 MAX_CPU_S = 5.0  # of one reply; all take a tenth of a second at most, but for the first of their kind
 _LOOKS = 3  # at the processor time of a reply that took too much of it
@@ -93,9 +92,7 @@ class World:
         self.visits = {name: state.enter(key) for name, key in self.keys.items()}
         for name in ("bob", "gone"):
             state.make_key(name, Role.ANALYST)
-        for thread in threading.enumerate():
-            if thread.name == "warm":
-                thread.join()
+        wait_until_warm()
         return self
 
     def __exit__(self, *exception):

@@ -24,7 +24,7 @@ from reticent.service.state import State
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have httpx2, which nobody else here needs
-    from starlette.testclient import TestClient
+    from starlette import testclient
 
 ROWS = 2000
 PEOPLE = {
@@ -62,6 +62,27 @@ def make_keys(folder: Path) -> dict[str, str]:
 def assign(folder: Path, file: str, owner: str) -> None:
     with contextlib.closing(State.of(folder)) as state:
         sources.assign(state, folder, file, owner)
+
+
+def wait_until_warm():
+    """Wait until each service of this process has opened its data sets and loaded what questions need.
+
+    A thread of its own does so, which enters accounts in the ledger, and rehearses a question.
+    """
+    for thread in threading.enumerate():
+        if thread.name == "warm":
+            thread.join()
+
+
+class TestClient(testclient.TestClient):
+    """A client of an application in this process, which does nothing by itself once it has started."""
+
+    __test__ = False
+
+    def __enter__(self):
+        entered = super().__enter__()
+        wait_until_warm()
+        return entered
 
 
 class Service:
@@ -127,6 +148,7 @@ def running(config: uvicorn.Config):
         try:
             until(lambda: server.started or not thread.is_alive())
             assert server.started, "the server ended at its start"
+            wait_until_warm()
             yield server, f"http://127.0.0.1:{place.getsockname()[1]}"
         finally:
             server.should_exit = True
