@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -46,7 +47,7 @@ class Anvil:
         program = find_anvil()
         if program is None:
             raise ChainError("there is no anvil on this machine: npm install -g @foundry-rs/anvil")
-        port = free_port()
+        port = self._port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._folder = tempfile.TemporaryDirectory(prefix="anvil-")
         self._process: Companion | None = None
@@ -70,9 +71,11 @@ class Anvil:
         end = time.monotonic() + _START_S
         while process.is_running() and time.monotonic() < end:
             try:
+                # A node that is made and dropped again and again would lose interrupts, see `cli.entry`.
+                socket.create_connection(("127.0.0.1", self._port), timeout=_START_S).close()
                 Node(self.url).close()
                 told = json.loads(config.read_text())
-            except (NodeUnavailable, FileNotFoundError, json.JSONDecodeError):  # not, or half written
+            except (NodeUnavailable, OSError, json.JSONDecodeError):  # not, or half written
                 time.sleep(0.02)
             else:
                 if process.is_running():

@@ -17,13 +17,15 @@ type: its text could hold data.
 
 from __future__ import annotations
 
+import _thread
 import codecs
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from reticent.errors import MissingExtra, ReticentError, SeveralErrors, SourceError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from reticent.cli.commands import Commands
 
 _INTERRUPTED, _TERMINATED = 130, 143
+_REPEAT_AFTER_S = 0.05
 _IN_ASCII = {"±": "+/-", "█": "#", "░": ".", "²": "2", "€": "EUR"}
 
 _EXTRA_OF = {
@@ -81,7 +84,8 @@ def main(capabilities: Callable[[], Sequence[Commands]]) -> NoReturn:
     ended = _heed_sigterm()
     _write_anywhere()
     try:
-        code = _run(capabilities)
+        with _repeat_lost_interrupts(ended):
+            code = _run(capabilities)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has gone. Nothing is left to say; keep Python from saying so at exit.
@@ -126,6 +130,36 @@ def _heed_sigterm() -> list[int]:
     with suppress(ValueError):  # not in the main thread: whoever called looks after signals
         signal.signal(signal.SIGTERM, end)
     return ended
+
+
+@contextmanager
+def _repeat_lost_interrupts(ended: list[int]) -> Iterator[None]:
+    """Interrupt the block once more if an interrupt was lost.
+
+    Python drops whatever a destructor or the callback of a weak reference raises. HTTP clients have many of
+    them; a signal that comes while one runs would end nothing.
+
+    Args:
+        ended: Signals that came, other than Ctrl-C.
+    """
+    usual_hook, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def repeat(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            usual_hook(lost)
+            return
+        number = ended[-1] if ended else signal.SIGINT
+        timers.append(threading.Timer(_REPEAT_AFTER_S, _thread.interrupt_main, (number,)))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    sys.unraisablehook = repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual_hook
+        for timer in timers:
+            timer.cancel()
 
 
 def _run(capabilities: Callable[[], Sequence[Commands]]) -> int:

@@ -1,9 +1,13 @@
 """The command as a person meets it: help, one-line errors, exit codes, completion."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
+import weakref
 
 import pytest
 from typer.main import get_command
@@ -35,6 +39,49 @@ def demo_raising(monkeypatch):
         monkeypatch.setitem(sys.modules, "reticent.apps.query.demo", module)
 
     return plant
+
+
+@pytest.fixture
+def usual_signals():
+    """Put back what `main` does to signals."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def code_after_lost_interrupt(monkeypatch, number, patience_s):
+    """Exit code of a command that a signal reaches in the callback of a weak reference."""
+
+    def run(_):
+        thing = type("Thing", (), {})()
+        weakref.finalize(thing, signal.raise_signal, number)
+        del thing
+        end = time.monotonic() + patience_s
+        while time.monotonic() < end:  # in pieces: a signal that comes just before a sleep does not wake it
+            time.sleep(0.01)
+        return 0
+
+    monkeypatch.setattr(entry, "_run", run)
+    with pytest.raises(SystemExit) as ended:
+        entry.main(list)
+    return ended.value.code
+
+
+@pytest.mark.usefixtures("usual_signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_python_drops_is_repeated(monkeypatch, capsys, number, code):
+    assert code_after_lost_interrupt(monkeypatch, number, 120.0) == code
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.usefixtures("usual_signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_planted_a_dropped_interrupt_ends_nothing(monkeypatch, number):
+    monkeypatch.setattr(entry, "_repeat_lost_interrupts", lambda ended: contextlib.nullcontext())
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
+    assert code_after_lost_interrupt(monkeypatch, number, 0.2) == 0
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
