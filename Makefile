@@ -63,9 +63,10 @@ bench-spark: $(VENV)/.dev $(VENV)/.spark ## a fresh mean on Spark beside the sam
 screenshots: $(VENV)/.dev ## the pictures of pages in the docs, made anew
 	$(BIN)/python -m tests.screenshots $(ARGS)
 
-lint: $(VENV)/.dev $(VENV)/.newest ## style, format, types, layers; imports with the newest packages and with Flower
+lint: $(VENV)/.dev $(VENV)/.newest ## style, format, names, types, layers; imports with the newest packages and with Flower
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_names.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tests/imports.py flwr
