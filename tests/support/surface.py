@@ -1,0 +1,174 @@
+"""Collect the public surface: everything that a rename of Python names must leave as it is.
+
+Each part is a list of readable lines, stored in `tests/golden/surface/PART.txt` and compared by
+`tests/unit/test_frozen_surface.py`. Write the files anew with `python -m tests.support.surface --write`, and
+read the difference: a line that changed is a change that users, devices or stored files notice.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "surface"
+
+
+def collect_commands() -> list[str]:
+    """Return one line for each command, argument and option, without help texts."""
+    import typer
+
+    from reticent.apps.listed import APPS
+    from reticent.cli.app import create_app
+
+    root = typer.main.get_command(create_app([app.commands() for app in APPS]))
+    return sorted(_describe_command("reticent", root))
+
+
+def _describe_command(name: str, command: Any) -> Iterator[str]:
+    yield f"{name}{' (hidden)' if command.hidden else ''}"
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    for index, param in enumerate(arguments, 1):
+        yield f"{name} | argument {index} {param.human_readable_name} | {_describe_param(param)}"
+    for param in command.params:
+        if param not in arguments:
+            yield f"{name} | {' '.join([*param.opts, *param.secondary_opts])} | {_describe_param(param)}"
+    for child_name, child in getattr(command, "commands", {}).items():
+        yield from _describe_command(f"{name} {child_name}", child)
+
+
+def _describe_param(param: Any) -> str:
+    choices = getattr(param.type, "choices", None)
+    parts = [f"one of {', '.join(map(str, choices))}" if choices else param.type.name]
+    parts += ["required"] * param.required + ["flag"] * getattr(param, "is_flag", False)
+    parts += ["repeatable"] * bool(getattr(param, "multiple", False) or param.nargs == -1)
+    parts += [f"{param.nargs} values"] * (param.nargs > 1)
+    if param.default is not None:
+        parts.append("default computed" if callable(param.default) else f"default {param.default}")
+    if param.envvar:
+        parts.append(f"variable {param.envvar}")
+    return ", ".join(parts)
+
+
+def build_service() -> Any:
+    """Return the application that `reticent serve` builds, on an empty folder."""
+    from reticent.apps.service.serving import create_app
+    from reticent.service.settings import Settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        return create_app(Settings(Path(folder)))
+
+
+def collect_http() -> list[str]:
+    """Return one line for each field of requests and responses of each documented route."""
+    return sorted(_describe_openapi(build_service().openapi()))
+
+
+def _describe_openapi(document: dict[str, Any]) -> Iterator[str]:
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            route = f"{path} {method.upper()}"
+            yield route
+            for param in operation.get("parameters", ()):
+                is_required = " required" * bool(param.get("required"))
+                yield f"{route} | {param['in']} {param['name']}{is_required}"
+            body = operation.get("requestBody", {})
+            for media, content in body.get("content", {}).items():
+                yield f"{route} | body {media}{' required' * bool(body.get('required'))}"
+                for field in _list_fields(content.get("schema", {}), document, ()):
+                    yield f"{route} | body {field}"
+            for status, response in operation["responses"].items():
+                yield f"{route} | {status} {' '.join(sorted(response.get('content', {})))}".rstrip()
+                for content in response.get("content", {}).values():
+                    for field in _list_fields(content.get("schema", {}), document, ()):
+                        yield f"{route} | {status} {field}"
+
+
+def _list_fields(schema: dict[str, Any], document: dict[str, Any], parents: tuple[str, ...]) -> list[str]:
+    """Return the dotted paths of a schema's fields, once each; a schema inside itself is not followed."""
+    if reference := schema.get("$ref"):
+        if reference in parents:
+            return [". (again)"]
+        target = document["components"]["schemas"][reference.rpartition("/")[2]]
+        return _list_fields(target, document, (*parents, reference))
+    fields = []
+    for kind in ("anyOf", "oneOf", "allOf"):
+        for option in schema.get(kind, ()):
+            fields += _list_fields(option, document, parents)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values:
+        fields.append(f"= {' | '.join(map(str, values))}")
+    for suffix, inner in (("[]", schema.get("items")), ("{}", schema.get("additionalProperties"))):
+        if isinstance(inner, dict):
+            fields += [suffix] + [_join(suffix, field) for field in _list_fields(inner, document, parents)]
+    for name, inner in schema.get("properties", {}).items():
+        fields.append(f".{name}{' required' * (name in schema.get('required', ()))}")
+        fields += [_join(f".{name}", field) for field in _list_fields(inner, document, parents)]
+    return list(dict.fromkeys(fields))
+
+
+def _join(prefix: str, field: str) -> str:
+    return f"{prefix} {field}" if field.startswith("=") else prefix + field
+
+
+def collect_pages() -> list[str]:
+    """Return one line for each route outside OpenAPI, with the parameters that it reads."""
+    documented = build_service().openapi()["paths"]
+    return sorted(
+        f"{path} {method}{parameters}"
+        for path, methods, parameters in _list_routes(build_service().routes, "")
+        for method in sorted(methods)
+        if method.lower() not in documented.get(path, ())
+    )
+
+
+def _list_routes(routes: list[Any], prefix: str) -> Iterator[tuple[str, set[str], str]]:
+    from fastapi.dependencies.utils import get_flat_dependant
+
+    for route in routes:
+        if inner := getattr(route, "original_router", None):  # what `include_router` leaves
+            yield from _list_routes(inner.routes, prefix + route.include_context.prefix)
+            continue
+        parameters = ""
+        if dependant := getattr(route, "dependant", None):
+            flat = get_flat_dependant(dependant)
+            for kind in ("path", "query", "header", "cookie", "body"):
+                names = sorted({param.alias for param in getattr(flat, f"{kind}_params")})
+                parameters += f" | {kind} {', '.join(names)}" if names else ""
+        yield prefix + route.path, getattr(route, "methods", None) or {"MOUNT"}, parameters
+
+
+PARTS: dict[str, Callable[[], list[str]]] = {
+    "commands": collect_commands,
+    "http": collect_http,
+    "pages": collect_pages,
+}
+
+
+def render(lines: list[str]) -> str:
+    """Return the text of a golden file: a line for each item, folded at 120 columns between words."""
+    fold = textwrap.TextWrapper(
+        120, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    ).fill
+    return "".join(f"{fold(line)}\n" for line in lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the golden files, or name those that differ."""
+    differing = []
+    for part, collect in PARTS.items():
+        path, text = GOLDEN / f"{part}.txt", render(collect())
+        if not path.exists() or path.read_text() != text:
+            differing.append(part)
+            if "--write" in arguments:
+                path.write_text(text)
+    print(f"differing: {', '.join(differing) or 'none'}")
+    return int(bool(differing) and "--write" not in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
