@@ -7,10 +7,14 @@ read the difference: a line that changed is a change that users, devices or stor
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +146,98 @@ def _list_routes(routes: list[Any], prefix: str) -> Iterator[tuple[str, set[str]
         yield prefix + route.path, getattr(route, "methods", None) or {"MOUNT"}, parameters
 
 
+def collect_contracts() -> list[str]:
+    """Return one line for each function and event of the contracts that are committed."""
+    lines = []
+    for path in sorted((ROOT / "src").rglob("contracts/*.json")):
+        for entry in json.loads(path.read_text()).get("abi", ()):
+            name, results = entry.get("name", ""), entry.get("outputs", [])
+            parts = [path.stem, entry["type"], f"{name}({_describe_values(entry.get('inputs', []))})"]
+            parts += [f"returns ({_describe_values(results)})"] * bool(results)
+            parts += [entry["stateMutability"]] if "stateMutability" in entry else []
+            lines.append(" ".join(parts))
+    return sorted(lines)
+
+
+def _describe_values(values: list[dict[str, Any]]) -> str:
+    def describe(value: dict[str, Any]) -> str:
+        kind = value["type"]
+        if "components" in value:
+            kind = kind.replace("tuple", f"({_describe_values(value['components'])})")
+        return f"{kind}{' indexed' * value.get('indexed', False)} {value['name']}".strip()
+
+    return ", ".join(map(describe, values))
+
+
+@cache
+def list_literals() -> list[tuple[str, str]]:
+    """Return the literals of the source as pairs: `enum`, `event` or nothing, and the text.
+
+    Experiments and docstrings are left out. Parts of a literal that are filled in become `{}`.
+    """
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        if not {"experiments", "planted"} & set(path.parts):
+            found += _list_module_literals(ast.parse(path.read_text(encoding="utf-8")))
+    for path in sorted((ROOT / "src").rglob("*.sql")):
+        found += [("", statement) for statement in path.read_text().split(";")]
+    return found
+
+
+def _list_module_literals(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    kinds: dict[int, str] = {}
+    for node in ast.walk(tree):  # parents come before their children
+        if isinstance(node, ast.ClassDef) and any("Enum" in ast.unparse(base) for base in node.bases):
+            kinds |= {id(line.value): "enum" for line in node.body if isinstance(line, ast.Assign)}
+        elif isinstance(node, ast.Expr):
+            kinds[id(node.value)] = "docstring"
+        elif isinstance(node, ast.Dict):
+            named = zip(node.keys, node.values, strict=True)
+            kinds |= {id(value): "event" for key, value in named if getattr(key, "value", "") == "event"}
+        elif isinstance(node, ast.JoinedStr):
+            parts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values]
+            kinds |= {id(part): "docstring" for part in node.values}
+            yield "", "".join(parts)
+        elif isinstance(node, ast.Constant) and kinds.get(id(node)) != "docstring":
+            if isinstance(node.value, str):
+                yield kinds.get(id(node), ""), node.value
+            elif isinstance(node.value, bytes):
+                yield kinds.get(id(node), ""), node.value.decode("latin-1")
+
+
+def collect_tables() -> list[str]:
+    """Return one line for each table and index that a store creates, as its statement has it."""
+    lines = set()
+    for _, text in list_literals():
+        for statement in re.split(r";|(?=\bCREATE )", text):
+            if re.match(r"CREATE (TABLE|INDEX|UNIQUE INDEX|VIEW) \w+ ", statement):
+                plain = re.sub(r"--[^\n]*", "", statement)
+                lines.add(" ".join(re.sub(r"\{\w*\}", "{}", plain).split()))
+    return sorted(lines)
+
+
+def collect_literals() -> list[str]:
+    """Return the words in signed, stored and sent texts that stand in the source as literals."""
+    paths = [line.split()[0] for line in collect_http() + collect_pages()]
+    lines = set()
+    for kind, text in list_literals():
+        lines |= {f"variable {name}" for name in re.findall(r"\bRETICENT_[A-Z_]+", text)}
+        if kind == "event" or (kind == "enum" and re.fullmatch(r"[a-z0-9][a-z0-9_-]*( [a-z-]+){0,3}", text)):
+            lines.add(f"{kind} {text}")
+        elif re.fullmatch(r"(?s)reticent[ /-][a-z].{0,40}", text):
+            lines.add(f"label {text.encode('unicode_escape').decode()}")
+        elif re.fullmatch(r"(/[a-z][a-z0-9-]*)+/?", text) and not re.match("/(bin|dev|proc)", text):
+            lines |= {f"path {text}"} if not any(text.strip("/") in path for path in paths) else set()
+    return sorted(lines)
+
+
 PARTS: dict[str, Callable[[], list[str]]] = {
     "commands": collect_commands,
+    "contracts": collect_contracts,
     "http": collect_http,
+    "literals": collect_literals,
     "pages": collect_pages,
+    "tables": collect_tables,
 }
 
 

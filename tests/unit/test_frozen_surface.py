@@ -64,3 +64,30 @@ def test_planted_lost_page_is_found(monkeypatch):
     service.router.routes.pop()
     monkeypatch.setattr(surface, "build_service", lambda: service)
     assert list_changes("pages") == ({"/static MOUNT"}, set())
+
+
+def test_planted_renamed_column_and_label_are_found(monkeypatch):
+    """A column, or the label of a signed text, that a careless codemod renames in a literal is a change."""
+    literals = [
+        (kind, text.replace("wording TEXT", "words TEXT").replace("reticent-bill/", "reticent-menu/"))
+        for kind, text in surface.list_literals()
+    ]
+    monkeypatch.setattr(surface, "list_literals", lambda: literals)
+    _, added = list_changes("tables")
+    assert len(added) == 1
+    assert "words TEXT NOT NULL" in added.pop()
+    removed, added = list_changes("literals")
+    assert (removed, added) == ({r"label reticent-bill/v1\n"}, {r"label reticent-menu/v1\n"})
+
+
+def test_planted_renamed_event_argument_is_found(monkeypatch):
+    """An argument of a contract's event under another name is a change."""
+    load = surface.json.loads
+
+    def rename_argument(text):
+        return load(text.replace('"name": "miner"', '"name": "worker"'))
+
+    monkeypatch.setattr(surface.json, "loads", rename_argument)
+    removed, added = list_changes("contracts")
+    assert "FederatedTask event Enrolled(address indexed miner, uint256 units)" in removed
+    assert "FederatedTask event Enrolled(address indexed worker, uint256 units)" in added
