@@ -177,7 +177,7 @@ def list_literals() -> list[tuple[str, str]]:
     """
     found = []
     for path in sorted((ROOT / "src").rglob("*.py")):
-        if not {"experiments", "planted"} & set(path.parts):
+        if not {"experiments", "planted"} & set(path.relative_to(ROOT).parts):
             found += _list_module_literals(ast.parse(path.read_text(encoding="utf-8")))
     for path in sorted((ROOT / "src").rglob("*.sql")):
         found += [("", statement) for statement in path.read_text().split(";")]
@@ -231,9 +231,25 @@ def collect_literals() -> list[str]:
     return sorted(lines)
 
 
+def collect_formats() -> list[str]:
+    """Return one line for each field of a sample of each stored, signed or sent text."""
+    from . import stored_formats
+
+    return stored_formats.collect_formats()
+
+
+def collect_file_fields() -> list[str]:
+    """Return one line for each field of the files that people write."""
+    from . import file_fields
+
+    return file_fields.collect_file_fields()
+
+
 PARTS: dict[str, Callable[[], list[str]]] = {
     "commands": collect_commands,
     "contracts": collect_contracts,
+    "file-fields": collect_file_fields,
+    "formats": collect_formats,
     "http": collect_http,
     "literals": collect_literals,
     "pages": collect_pages,
