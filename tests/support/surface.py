@@ -120,14 +120,18 @@ def _join(prefix: str, field: str) -> str:
 
 
 def collect_pages() -> list[str]:
-    """Return one line for each route outside OpenAPI, with the parameters that it reads."""
-    documented = build_service().openapi()["paths"]
-    return sorted(
+    """Return one line for each route outside OpenAPI with its parameters, and for each field of a form."""
+    service = build_service()
+    documented = service.openapi()["paths"]
+    routes = [
         f"{path} {method}{parameters}"
-        for path, methods, parameters in _list_routes(build_service().routes, "")
+        for path, methods, parameters in _list_routes(service.routes, "")
         for method in sorted(methods)
         if method.lower() not in documented.get(path, ())
-    )
+    ]
+    templates = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.html")]
+    fields = re.findall(r'<(?:input|select|textarea|button)\b[^>]* name="([^"]+)"', "".join(templates))
+    return sorted(routes) + [f"form {field}" for field in sorted(set(fields))]
 
 
 def _list_routes(routes: list[Any], prefix: str) -> Iterator[tuple[str, set[str], str]]:
@@ -218,7 +222,7 @@ def collect_tables() -> list[str]:
 
 def collect_literals() -> list[str]:
     """Return the words in signed, stored and sent texts that stand in the source as literals."""
-    paths = [line.split()[0] for line in collect_http() + collect_pages()]
+    paths = [line.split()[0] for line in collect_http() + collect_pages() if line.startswith("/")]
     lines = set()
     for kind, text in list_literals():
         lines |= {f"variable {name}" for name in re.findall(r"\bRETICENT_[A-Z_]+", text)}
