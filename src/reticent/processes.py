@@ -111,8 +111,16 @@ class Companion:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Whether the program has not ended."""
-        return self._process.poll() is None
+        """Whether the program has not ended.
+
+        Popen's own `poll` keeps a lock for ever if an interrupt comes in the wrong moment, and `close` waits.
+        """
+        if self._process.returncode is not None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:  # somebody else has waited for it
+            return False
 
     def close(self) -> None:
         """Kill the program, if it has not ended."""

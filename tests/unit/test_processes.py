@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -137,6 +138,45 @@ def test_a_companion_that_ended_is_seen_and_nobody_else_is_killed(tmp_path):
         assert not one.is_running()
     assert one._guard.returncode == 0, "it was told, and killed nothing"
     assert (tmp_path / "said").read_text() == "said\n"
+
+
+class InterruptedLock:
+    """Popen's lock, as an interrupt leaves it that comes between `acquire` and the block that releases it."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+
+    def acquire(self, blocking=True):
+        self._lock.acquire(blocking)
+        raise KeyboardInterrupt
+
+    def __enter__(self):
+        assert self._lock.acquire(blocking=False), "it would wait for ever"
+
+    def __exit__(self, *exception):
+        self._lock.release()
+
+    def release(self):
+        self._lock.release()
+
+
+def test_an_interrupt_while_a_companion_is_looked_at_does_not_hold_up_its_end():
+    with Companion(["sleep", "1000"]) as one:
+        one._process._waitpid_lock = InterruptedLock()
+        assert one.is_running()
+        one._process._waitpid_lock = threading.Lock()
+    assert not one.is_running()
+
+
+def test_planted_a_poll_that_is_interrupted_would_hold_it_up():
+    with Companion(["sleep", "1000"]) as one:
+        lock = one._process._waitpid_lock = InterruptedLock()
+        with pytest.raises(KeyboardInterrupt):
+            one._process.poll()
+        with pytest.raises(AssertionError, match="wait for ever"):
+            one._process.wait()
+        lock.release()
+        one._process._waitpid_lock = threading.Lock()
 
 
 def test_a_program_that_is_not_there_leaves_no_guard(tmp_path):
