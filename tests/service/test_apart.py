@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reticent.apps.query import apart, jobs, lanes
+from reticent.apps.query import apart, jobs, lanes, weights
 from reticent.errors import SourceError
 from reticent.ledger import Amount, Grant, SqlLedger, Unit
 from reticent.query import Session
@@ -162,6 +162,25 @@ def test_planted_making_them_here_is_caught(serving, monkeypatch):
     without_hands(monkeypatch)
     for what in ("rehearse", "ask"):
         refused(LARGE[what](service), 500, "fault")
+
+
+def test_long_estimates_are_made_by_a_process_of_their_own(pair, monkeypatch, crew):
+    service, other = pair
+    monkeypatch.setattr("reticent.apps.query.desk.reuse_cells", lambda cells, values: 2 * weights.MANY)
+    without_hands(monkeypatch)
+    with held(other):  # nor do they wait for answers of many cells
+        reply = crew.submit(FREE["price"], service).result(PATIENCE_S)
+    assert reply.status_code == 200
+    (number,) = service.app.state.jobs._estimator.process_ids()
+    assert number not in (os.getpid(), *other.process_ids())
+
+
+def test_planted_long_estimates_made_here_are_caught(pair, monkeypatch):
+    service, _ = pair
+    monkeypatch.setattr("reticent.apps.query.desk.reuse_cells", lambda cells, values: 2 * weights.MANY)
+    monkeypatch.setattr(service.app.state.jobs, "_estimator", None)
+    without_hands(monkeypatch)
+    refused(FREE["price"](service), 500, "fault")
 
 
 def _levels(desk):
@@ -329,7 +348,7 @@ def test_what_is_degraded_is_drawn_here(made_census, tmp_path):
     service = Service(place, make_keys(place), apart=True)
     with service.client:
         assert service.desk.data("census").policy.value == "degrade"
-        assert not service.app.state.jobs._is_apart("census")
+        assert service.app.state.jobs._other_process(weights.WorkWeight(1 << 16, 0), "census") is None
 
 
 # Who dies

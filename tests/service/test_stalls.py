@@ -249,7 +249,7 @@ def test_a_refusal_takes_no_thread(crowded, crew, verb):
 
 def test_planted_weighing_in_a_thread_makes_refusals_wait(crowded, monkeypatch, crew):
     """As it was."""
-    monkeypatch.setattr(Jobs, "hopeless", lambda *_: None)
+    monkeypatch.setattr(Jobs, "hopeless", lambda *_, **__: None)
     limiter = crowded.client.portal.call(lanes_limiter)
     waiting = crew.submit(sent, crowded, "price")
     until(lambda: limiter.statistics().tasks_waiting == 1)
@@ -259,7 +259,7 @@ def test_planted_weighing_in_a_thread_makes_refusals_wait(crowded, monkeypatch, 
 def usual(service, patch, call):
     """What would be replied if nothing were spared."""
     with patch.context() as here:
-        here.setattr(Jobs, "hopeless", lambda *_: None)
+        here.setattr(Jobs, "hopeless", lambda *_, **__: None)
         return call(service)
 
 

@@ -54,11 +54,13 @@ class Jobs:
 
     Args:
         desk: who answers.
-        apart: who makes answers of many cells, if that is another process.
+        apart: Process that makes answers of many cells; None to make them here.
+        estimator: Process that makes free estimates which take long; None to make them here.
     """
 
-    def __init__(self, desk: Desk, apart: Apart | None = None) -> None:
-        self._desk, self._settings, self._apart = desk, desk.settings, apart
+    def __init__(self, desk: Desk, apart: Apart | None = None, estimator: Apart | None = None) -> None:
+        self._desk, self._settings = desk, desk.settings
+        self._apart, self._estimator = apart, estimator
         self._is_on_chain = desk.ledger.measured_by_oracle
         waits = self._is_on_chain or self._settings.grid_s > 0
         self.lanes = Lanes(self._settings.threads * (_WAITING if waits else 1))
@@ -80,8 +82,9 @@ class Jobs:
         with self._news:
             self._news.notify_all()
         self.lanes.close()
-        if self._apart is not None:
-            self._apart.close()
+        for process in (self._apart, self._estimator):
+            if process is not None:
+                process.close()
         for thread in self._threads:
             thread.join()
 
@@ -121,13 +124,15 @@ class Jobs:
         paid: Callable[[], Any] = paid_here
         weight, found = await run_in_threadpool(quick)
         cells = weight.cells
+        other = self._other_process(weight, name) if shaped is in_bytes else None
+        if other is not None:
+            free = partial(self._free_apart, other, *given, idempotency)
         if weight.is_long_estimate:
-            found = await self.lanes.estimate(here)
+            found = await self.lanes.estimate(free)
         elif cells > MANY:
             paid = partial(restful, paid_here)
-            if shaped is in_bytes and self._is_apart(name):
-                free = partial(self._free_apart, *given, idempotency)
-                paid = partial(self._paid_apart, *given, idempotency, start)
+            if other is not None:
+                paid = partial(self._paid_apart, other, *given, idempotency, start)
             found = await self.lanes.free(cells, free)
         if found is not None:
             return found
@@ -169,9 +174,10 @@ class Jobs:
         self, weight: WorkWeight, name: str, work: Work[Result], *, is_here: bool = False
     ) -> Result:
         """Do free work of such a weight, which is counted already."""
+        placed = self._placed(weight, name, work, is_here=is_here)
         if weight.is_long_estimate:
-            return await self.lanes.estimate(partial(work, self._desk))
-        return await self.lanes.free(weight.cells, self._placed(weight.cells, name, work, is_here=is_here))
+            return await self.lanes.estimate(placed)
+        return await self.lanes.free(weight.cells, placed)
 
     async def rehearse(self, person: Person, name: str, query: Question, work: Work[Result]) -> Result:
         """The same with made-up rows, beside which nothing is recorded."""
@@ -182,37 +188,49 @@ class Jobs:
             return cells
 
         cells = await run_in_threadpool(weighed)
-        return await self.lanes.rehearse(cells, self._placed(cells, name, work))
+        return await self.lanes.rehearse(cells, self._placed(WorkWeight(cells, 0), name, work))
 
     def _placed(
-        self, cells: int, name: str, work: Work[Result], *, is_here: bool = False
+        self, weight: WorkWeight, name: str, work: Work[Result], *, is_here: bool = False
     ) -> Callable[[], Result]:
-        """The work at this desk, or in the process of its own if there are many cells."""
-        if cells <= MANY:
+        """Return a call that does the work at this desk, or in another process if there is much of it."""
+        if max(weight) <= MANY:
             return partial(work, self._desk)
-        if self._apart is not None and self._is_apart(name) and not is_here:
-            return partial(self._apart.call, work)
+        other = None if is_here else self._other_process(weight, name)
+        if other is not None:
+            return partial(other.call, work)
         return partial(restful, partial(work, self._desk))
 
-    def _is_apart(self, name: str) -> bool:
-        """Whether what has many cells is done in another process: what is degraded is drawn, and is not."""
-        return self._apart is not None and self._desk.open_data(name).policy is not Policy.DEGRADE
+    def _other_process(self, weight: WorkWeight, name: str) -> Apart | None:
+        """Return the process that does work of such a weight; None if it is done here.
+
+        A degraded answer is drawn at once, so a data set with that policy has all its work done here.
+        """
+        if max(weight) <= MANY or self._desk.open_data(name).policy is Policy.DEGRADE:
+            return None
+        return self._estimator if weight.is_long_estimate else self._apart
 
     def _free_apart(
-        self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
+        self,
+        other: Apart,
+        person: Person,
+        name: str,
+        query: Question,
+        accuracy: Accuracy,
+        idempotency: str | None,
     ) -> bytes | None:
-        """What is free of a question of many cells."""
-        assert self._apart is not None
+        """Return the reply to a question that another process can answer for free; None else."""
         attempt = self._desk.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return attempt.answer.encode()
         if self._desk.session(name).has_requested(query, attempt.ledger):
             return None
-        shaped = self._apart.call(partial(shaped_free, person, name, query, accuracy))
+        shaped = other.call(partial(shaped_free, person, name, query, accuracy))
         return None if shaped is None else self._desk.ended(Settled(attempt, None), person, shaped)
 
     def _paid_apart(
         self,
+        other: Apart,
         person: Person,
         name: str,
         query: Question,
@@ -221,18 +239,17 @@ class Jobs:
         start: float,
     ) -> bytes:
         """Charge for a question of many cells here; let it be drawn, recorded and told there."""
-        assert self._apart is not None
-        hand = OtherHand(self._apart, name, start)
+        hand = OtherHand(other, name, start)
         try:
             settled = self._desk.settle(person, name, query, accuracy, idempotency, offering=False, hand=hand)
         except BudgetExceeded as refusal:
             short = (refusal.account, refusal.asked, refusal.left)
-            offer = self._apart.call(partial(_offered, name, query, accuracy, short))
+            offer = other.call(partial(_offered, name, query, accuracy, short))
             raise refused_as(refusal, reply=offer) from refusal
         if settled.paid is None:
             return cast(str, settled.attempt.answer).encode()
         made = partial(shaped_paid, person, name, query, settled.paid, accuracy.confidence)
-        shaped = self._apart.call(made)
+        shaped = other.call(made)
         return self._desk.ended(settled, person, shaped)
 
     def _weighed(self, person: Person, name: str, query: Question) -> WorkWeight:
@@ -266,15 +283,21 @@ class Jobs:
         if pause_s:
             raise too_much(weight.cells + weight.reuse, pause_s)
 
-    def hopeless(self, person: Person, name: str, text: bytes) -> Refused | None:
-        """The refusal of a request that is more work than the rate allows now, if it can be told at once.
+    def hopeless(self, person: Person, name: str, text: bytes, *, may_reuse: bool = True) -> Refused | None:
+        """Return the refusal of a request that is too much work now, if it can be told at once.
 
         Nothing is counted, and nobody who has much of the rate left is looked at.
+
+        Args:
+            person: Who asks.
+            name: Data set that is asked about.
+            text: Body of the request.
+            may_reuse: Whether the question may be estimated from recorded values, which is work too.
         """
         caller = str(person.number)
         if not self._work_rate.full_s(caller, MOST_VALUES) or not self._desk.is_open(name):
             return None
-        cells, steps = letters_asked(text), 1
+        weight, steps = WorkWeight(letters_asked(text), 0), 1
         if len(text) <= LONGEST_REPEAT:
             try:
                 query = json.loads(text)["query"]
@@ -282,12 +305,12 @@ class Jobs:
                 return None
             if not isinstance(query, Mapping):  # SQL takes longer to read
                 return None
-            cells, steps = (
-                self._desk.cells(name, query),
-                self._settings.steps(self._desk.open_data(name).rows),
-            )
-        pause_s = self._work_rate.full_s(caller, cells * steps)
-        return too_much(cells, pause_s) if pause_s else None
+            weight = self._desk.weigh(name, query)
+            if not may_reuse:
+                weight = weight._replace(reuse=0)
+            steps = self._settings.steps(self._desk.open_data(name).rows)
+        pause_s = self._work_rate.full_s(caller, weight.cells * steps + weight.reuse)
+        return too_much(sum(weight), pause_s) if pause_s else None
 
     @contextmanager
     def reading(self, person: Person, text: bytes) -> Iterator[None]:
@@ -425,8 +448,9 @@ class Jobs:
         if cells <= MANY:
             return answered()
         work = partial(restful, answered)
-        if self._is_apart(job.dataset):
-            work = partial(self._paid_apart, *given, job.idempotency, start)
+        other = self._other_process(WorkWeight(cells, 0), job.dataset)
+        if other is not None:
+            work = partial(self._paid_apart, other, *given, job.idempotency, start)
         return self.lanes.paid(cells, work).result()
 
     def _end(self, job: Job, done: Future[Any]) -> None:
@@ -498,10 +522,10 @@ def running(app: FastAPI) -> Iterator[None]:
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
     desk: Desk = app.state.desk
     is_apart = getattr(app.state, "is_apart", False) and not desk.ledger.measured_by_oracle
-    other = Apart(desk.settings) if is_apart else None
-    app.state.jobs = Jobs(desk, other)
-    if other is not None:
-        other.start()
+    apart, estimator = (Apart(desk.settings), Apart(desk.settings)) if is_apart else (None, None)
+    app.state.jobs = Jobs(desk, apart, estimator)
+    if apart is not None:
+        apart.start()  # the estimator is started when it is first needed
     try:
         yield
     finally:

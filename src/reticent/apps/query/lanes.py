@@ -18,8 +18,8 @@ The interpreter runs one thread at a time, and would let a busy one go on for 5 
 turn; here it is `SWITCH_S`. What DuckDB, SQLite and OpenDP do, they do outside of it. Its search for cycles
 stops all threads for as long as there are objects, a second beside large answers, which hold none: it rests
 while one is made here (`restful`). What is made is a reply in bytes, so that nothing of that many parts
-outlives it. `reticent serve` has most of them made in another process (`apart`), and the threads of the lanes
-for what is large wait for it.
+outlives it. `reticent serve` has most of them made in another process (`apart`), and long
+estimates in a second one; the threads of those lanes wait for them.
 """
 
 from __future__ import annotations

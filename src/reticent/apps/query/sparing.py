@@ -22,8 +22,8 @@ from reticent.service.limits import until_deadline
 from reticent.service.refusals import Refused, too_many
 from reticent.service.replies import refusal
 
-_ASK = "ask"
-_QUESTION = re.compile(rf"(/api/v1/datasets/)([^/]{{1,80}})/({_ASK}|price|known|rehearse|jobs)")
+_ASK, _REHEARSE = "ask", "rehearse"
+_QUESTION = re.compile(rf"(/api/v1/datasets/)([^/]{{1,80}})/({_ASK}|price|known|{_REHEARSE}|jobs)")
 
 
 class Sparing:
@@ -41,7 +41,7 @@ class Sparing:
             return
         start, request, body = time.monotonic(), Request(scope), await receive()
         base, name, verb = found.groups()
-        refused = _refused(request, await caller_of(request), name, body)
+        refused = _refused(request, await caller_of(request), name, verb, body)
         if refused is None:
             await self._app(scope, _again(body, receive), send)
             return
@@ -52,11 +52,11 @@ class Sparing:
         await refusal(refused)(scope, receive, send)
 
 
-def _refused(request: Request, person: Person | None, name: str, body: Message) -> Refused | None:
-    """Why this person may not ask this now, if that can be told at once."""
+def _refused(request: Request, person: Person | None, name: str, verb: str, body: Message) -> Refused | None:
+    """Return why this person may not ask this now, if that can be told at once."""
     if person is None or person.role not in ASKERS:
         return None
-    hopeless = jobs_of(request).hopeless(person, name, body.get("body", b""))
+    hopeless = jobs_of(request).hopeless(person, name, body.get("body", b""), may_reuse=verb != _REHEARSE)
     if hopeless is None:
         return None
     pause_s = request.app.state.rate.wait_s(str(person.number))
