@@ -104,16 +104,19 @@ def _chi_square(observed: Floats, expected: Floats) -> float:
 def independence_p_value(first: NDArray[Any], second: NDArray[Any], levels: int = 6) -> float:
     """P-value of the hypothesis that two columns of codes are independent of each other.
 
-    Codes are pooled to at most `levels` groups of about equal size each.
+    Codes are pooled into at most `levels` groups of about equal size, and into fewer where some cell of the
+    table would be expected to hold less than five. The groups follow from the two margins alone, so the
+    p-value holds given the margins. It is 1 if even two groups leave a cell too thin.
     """
-    rows, columns = _grouped(first, levels), _grouped(second, levels)
-    table = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(table, (rows, columns), 1.0)
-    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
-    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
-    if freedom == 0 or expected.min() < 5.0:
-        return 1.0
-    return float(special().chdtrc(freedom, float(np.sum((table - expected) ** 2 / expected))))
+    for most in range(levels, 1, -1):
+        rows, columns = _grouped(first, most), _grouped(second, most)
+        table = np.zeros((rows.max() + 1, columns.max() + 1))
+        np.add.at(table, (rows, columns), 1.0)
+        expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
+        freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+        if freedom > 0 and expected.min() >= 5.0:
+            return float(special().chdtrc(freedom, float(np.sum((table - expected) ** 2 / expected))))
+    return 1.0
 
 
 def _grouped(codes: NDArray[Any], levels: int) -> NDArray[np.int64]:

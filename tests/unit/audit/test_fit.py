@@ -69,3 +69,9 @@ def test_dependence_is_found_and_independence_left_alone(rng):
     one, two = rng.words(20_000) & np.uint64(7), rng.words(20_000) & np.uint64(7)
     assert independence_p_value(one, two) > 1e-4
     assert independence_p_value(one, one ^ (two & np.uint64(1))) < 1e-12
+
+
+def test_equal_columns_with_a_rare_code_are_not_taken_for_independent():
+    codes = np.repeat([0, 1, 2, 3], [32, 27, 28, 13])  # the rare code alone is expected less than twice
+    assert independence_p_value(codes, codes) < 1e-15
+    assert independence_p_value(np.repeat([0, 1], [99, 1]), np.repeat([0, 1], [99, 1])) == 1.0
