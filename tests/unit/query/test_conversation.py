@@ -217,7 +217,7 @@ class TestTerminal:
 
         def hear():
             os.read(heard, 1)
-            print("came", flush=True)
+            print("came\\n", end="", flush=True)  # in one write, so that nothing comes between
 
         heard, told = os.pipe()
         os.set_blocking(told, False)
