@@ -1,7 +1,7 @@
-"""How exact an answer shall be, and what it may be made of: one value, whichever way a question comes.
+"""The accuracy that an answer shall have, and the purchases that it may reuse, as one value.
 
-Functions for people take it as one or word by word, `ask(query, error=3)`; a request, a form and a command
-line are turned into it where they are read. What it costs is in `prices`.
+Functions for people take an `Accuracy` or its fields as keyword arguments, `ask(query, error=3)`. An HTTP
+request, a form and a command line are turned into an `Accuracy` where they are parsed. Costs are in `prices`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFERENCE = 10**12  # units of mu^2 at which errors are predicted and then scal
 
 
 class Words(TypedDict, total=False):
-    """The fields of an `Accuracy`, as arguments of a call."""
+    """The fields of an `Accuracy` as keyword arguments of a call."""
 
     error: float | None
     epsilon: float | None
@@ -38,18 +38,18 @@ class Words(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How exact an answer shall be: by error, by (epsilon, delta), or by information in mu^2.
+    """The accuracy of an answer: by error, by (epsilon, delta), or by information in mu^2.
 
     Args:
-        error: half the width of the interval, in the units of the answer (of the rank, from 0 to 1, for
+        error: Half the width of the interval, in the units of the answer (of the rank, from 0 to 1, for
             quantiles), for each group.
-        epsilon: with `delta`, the privacy parameters of this answer alone.
-        delta: by default that of the data set's budget.
-        information: mu^2.
-        confidence: of every interval.
-        rows: a guess of how many rows a group has, where their number is private.
-        reuse: what was bought before and may be part of the answer: "span", all that is recorded about the
-            data set; "key", what is recorded under the question itself; "none", a fresh draw.
+        epsilon: Privacy parameter of this answer alone, together with `delta`.
+        delta: Privacy parameter; the delta of the data set's budget by default.
+        information: Information in mu^2.
+        confidence: Confidence of every interval.
+        rows: Guess of the number of rows in a group, if that number is private.
+        reuse: Earlier purchases that may be part of the answer: "span", all measurements of the data set;
+            "key", measurements of the question itself; "none", a fresh draw.
     """
 
     error: float | None = None
@@ -77,13 +77,13 @@ class Accuracy:
         checked_reuse(self.reuse)
 
     def units(self, query: Query, plan: Plan, budget: Budget, rows: float | None) -> int:
-        """The information, in ledger units, that makes an answer as exact as asked.
+        """Return the information, in ledger units, that an answer of this accuracy needs.
 
         Args:
-            query: what is shown.
-            plan: what is measured.
-            budget: whose delta is the default.
-            rows: how many rows a group is taken to have, see `assumed_rows`; not None with an error.
+            query: Query to answer.
+            plan: Measurement plan of the query.
+            budget: Budget of the data set, whose delta is the default.
+            rows: Number of rows that a group is assumed to have, see `assumed_rows`; not None with an error.
         """
         if self.error is not None:
             assert rows is not None
@@ -97,7 +97,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, given: Accuracy | None, words: Words) -> Accuracy:
-        """The accuracy, whether somebody gave it as one or word by word."""
+        """Return an accuracy from an `Accuracy` or from its fields, of which exactly one must be passed."""
         if given is None:
             return cls(**words)
         if words:
@@ -105,7 +105,7 @@ class Accuracy:
         return given
 
     def words(self) -> Words:
-        """What is given of it, word by word."""
+        """Return the fields that are set, as keyword arguments."""
         given = {name: one for name, one in asdict(self).items() if one is not None}
         if self.reuse == SPAN:
             del given["reuse"]
@@ -113,12 +113,12 @@ class Accuracy:
 
 
 def checked_reuse(reuse: str, *known: str) -> str:
-    """What an answer may be made of."""
+    """Return the reuse option, or raise ParameterError if it is unknown."""
     if reuse not in (known or REUSES):
         raise ParameterError(f"reuse must be one of {', '.join(known or REUSES)}, got {shown(reuse)}")
     return reuse
 
 
 def checked_confidence(confidence: float) -> float:
-    """A confidence that an interval may have."""
+    """Return the confidence, or raise ParameterError if no interval can have it."""
     return real("confidence", confidence, low=0.5, high=0.999999, open_high=True)

@@ -1,7 +1,7 @@
-"""Promise, pay, release, in parts: what is due is known before anybody pays, and recorded after.
+"""Purchases in parts: a question is quoted before it is paid for, and measured and recorded after.
 
-`Session.pay` puts them in order. The first and the last take long where there are many cells, need no more
-than the declaration, the rows and the ledger, and may be done by another hand than the one that pays.
+`Session.pay` puts the parts in order. The quote and the measurement take long if there are many cells. They
+need no more than the declaration, the rows and the ledger, and may run in another process than the payment.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from reticent.query.plans import Asked
 
 @dataclass(frozen=True)
 class Due:
-    """What a question needs, from the declaration, the request and the ledger.
+    """A quote for a question, computed from the declaration, the request and the ledger.
 
     Attributes:
-        key: of the question, in the ledger.
-        bought: units that were bought before.
-        wanted: units that the answer must be worth.
-        cost: the most that may be charged for it: what is bought only grows.
-        is_free: whether nothing must be bought or measured for it.
-        amount: units that must be bought under the key in all.
-        combined: whether others' purchases make that less.
-        words: the question's text, its grid and its number of values, for the ledger.
-        since: what was recorded before, if nothing of it may be reused.
+        key: Key of the question in the ledger.
+        bought: Units that were bought before.
+        wanted: Units that the answer must be worth.
+        cost: Most units that may be charged for the question: purchases only grow.
+        is_free: True if nothing must be bought or measured for the question.
+        amount: Units that must be bought under the key in all.
+        combined: True if purchases of other questions reduce the units to buy.
+        words: Text, grid and number of values of the question, for the ledger.
+        since: Reading before a fresh draw, if nothing recorded may be reused.
     """
 
     key: str
@@ -44,14 +44,14 @@ class Due:
 
 @dataclass(frozen=True)
 class Paid:
-    """A question that is bought and recorded, as far as it must be. It only remains to tell the answer.
+    """A question that is bought and recorded as far as needed, so that its answer can be built.
 
     Attributes:
-        bought: units that were bought before.
-        wanted: units that the answer must be worth.
-        grant: what the ledger was asked for; None if nothing was missing.
-        combined: whether others' purchases are part of it.
-        since: what was recorded before, if nothing of it may be reused.
+        bought: Units that were bought before.
+        wanted: Units that the answer must be worth.
+        grant: Grant of the ledger; None if nothing was missing.
+        combined: True if purchases of other questions are part of the answer.
+        since: Reading before a fresh draw, if nothing recorded may be reused.
     """
 
     bought: int
@@ -62,20 +62,20 @@ class Paid:
 
 
 class Hand(Protocol):
-    """Who does what comes before and after paying. Either may be done again, by anybody, for nothing."""
+    """A worker that quotes a question before payment and measures it after; both can be repeated free."""
 
     def due(self, query: Asked, accuracy: Accuracy) -> Due:
-        """What a question needs; an error if its rows are out of reach, so that it costs nothing."""
+        """Quote a question; raise an error if its rows cannot be opened, before anything is charged."""
 
     def record(self, query: Asked, grant: Grant) -> None:
-        """Read rows, draw noise and record it, for all that is paid for and not recorded."""
+        """Read rows, draw noise and record every measurement of a grant that is paid for and not recorded."""
 
 
 def check_paid_for(key: str, grant: Grant | None) -> None:
     """Refuse to measure or answer one question for the payment of another.
 
     The key names the declaration and its version: a process that opened the data set after it was declared
-    anew must not record its rows under what was paid for before.
+    anew must not record its rows under an earlier payment.
     """
     if grant is not None and grant.key != key:
         raise LedgerError("the data set was declared anew after this was paid for; ask again")

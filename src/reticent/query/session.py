@@ -1,32 +1,34 @@
-"""Asking: price from public numbers, pay, measure, combine, answer. The one path by which answers leave.
+"""Sessions: price a question from public numbers, pay, measure, combine, answer.
+
+A session is the only path by which answers leave.
 
 Promise, pay, release: the plan and its price are computed from the declaration; `ledger.request` charges
 what is not bought yet, or refuses; only then rows are read, noise is drawn, and `ledger.fulfil` records
-the measurement, once. The answer is arithmetic on what is recorded. A crash in between loses nothing:
-what is paid and not recorded is measured by whoever asks next.
+the measurement, once. The answer is arithmetic on recorded measurements. A crash in between loses nothing:
+a measurement that is paid for and not recorded is made when the question is asked next.
 
-Where somebody else holds the data, this side never sees a row: it says in the ledger what must be measured,
-pays, and waits until it is recorded there.
+If another party (an oracle) holds the data, the session never sees a row: it writes in the ledger what must
+be measured, pays, and waits until the measurement is recorded there.
 
-Threads share a session, and processes a ledger. What they may wait for:
+Threads share a session, and processes share a ledger. They may wait for the following locks:
 
 - a price, a known answer and an answer that is recorded take no lock that is held while rows are opened or
-  read or noise is drawn: they read the ledger on its reading connection, one statement each, which sees what
-  was committed last. Plans, texts and answers that are kept ready are values that anybody may make again, so
-  two who make the same do no harm. What others bought is taken in under a lock, and estimated from without
-  one (`Purchases`);
-- who pays takes the lock of opening the rows, once, and that of the table for one statement at a time
-  (`source.Table`): paid questions about one data set are read one after the other. Neither is held while the
-  ledger is called;
-- that a question is charged and drawn once rests on none of these locks, and so not on who waits for whom:
-  `ledger.request` decides and commits in one transaction, what is bought only grows, and `ledger.fulfil`
-  takes the first record of each measurement and refuses every other. Of two who ask the same new question at
-  once, the ledger charges the first and finds it bought for the second. If the second comes before the first
-  has recorded, both may draw, the first record stands, and both answers are made from it: the other draw
-  is seen by nobody.
+  read or noise is drawn: they read the ledger on its reading connection, one statement each, which sees the
+  last commit. Cached plans, texts and answers are values that any thread may compute again, so two threads
+  that compute the same value do no harm. Purchases of other questions are loaded under a lock, and
+  estimates are made from them without one (`Purchases`);
+- a paying thread takes the lock of opening the rows, once, and that of the table for one statement at a
+  time (`source.Table`): paid questions about one data set are read one after the other. Neither is held
+  while the ledger is called;
+- the guarantee that a question is charged and drawn once rests on none of these locks: `ledger.request`
+  decides and commits in one transaction, purchases only grow, and `ledger.fulfil` takes the first record of
+  each measurement and refuses every later one. If two threads ask the same new question at once, the ledger
+  charges the first and finds the question bought for the second. If the second comes before the first has
+  recorded, both may draw, the first record stands, and both answers are made from it: the second draw is
+  never shown.
 
-Under the policy `degrade` a coarser answer is drawn under the notebook's lock (`degrade`), for which other
-free answers of that data set wait, and no reading of rows.
+Under the policy `degrade` a coarser answer is drawn under the notebook's lock (`degrade`). Other free answers
+of that data set wait for this lock; no reading of rows does.
 """
 
 from __future__ import annotations
@@ -85,26 +87,27 @@ from reticent.query.standing import Standing, bought, is_public, rounded_like_bo
 from reticent.query.telling import Teller
 from reticent.randomness import Stream
 
-_MOST_FREE = 500  # answers, each good while ledger and account stand as they did
-_FEW_CELLS = 64  # that are estimated in no time
-_FEWER = (10, 100)  # parts of the rows that an error assumes, to show what it would be with so many
+_MOST_FREE = 500  # cached answers, each valid while ledger and account are unchanged
+_FEW_CELLS = 64  # questions of so few cells are estimated at once
+_FEWER = (10, 100)  # divisors of the assumed rows, to show the error with fewer rows
 
 
 class Session(Shorthands):
-    """A data set that can be asked. Made by `reticent.open`.
+    """A data set that answers questions, opened with `reticent.open`.
 
-    Whoever measures, a question is charged once: a retry under the same idempotency text, a question whose
-    asker crashed after paying, and one that is paid for and not recorded yet, cost nothing again.
+    A question is charged once, in this process or any other: a retry under the same idempotency text, a
+    question whose process crashed after paying, and a question that is paid for and not recorded yet, cost
+    nothing again.
 
     Args:
-        data: the declaration.
-        rows: the prepared rows, or how to get at them; never looked at before the ledger has charged. None
-            if somebody else holds the data and records what is paid for.
-        ledger: holds the data set's account, which is opened if it is new.
-        notebook: the engine's own memory; in RAM by default.
+        data: Declaration of the data set.
+        rows: Prepared rows, or a function that opens them; never read before the ledger has charged. None if
+            an oracle holds the data and records the measurements.
+        ledger: Ledger with the data set's account, which is opened if it is new.
+        notebook: History of questions, coarser draws and requests; in RAM by default.
         rng: None for secure noise; a SimulationStream in tests and rehearsals.
-        wait_s: how long an answer may take to be recorded by somebody else.
-        leaving: is set once nobody may wait for that any longer.
+        wait_s: Seconds that an oracle may take to record a measurement.
+        leaving: Event that is set when the session shuts down: waiting for an oracle ends then.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class Session(Shorthands):
         self.close()
 
     def close(self, *, ledger: bool = True) -> None:
-        """Close notebook and rows, and the ledger too unless others use it."""
+        """Close notebook and rows, and the ledger too unless `ledger` is false because it is shared."""
         if ledger:
             self._ledger.close()
         self._notebook.close()
@@ -159,23 +162,22 @@ class Session(Shorthands):
         paying: Callable[[int], None] | None = None,
         **words: Unpack[Words],
     ) -> Answer:
-        """Answer a query as exactly as asked, charging only what is not bought yet.
-
+        """Answer a query at the requested accuracy, charging only for measurements that are not bought yet.
         Args:
-            query: a `Query`, its JSON, or SQL text.
-            accuracy: how exact the answer shall be; or word by word, as the fields of `Accuracy`: `error`,
+            query: A `Query`, its JSON, or SQL text.
+            accuracy: Accuracy of the answer; or pass the fields of `Accuracy` as keyword arguments: `error`,
                 which is half the width of the interval, or instead `epsilon` with `delta`, or `information`;
                 and `confidence` and `rows`.
-            idempotency: a retry with the same text is charged once, and shows what was charged.
-            paying: called before the ledger is, with the most units that it may charge; what this raises
-                refuses the question. Not called if nothing must be bought.
-            **words: of the accuracy.
+            idempotency: Text under which a retry is charged once, and shows the cost of the first request.
+            paying: Callback before the ledger is called, with the most units that it may charge; an exception
+                from it refuses the question. Not called if nothing must be bought.
+            **words: Fields of the accuracy.
 
         Raises:
-            QuestionRefused: the budget does not suffice; nothing was charged. It carries what was asked,
-                what is left, and the best answer that is free.
-            NotMeasured: whoever holds the data has not recorded it in time. It is paid for: asking again
-                is free.
+            QuestionRefused: The budget does not suffice; nothing was charged. The error carries the units
+                requested, the units left, and the best answer that is free.
+            NotMeasured: The oracle that holds the data has not recorded the measurement in time. It is paid
+                for: asking again is free.
         """
         given = Accuracy.of(accuracy, words)
         paid = self.pay(query, given, idempotency=idempotency, paying=paying)
@@ -192,19 +194,19 @@ class Session(Shorthands):
         hand: Hand | None = None,
         promptly: Promptly = at_once,
     ) -> Paid:
-        """The first half of `ask`: charge what is not bought yet, draw and record it.
+        """Charge for the measurements that a query still needs, draw and record them (first half of `ask`).
 
         Args:
-            query: as for `ask`.
-            accuracy: the same in one.
-            idempotency: as for `ask`.
-            paying: as for `ask`.
-            offering: whether a refusal says what is free and within reach, as `offer` does.
-            hand: who says what is due, and draws and records what is paid for; this session by default.
-            promptly: how the ledger is called to record, as for `record`; not used with a hand.
+            query: Query, as for `ask`.
+            accuracy: Accuracy of the answer.
+            idempotency: Text under which a retry is charged once, as for `ask`.
+            paying: Callback before the charge, as for `ask`.
+            offering: True if a refusal shall show the best free answer and the reachable error (see `offer`).
+            hand: Worker that quotes, draws and records; this session by default.
+            promptly: Wrapper of the ledger call that records, as for `record`; not used with a worker.
         """
         worker, asked = (self, self._plans.read(query)) if hand is None else (hand, query)
-        if isinstance(asked, Query) and hand is None:  # most is free: nothing is made that only payments need
+        if isinstance(asked, Query) and hand is None:  # most are free: skip what only payments need
             due = self._due(asked, self._standing(asked, accuracy))
         else:
             due = worker.due(asked, accuracy)
@@ -222,7 +224,7 @@ class Session(Shorthands):
                     raise
                 raise self.offer(asked, accuracy, refusal) from refusal
             except IdempotencyConflict:
-                # Charged meanwhile by a try that another notebook knows of, when others had recorded less.
+                # A request known to another notebook was charged meanwhile, for another amount.
                 again = worker.due(asked, accuracy)
                 if last or again.amount == due.amount:
                     raise
@@ -234,7 +236,7 @@ class Session(Shorthands):
         return Paid(due.bought, due.wanted, grant, due.combined, due.since)
 
     def _request(self, due: Due, idempotency: str | None) -> Grant:
-        """Tell the ledger what is asked, and ask for it."""
+        """Declare the question to the ledger and request its measurement."""
         text, grid, values = due.words
         self._ledger.declare(self.data.account, due.key, question=text, grid=grid, dimension=values)
         return self._ledger.request(
@@ -249,7 +251,7 @@ class Session(Shorthands):
         return any(note.key == key for note in self._notebook.request_notes(idempotency))
 
     def due(self, query: Asked, accuracy: Accuracy) -> Due:
-        """What must be bought for a question. Its rows are opened, not read: paying is not in vain."""
+        """Quote the purchase that a question needs. Rows are opened, not read, so no payment is in vain."""
         asked = self._plans.read(query)
         return self._due(asked, self._standing(asked, accuracy))
 
@@ -271,14 +273,14 @@ class Session(Shorthands):
         )
 
     def record(self, query: Asked, grant: Grant, *, promptly: Promptly = at_once) -> None:
-        """Read rows, draw noise and record it, for all that is paid for and not recorded.
+        """Read rows, draw noise and record every measurement of a grant that is paid for and not recorded.
 
         Any process with the same ledger and rows may do this: only the first record counts.
 
         Args:
-            query: what was paid for.
-            grant: the ledger's, for it.
-            promptly: how the ledger is called; it holds others up, and drawing does not.
+            query: Query that was paid for.
+            grant: Grant of the ledger for the query.
+            promptly: Wrapper of the ledger call, which blocks other threads; drawing does not.
         """
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
@@ -289,7 +291,7 @@ class Session(Shorthands):
             self._notebook.remember(prepared.question.key, json.dumps(tree.to_json(asked)))
 
     def told(self, query: Asked, paid: Paid, *, confidence: float = CONFIDENCE) -> Answer:
-        """The second half of `ask`: the answer, from what is recorded.
+        """Build the answer from recorded measurements: the second half of `ask`.
 
         Any process with the same ledger may do this, as often as it likes: nothing is charged, and no rows
         are read. Under the policy `share` nothing is drawn either.
@@ -311,9 +313,9 @@ class Session(Shorthands):
         return self._teller.answer(asked, prepared, paid.bought, after, paid.wanted, confidence, paid.grant)
 
     def free(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
-        """What `ask` would answer if nothing must be bought or measured for it; None else.
+        """Return the answer of `ask` if nothing must be bought or measured for it, else None.
 
-        No rows are looked at, nothing is charged, and nobody who pays is waited for. Arguments as for `ask`.
+        No rows are read, nothing is charged, and the call waits for no payment. Arguments as for `ask`.
         """
         asked = self._plans.read(query)
         given = Accuracy.of(accuracy, words)
@@ -333,7 +335,7 @@ class Session(Shorthands):
         return answer
 
     def _standing(self, query: Query, accuracy: Accuracy) -> Standing:
-        """How a query is measured, what is bought, and what must be in all."""
+        """Compute how a query is measured, which units are bought, and how many must be in all."""
         prepared = self._plans.of(query)
         before = self._reading(prepared)
         if is_public(query, prepared):
@@ -345,7 +347,7 @@ class Session(Shorthands):
         return standing(query, prepared, before, wanted, accuracy, self._purchases)
 
     def price(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Price:
-        """What `ask` would charge now, from public numbers only. Arguments as for `ask`."""
+        """Price a query: the units that `ask` would charge now, from public numbers. Arguments as in `ask`."""
         asked = self._plans.read(query)
         given = Accuracy.of(accuracy, words)
         balance, found = self.balance(), self._standing(asked, given)
@@ -380,13 +382,13 @@ class Session(Shorthands):
         accuracy: Accuracy | None = None,
         **words: Unpack[Words],
     ) -> Proposal:
-        """What to buy first for many questions, and what all of them cost then. Nothing is bought.
+        """Propose purchases to make first for many questions, and price them all then. Nothing is bought.
 
         Args:
-            workload: queries, their JSON, or SQL texts, in the order in which they will be asked; or pairs of
-                one of these and its accuracy.
-            accuracy: of those without one of their own, as for `ask`.
-            **words: the same, word by word.
+            workload: Queries, their JSON, or SQL texts, in the order in which they will be asked; or pairs of
+                a query and its accuracy.
+            accuracy: Accuracy of the queries without their own, as for `ask`.
+            **words: Fields of the accuracy.
         """
         asked, reuses = [], self._purchases is not None
         for query, own in each(workload, accuracy, words):
@@ -398,7 +400,7 @@ class Session(Shorthands):
         return proposed(asked, Account(self._plans.of, joint, *held, self.balance(), self.data, reuses))
 
     def _assumed(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> Assumed | None:
-        """What the predicted error rests on, where that is private, and what fewer rows would make of it."""
+        """Return the private row count that a predicted error assumes, and the error with fewer rows."""
         rows = assumed_rows(query, prepared, accuracy.rows)
         if rows is None or not rests_on_rows(query, prepared):
             return None
@@ -407,14 +409,14 @@ class Session(Shorthands):
         return Assumed(rows, accuracy.rows is not None, tuple(zip(fewer, errors, strict=True)))
 
     def _free_error(self, query: Query, prepared: Plan, accuracy: Accuracy) -> float | None:
-        """How exact the answer is that `known` gives; a guess of the rows may ask for more than is needed."""
+        """Return the error of the answer from `known`; a guess of the rows may ask for more than needed."""
         best = self._teller.best(query, prepared, accuracy.confidence, accuracy.reuse)
         return None if best is None else widest(best[0])
 
     def reused(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Answer | None:
-        """What `ask` would answer if that is free and takes no time; None if it may cost either.
+        """Return the answer of `ask` if it is free and takes no time; None if it may cost either.
 
-        For a service that would rather not wait: no rows are read, nothing is planned or charged.
+        Meant for a service that must not wait: no rows are read, nothing is planned or charged.
         """
         ready = self._plans.ready(query)
         if ready is None or self.data.policy is Policy.DEGRADE:
@@ -437,12 +439,12 @@ class Session(Shorthands):
         return answer
 
     def known(self, query: Asked, *, confidence: float = CONFIDENCE, reuse: str = SPAN) -> Answer | None:
-        """The best answer that is already paid for, free of charge; None if nothing is recorded.
+        """Return the best answer that is already paid for, free of charge; None if nothing is recorded.
 
         Args:
-            query: as for `ask`.
-            confidence: of the intervals.
-            reuse: "key" for what is recorded under the question itself alone.
+            query: Query, as for `ask`.
+            confidence: Confidence of the intervals.
+            reuse: "key" to use measurements of the question itself alone.
         """
         checked_confidence(confidence)
         checked_reuse(reuse, SPAN, KEY)
@@ -460,11 +462,11 @@ class Session(Shorthands):
         return self._teller.combined(asked, prepared, reading, worth(found), confidence, None)
 
     def recorded_rows(self, query: Asked, *, confidence: float = CONFIDENCE) -> int | None:
-        """How many rows the smallest group has at least, by what is recorded: a guess to give as `rows`.
+        """Return a lower bound of the rows in the smallest group, from recorded values: a guess for `rows`.
 
         Returns:
-            The lower end of its interval, 0 if that tells it from an empty group no more; None if nothing is
-            recorded that may be shown. It is free, and no price rests on it.
+            The lower end of the interval, 0 if the group cannot be told from an empty one; None if nothing
+            is recorded that may be shown. The bound is free, and no price depends on it.
         """
         factor = half_width_factor(checked_confidence(confidence))
         if self.data.policy is Policy.DEGRADE:
@@ -482,32 +484,32 @@ class Session(Shorthands):
     def rehearse(
         self, query: Asked, accuracy: Accuracy | None = None, *, seed: int = 0, **words: Unpack[Words]
     ) -> Answer:
-        """Ask the same of made-up rows that fit the declaration: nothing is charged, nothing is private.
+        """Answer a query about made-up rows that fit the declaration: nothing is charged, nothing is private.
 
         Args:
-            query: as for `ask`.
-            accuracy: as for `ask`.
-            seed: of the made-up rows and their noise.
-            **words: the same, word by word.
+            query: Query, as for `ask`.
+            accuracy: Accuracy, as for `ask`.
+            seed: Seed of the made-up rows and their noise.
+            **words: Fields of the accuracy.
         """
         from reticent.query.rows.rehearsal import rehearsal
 
         with rehearsal(self.data, seed) as session:
             return session.ask(query, accuracy, **words)
 
-    # What is there
+    # State of the data set
 
     def balance(self) -> Balance:
-        """The data set's account: its cap and what is spent."""
+        """Return the balance of the data set's account: its cap and the units spent."""
         return self._ledger.balance(self.data.account)
 
     @property
     def recorded_values(self) -> int:
-        """Return how many recorded values a question may be estimated from, as of the last look."""
+        """The number of recorded values that a question may be estimated from, as of the last look."""
         return 0 if self._purchases is None else len(self._purchases)
 
     def questions(self, keys: Container[str] | None = None) -> dict[str, Query]:
-        """What was bought so far, by key; under some keys only, where they are given."""
+        """Return the queries bought so far, by key; only those under `keys`, if keys are passed."""
         return {
             key: tree.from_json(json.loads(text))
             for key, text in self._notebook.questions().items()
@@ -517,7 +519,7 @@ class Session(Shorthands):
     # The path of an answer
 
     def read(self, given: Asked) -> Query:
-        """The query that is given, as its JSON or as SQL too."""
+        """Parse a query from a `Query`, its JSON, or SQL text."""
         return self._plans.read(given)
 
     def _amount(self, units: int) -> Amount:
@@ -539,9 +541,10 @@ class Session(Shorthands):
             return self._rows
 
     def _wanted(self, query: Query, prepared: Plan, accuracy: Accuracy, reading: Reading) -> int:
-        """The units that must be bought in all: of the declaration and the request, nothing recorded.
+        """Return the units that must be bought in all, from the declaration and the request alone.
 
-        So whoever asks the same, or for less, finds it bought, whatever the noise has shown since.
+        No recorded value enters. So the same request, or one for less, is always found bought, whatever the
+        noise has shown since.
         """
         rows = assumed_rows(query, prepared, accuracy.rows)
         if accuracy.error is not None and rows is None:
@@ -551,7 +554,7 @@ class Session(Shorthands):
         return rounded_like_bought(units, bought(reading), is_exact=accuracy.information is not None)
 
     def _hint(self, query: Query, confidence: float) -> str:
-        """What is recorded of the rows that somebody should guess, in words."""
+        """Return a hint for guessing the rows, from recorded values, to append to an error message."""
         least = self.recorded_rows(query, confidence=confidence)
         if least is None:
             return ""
@@ -559,12 +562,12 @@ class Session(Shorthands):
             "; what is recorded cannot tell the group from an empty one")  # fmt: skip
 
     def _expected_error(self, query: Query, prepared: Plan, accuracy: Accuracy, units: int) -> float | None:
-        """Half the width of the interval at that many units; None if it depends on what nobody knows."""
+        """Return half the interval's width at so many units; None if it depends on an unknown row count."""
         rows = assumed_rows(query, prepared, accuracy.rows)
         return None if rows is None else predicted_error(query, prepared, units, accuracy.confidence, rows)
 
     def offer(self, query: Asked, accuracy: Accuracy, refusal: BudgetExceeded) -> QuestionRefused:
-        """The ledger's refusal of a query, with the best answer that is free and what is within reach."""
+        """Build the refusal of a query, with the best answer that is free and the error within reach."""
         asked = self._plans.read(query)
         prepared = self._plans.of(asked)
         best = self.known(asked, confidence=accuracy.confidence)
@@ -588,7 +591,7 @@ class Session(Shorthands):
 
 
 def _check_elsewhere(data: DataSet, rows: object) -> None:
-    """Refuse what cannot be had where an oracle measures."""
+    """Reject rows and the policy `degrade` for a ledger whose measurements an oracle makes."""
     if rows is not None:
         raise ParameterError("rows must be None with this ledger: an oracle holds the data and records")
     if data.policy is Policy.DEGRADE:

@@ -1,4 +1,4 @@
-"""How a question stands before it is paid for: what is bought, what is wanted, what is missing."""
+"""Coverage of a question before payment: units that are bought, requested and missing."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from reticent.query.language.tree import Query
 from reticent.query.measure import Plan
 from reticent.query.purchases import Purchases
 
-LITTLE = 10**8  # this part of what is wanted is no saving that anybody would combine answers for
-SAME = 10**9  # a price above what is bought by this part of it, or less, is the same price rounded otherwise
+LITTLE = 10**8  # answers are not combined to save less than this part of the requested units
+SAME = 10**9  # a price above the bought units by at most this part is the same price rounded otherwise
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A question and what it needs.
+    """A question's plan, the units that are bought for it, and the units that it still needs.
 
     Attributes:
-        plan: how it is measured.
-        before: what is recorded under its key, and waits to be.
-        wanted: units that its answer must be worth.
-        recorded: units that are recorded under its key, when it was found what is missing.
-        fresh: units that must be recorded under its key beyond those.
-        combined: whether others' purchases make that less.
-        reuse: what the answer may be made of.
+        plan: Measurement plan of the question.
+        before: Reading of the question's key: recorded and pending measurements.
+        wanted: Units that the answer must be worth.
+        recorded: Units recorded under the key when the missing units were computed.
+        fresh: Units that must be recorded under the key beyond those.
+        combined: True if purchases of other questions reduce the units to buy.
+        reuse: Purchases that the answer may be made of (`accuracy.REUSES`).
     """
 
     plan: Plan
@@ -40,22 +40,22 @@ class Standing:
 
     @property
     def bought(self) -> int:
-        """Units that are paid for under its key, recorded or not."""
+        """Units that are paid for under the question's key, recorded or not."""
         return bought(self.before)
 
     @property
     def missing(self) -> int:
-        """Units that must be paid for: what is paid for and not recorded will be."""
+        """Units that must still be paid for; units paid for and not yet recorded count as bought."""
         return max(0, self.amount - self.bought)
 
     @property
     def amount(self) -> int:
-        """What the ledger is asked for, under the key in all."""
+        """Units to request from the ledger, under the question's key in all."""
         return self.recorded + self.fresh if self.reuse == NONE or self.combined else self.wanted
 
     @property
     def case(self) -> Case:
-        """How the request meets what was bought before."""
+        """The case of reuse: how the request relates to earlier purchases."""
         return (
             Case.SPAN
             if self.combined
@@ -68,18 +68,18 @@ class Standing:
 def standing(
     query: Query, plan: Plan, before: Reading, wanted: int, accuracy: Accuracy, purchases: Purchases | None
 ) -> Standing:
-    """What a question needs.
+    """Assess which units a question needs beyond those that are bought.
 
-    Others' purchases are looked at only where its own do not suffice: then nobody waits for them, and an
-    answer that its own purchases give rests on no other noise.
+    Purchases of other questions are used only if the question's own do not suffice. So no answer waits for
+    them without need, and an answer from its own purchases contains no other noise.
 
     Args:
-        query: what is asked.
-        plan: how it is measured.
-        before: what is recorded under its key.
-        wanted: units that the answer must be worth.
-        accuracy: what it may be made of.
-        purchases: of others; None if they may not be used.
+        query: Query to answer.
+        plan: Measurement plan of the query.
+        before: Reading of the question's key.
+        wanted: Units that the answer must be worth.
+        accuracy: Requested accuracy, with the purchases that the answer may reuse.
+        purchases: Purchases of all questions; None if they may not be used.
     """
     if accuracy.reuse == NONE:
         return Standing(plan, before, wanted, before.information, wanted + before.pending, False, NONE)
@@ -97,17 +97,17 @@ def standing(
 
 
 def to_buy(plan: Plan, wanted: int, recorded: int, fresh: int, *, is_exact: bool) -> tuple[int, bool]:
-    """The units to buy under a question, and whether others' purchases make that less.
+    """Return the units to buy under a question, and whether purchases of other questions reduce them.
 
     Args:
-        plan: how it is measured.
-        wanted: units that its answer must be worth.
-        recorded: units under its key.
-        fresh: units that are missing beyond those, as `Joint.fresh` finds them.
-        is_exact: whether units were asked for, and not an error.
+        plan: Measurement plan of the question.
+        wanted: Units that the answer must be worth.
+        recorded: Units recorded under the question's key.
+        fresh: Units that are missing beyond those, as computed by `Joint.fresh`.
+        is_exact: True if the request names units, and not an error.
     """
     missing, little = max(0, wanted - recorded), wanted // LITTLE
-    if fresh and plan.values > 1:  # found in floats: on the safe side of them
+    if fresh and plan.values > 1:  # computed in floats: add a margin on the safe side
         fresh += little + 1
     if not is_exact and fresh <= wanted // SAME:
         fresh = 0
@@ -128,12 +128,12 @@ def rounded_like_bought(units: int, bought: int, *, is_exact: bool) -> int:
 
 
 def bought(reading: Reading) -> int:
-    """The units that are paid for under a question, recorded or not."""
+    """Return the units that are paid for under a question, recorded or not."""
     return reading.information + reading.pending
 
 
 def case(bought: int, wanted: int) -> Case:
-    """How a request meets what was bought under its own key."""
+    """Classify how a request relates to the units bought under the question's own key."""
     if not bought:
         return Case.FRESH
     if wanted == bought:
@@ -142,7 +142,7 @@ def case(bought: int, wanted: int) -> Case:
 
 
 def is_public(query: Query, plan: Plan) -> bool:
-    """Whether the declaration answers it: the number of all rows when that is public."""
+    """Return True if the declaration answers the query: the number of all rows when that is public."""
     question = plan.question
     everything = question.where is True and not question.by and question.data.rows is not None
     return KIND[query.kind].is_public and everything

@@ -1,7 +1,7 @@
-"""Answers from what is recorded: arithmetic on released numbers, as often as anybody likes.
+"""Answers from recorded measurements: arithmetic on released numbers, repeatable at no cost.
 
 Nothing here charges or reads rows. Under the policy `degrade` coarser answers are drawn (`degrade`), from
-what is recorded under their own question alone.
+the measurements of their own question alone.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from reticent.randomness import Stream
 
 
 class Teller:
-    """Whoever makes answers of one data set.
+    """A builder of the answers about one data set.
 
     Args:
-        data: the declaration.
-        ledger: where everything is recorded.
-        notebook: keeps the draws of coarser answers.
-        purchases: of all questions; None if they may not be combined.
-        rng: of coarser draws; None for the secure stream.
+        data: Declaration of the data set.
+        ledger: Ledger that records the measurements.
+        notebook: Store of the draws of coarser answers.
+        purchases: Recorded purchases of all questions; None if they may not be combined.
+        rng: Random stream of coarser draws; None for the secure stream.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Teller:
     ) -> None:
         self.data, self._ledger, self._notebook = data, ledger, notebook
         self._purchases, self._rng = purchases, rng
-        self._checks: dict[str, Plan] = {}  # how the share of unreadable cells of a column is measured
+        self._checks: dict[str, Plan] = {}  # plans that measure the share of unreadable cells, by column
 
     def answer(
         self,
@@ -66,16 +66,16 @@ class Teller:
         confidence: float,
         grant: Grant | None,
     ) -> Answer:
-        """An answer from what is recorded under the question's own key.
+        """Build an answer from the measurements under the question's own key.
 
         Args:
-            query: what was asked.
-            prepared: how it is measured.
-            held: units that were bought under the key before.
-            after: what is recorded.
-            wanted: units that the answer must be worth.
-            confidence: of the intervals.
-            grant: what was paid for it, if anything was.
+            query: Query to answer.
+            prepared: Measurement plan of the query.
+            held: Units that were bought under the key before.
+            after: Recorded measurements of the key.
+            wanted: Units that the answer must be worth.
+            confidence: Confidence of the intervals.
+            grant: Grant that was paid for the answer; None if nothing was.
         """
         vector: Sequence[float] = ()
         units = after.information
@@ -96,12 +96,12 @@ class Teller:
         confidence: float,
         grant: Grant | None,
     ) -> Answer:
-        """An answer from all that is recorded by now."""
+        """Build an answer from all measurements of the data set that are recorded by now."""
         purchases = self._purchases
         assert purchases is not None
         purchases.combines(query, prepared, own)
         told = purchases.told(prepared)
-        if told is None:  # a bound on the work was met meanwhile: only where nothing is its own
+        if told is None:  # the work limit was met meanwhile: only without own measurements
             raise NotMeasured(f"{self.data.name}: others bought meanwhile what cannot be combined; ask again")
         found, looked = told
         cells = combined_cells(query, prepared, found, confidence)
@@ -143,7 +143,7 @@ class Teller:
         )
 
     def _receipt(self, prepared: Plan, grant: Grant | None, *, always: bool = False) -> Receipt:
-        """Where the ledger shows what was paid; with the head of its log where something was, or `always`."""
+        """Build the receipt of an answer, with the log's head if something was paid or `always` is true."""
         numbers = tuple(one.number for one in grant.pending) if grant is not None else ()
         head = getattr(self._ledger, "head", None)
         if head is None or not (numbers or always):
@@ -152,7 +152,7 @@ class Teller:
         return Receipt(self.data.account, prepared.question.key, numbers, seen.size, seen.root.hex())
 
     def public(self, query: Query, prepared: Plan, confidence: float) -> Answer:
-        """The number of all rows, where the declaration says it."""
+        """Build the answer to a question for the public number of all rows, from the declaration."""
         rows = float(self.data.rows or 0)
         balance = self._ledger.balance(self.data.account)
         return Answer(
@@ -171,11 +171,11 @@ class Teller:
         )
 
     def _notes(self, prepared: Plan) -> tuple[str, ...]:
-        """Return what a reader of an answer must know of the declaration and of the cells."""
+        """Return notes on the declaration and the cells that a reader of an answer must know."""
         return (*notes_of(self.data), *readability_notes(prepared.question, self._bought_share))
 
     def _bought_share(self, column: Column) -> Share | None:
-        """Return the share of a column's cells that cannot be read, as it is recorded; None if it is not."""
+        """Return the recorded share of a column's cells that cannot be read; None if none is recorded."""
         query = unreadable_share(column)
         prepared = self._checks.get(column.name) or plan(resolve(query, self.data))
         self._checks[column.name] = prepared
@@ -188,7 +188,7 @@ class Teller:
     def best(
         self, query: Query, prepared: Plan, confidence: float, reuse: str = SPAN
     ) -> tuple[list[Cell], Reading, tuple[Part, ...]] | None:
-        """The best cells that are free, and what they are made of: the own key's reading, or estimates."""
+        """Return the best free cells, the reading of the question's key, and the combined estimates if any."""
         reading = self._ledger.reading(self.data.account, prepared.question.key)
         if self._purchases is None:
             return None
@@ -202,13 +202,13 @@ class Teller:
         return estimates(query, prepared, vector, reading.information, confidence), reading, ()
 
     def cost(self, prepared: Plan, bought: int, wanted: int) -> int:
-        """What is charged for so many units, where so many are bought."""
+        """Return the units charged for raising a question from `bought` to `wanted` units."""
         values = prepared.values if self._ledger.charges_values else 1
         return increment(self.data.terms, bought, wanted, values)
 
 
 def notes_of(data: DataSet) -> tuple[str, ...]:
-    """Return what a reader of any answer about a data set must know of its declaration."""
+    """Return notes on a data set's declaration that a reader of any of its answers must know."""
     if data.person is None:
         return ()
     rows = "1 row" if data.contribution == 1 else f"{data.contribution} rows"
