@@ -1,6 +1,6 @@
-"""What an analyst gets: answers and prices, with everything needed to judge them.
+"""Answers and prices for an analyst, with everything needed to judge them.
 
-Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them when somebody looks.
+Amounts are ledger units of 1e-12 mu^2; epsilons are computed from them on demand.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ if TYPE_CHECKING:
 
 
 _LAST_DIGITS = 1e-9
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a cell a formula in a spreadsheet
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that make a cell a formula in a spreadsheet
 _PARTS = ("value", "standard_error", "low", "high")
 _MAX_NOTES, _MAX_NOTE_LENGTH = 20, 500
 
 
-@lru_cache(maxsize=4096)  # many look at the same account
+@lru_cache(maxsize=4096)  # many readers of the same account
 def _epsilon(units: int, delta: float) -> float:
     return spent_epsilon(units, delta) if units else 0.0
 
 
 class Case(Enum):
-    """How a request met what was bought before (Algorithm 7 of the thesis)."""
+    """The case of a request, by how it relates to earlier purchases (Algorithm 7 of the thesis)."""
 
     FRESH = "1"  # nothing was bought under the question, or nothing of it was to be reused
     EQUAL = "2A"  # exactly this was bought: nothing to pay
     REFINED = "2B"  # the missing part was bought and combined with the old
     COARSER = "2C"  # more was bought already: nothing to pay
-    SPAN = "3"  # other purchases, or the public number of rows, say part of it or all: less to pay
+    SPAN = "3"  # other purchases, or the public number of rows, answer part or all of it: less to pay
     PUBLIC = "public"  # the declaration answers it
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Where the ledger shows the payment.
+    """A reference to the ledger entries that show the payment.
 
     Attributes:
-        account: the data set's account.
-        key: the question's.
-        measurements: numbers of the measurements that this answer added.
-        log_size: entries of the log when the answer was given; None for ledgers without a log.
-        log_root: the root of those entries, in hex.
+        account: Account of the data set.
+        key: Key of the question.
+        measurements: Numbers of the measurements that this answer added.
+        log_size: Entries of the log when the answer was given; None for ledgers without a log.
+        log_root: Root of those entries, in hex.
     """
 
     account: str
@@ -73,12 +73,12 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Assumed:
-    """How many rows a group is taken to have, where an error rests on it and their number is private.
+    """The number of rows that a group is assumed to have, if an error depends on this private number.
 
     Attributes:
-        rows: of each group.
-        guessed: whether the asker said so; if not, every row counts, or an even part of all rows.
-        otherwise: what the error would be with fewer rows: pairs of rows and half widths, fewer and fewer.
+        rows: Rows of each group.
+        guessed: True if the analyst guessed the number; if not, it is all rows, or an even part of them.
+        otherwise: Errors with fewer rows: pairs of rows and half widths, in falling order of rows.
     """
 
     rows: float
@@ -88,20 +88,20 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Price:
-    """What an answer would cost, known before paying and without touching data.
+    """The price of an answer, known before paying and without touching data.
 
     Attributes:
-        information: units that must be bought under the question in all.
-        bought: units that are bought already.
-        cost: units that would be charged.
-        remaining: units left in the account before paying.
-        error: predicted half width of the interval; None where it depends on a private
-            number of rows that nobody guessed.
-        free_error: half width of the recorded answer, which `known` gives for free; None if nothing is.
-        assumed: what `error` rests on; None where it rests on nothing private.
-        useless: whether an interval of this width would hold all that is possible.
-        budget: units of the whole account; 0 if whoever told the price did not say it.
-        fresh_cost: units that a fresh draw would cost, reusing nothing.
+        information: Units that must be bought under the question in all.
+        bought: Units that are bought already.
+        cost: Units that would be charged.
+        remaining: Units left in the account before paying.
+        error: Predicted half width of the interval; None if it depends on a private number of rows that
+            was not guessed.
+        free_error: Half width of the recorded answer, which `known` returns for free; None if there is none.
+        assumed: Row count that `error` depends on; None if it depends on nothing private.
+        useless: True if an interval of this width would contain every possible value.
+        budget: Units of the whole account; 0 if the service that sent the price did not send it.
+        fresh_cost: Units that a fresh draw would cost, reusing nothing.
     """
 
     query: Query
@@ -133,7 +133,7 @@ class Price:
 
     @property
     def affordable(self) -> bool:
-        """Whether the account has enough left."""
+        """True if the account has enough left for the cost."""
         return self.cost <= self.remaining
 
     @cached_property
@@ -142,7 +142,7 @@ class Price:
         return _epsilon(self.cost, self.delta)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with amounts as decimal strings of units."""
+        """Return all fields as JSON, with amounts as decimal strings of units."""
         return {
             "query": to_json(self.query),
             "case": self.case.value,
@@ -164,7 +164,7 @@ class Price:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Price:
-        """What `to_json` told."""
+        """Parse a price from the output of `to_json`."""
         return cls(
             from_json(given["query"]),
             information=read_units(given["information"]),
@@ -183,7 +183,7 @@ class Price:
 
 
 def read_units(given: Any, *, low: int = 0) -> int:
-    """Return an amount of a reply, which no honest service has above 2^256.
+    """Parse an amount from a service's reply, rejecting amounts above 2^256 that no honest service sends.
 
     Args:
         given: Decimal text or whole number.
@@ -205,21 +205,22 @@ def _assumed(given: Mapping[str, Any] | None) -> Assumed | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer with its error, its price and where it came from.
+    """An answer with its error, its price and its receipt.
 
     Attributes:
-        query: what was asked.
-        cells: one estimate for each group, or a single one.
-        confidence: of the intervals.
-        case: how it met what was bought before.
-        information: units of mu^2 that the answer is worth.
-        cost: units that were charged for it.
-        without_reuse: units that the same answer would have cost with nothing to reuse.
-        spent: units of the account spent after it.
-        remaining: units of the account left after it.
-        delta: of the budget.
-        receipt: where the ledger shows it.
-        combined: how it was made from several purchases; None if it rests on its own question's alone.
+        query: Query that was answered.
+        cells: One estimate for each group, or a single one.
+        confidence: Confidence of the intervals.
+        case: Relation of the request to earlier purchases.
+        information: Units of mu^2 that the answer is worth.
+        cost: Units that were charged for the answer.
+        without_reuse: Units that the same answer would have cost with nothing to reuse.
+        spent: Units of the account spent after the answer.
+        remaining: Units of the account left after the answer.
+        delta: Delta of the budget.
+        receipt: Reference to the ledger entries of the payment.
+        combined: Account of how the answer was made from several purchases; None if it uses only those of
+            its own question.
         notes: Public facts of the declaration that a reader of the numbers must know, a sentence each.
     """
 
@@ -241,7 +242,7 @@ class Answer:
         return rendering.answer_text(self)
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Render the answer for Jupyter notebooks."""
         return rendering.answer_html(self)
 
     @property
@@ -276,7 +277,7 @@ class Answer:
 
     @property
     def value(self) -> float:
-        """The answer, where it is one number: the best guess that is possible."""
+        """The answer, if it is a single number: the best possible estimate."""
         return self._only().estimate.value
 
     @property
@@ -286,7 +287,7 @@ class Answer:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which numbers the exact answer lies, with the stated confidence."""
+        """The interval in which the exact answer lies, with the stated confidence."""
         estimate = self._only().estimate
         return estimate.low, estimate.high
 
@@ -296,7 +297,7 @@ class Answer:
         return widest(self.cells)
 
     def columns(self) -> dict[str, list[Any]]:
-        """The cells as columns: the groups, value, standard_error, low, high, unbiased."""
+        """Return the cells as columns: the groups, value, standard_error, low, high, unbiased."""
         names: Sequence[str] = [by.column for by in self.query.by]
         if KIND[self.query.kind].is_rank:
             names = ["level"]
@@ -308,7 +309,7 @@ class Answer:
         return found
 
     def to_csv(self) -> str:
-        """The cells as CSV: a header and a line for each, with texts that no spreadsheet runs."""
+        """Return the cells as CSV: a header and a line for each, with texts that no spreadsheet executes."""
         columns, text = self.columns(), io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(map(_csv_cell, columns))
@@ -316,19 +317,19 @@ class Answer:
         return text.getvalue()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The cells as a data frame."""
+        """Return the cells as a data frame."""
         import pandas as pd
 
         return pd.DataFrame(self.columns())
 
     def to_arrow(self) -> pyarrow.Table:
-        """The cells as an Arrow table."""
+        """Return the cells as an Arrow table."""
         import pyarrow as pa
 
         return pa.table(self.columns())
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with amounts as decimal strings of units."""
+        """Return all fields as JSON, with amounts as decimal strings of units."""
         return {
             "query": to_json(self.query),
             "cells": [
@@ -366,7 +367,7 @@ class Answer:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Answer:
-        """What `to_json` told."""
+        """Parse an answer from the output of `to_json`."""
         receipt = given["receipt"]
         return cls(
             from_json(given["query"]),
@@ -392,7 +393,7 @@ class Answer:
 
 
 def _notes(raw: Any) -> tuple[str, ...]:
-    """Return notes that somebody else sent: a few short texts that no terminal obeys."""
+    """Validate notes from a service's reply: a few short texts without control characters."""
     if not isinstance(raw, list) or len(raw) > _MAX_NOTES:
         raise ParameterError(f"notes must be a list of at most {_MAX_NOTES} texts")
     for note in raw:
@@ -402,7 +403,7 @@ def _notes(raw: Any) -> tuple[str, ...]:
 
 
 def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
-    """Cells that somebody else told: one at least, and each interval holds its answer."""
+    """Parse the cells of a service's reply: at least one, and each interval contains its value."""
     found = []
     for one in given:
         told = {part: real(part, one[part]) for part in _PARTS}
@@ -410,7 +411,7 @@ def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
         labels = tuple(one["labels"])
         if not all(isinstance(label, str | int | float) for label in labels):
             raise ParameterError("labels must be texts or numbers")
-        slack = _LAST_DIGITS * max(1.0, abs(told["value"]))  # what earlier releases could be off
+        slack = _LAST_DIGITS * max(1.0, abs(told["value"]))  # rounding of earlier releases
         if not told["low"] - slack <= told["value"] <= told["high"] + slack:
             raise ParameterError("value must lie within low and high")
         found.append(Cell(labels, Estimate(**told, unbiased=unbiased)))
@@ -420,12 +421,12 @@ def _cells(given: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
 
 
 def _csv_cell(value: object) -> object:
-    """A text that no spreadsheet runs (labels are an owner's to choose); infinite numbers are left out."""
+    """Return a CSV value that no spreadsheet executes (owners choose labels); omit infinite numbers."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return "" if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_mu2(units: int) -> float:
-    """Ledger units as mu^2, to show."""
+    """Convert ledger units to mu^2, for display."""
     return units / UNITS_PER_ONE

@@ -34,7 +34,7 @@ Columns = dict[str, NDArray[Any]]
 RACES = ("white", "black", "asian", "other")
 CITIZENSHIP = ("born", "naturalised", "foreign")
 SEXES = ("female", "male")
-CHILD = 15  # the oldest age at which nobody is asked about income and hours
+CHILD = 15  # the oldest age without questions about income and hours
 SEED = 2026
 
 FIVE: Mapping[str, str] = MappingProxyType(
@@ -74,9 +74,9 @@ def write(folder: str | os.PathLike[str], *, rows: int = 5000, seed: int = SEED)
     """Write census.csv and its declaration; return the path of census.yaml.
 
     Args:
-        folder: made if it is not there; must not hold a census.
-        rows: how many persons.
-        seed: of the simulation.
+        folder: Folder to write to; created if missing. It must not contain a census.
+        rows: Number of persons.
+        seed: Seed of the simulation.
     """
     place = Path(folder)
     made = persons(rows, seed=seed)
@@ -103,7 +103,7 @@ def write(folder: str | os.PathLike[str], *, rows: int = 5000, seed: int = SEED)
 
 
 def persons(rows: int = 5000, *, seed: int = SEED) -> Columns:
-    """The columns of the census. NaN where nobody was asked."""
+    """Return the columns of the census, with NaN for questions that are not put to children."""
     rows = whole("rows", rows, low=1, high=10_000_000)
     draws = _Draws(rows, SimulationStream(seed))
     age = _ages(draws)
@@ -124,22 +124,22 @@ def persons(rows: int = 5000, *, seed: int = SEED) -> Columns:
 
 
 class _Draws:
-    """One draw for each person at a time."""
+    """A random stream that draws one number for each person at a time."""
 
     def __init__(self, rows: int, rng: SimulationStream) -> None:
         self._rows, self._rng = rows, rng
 
     def uniform(self) -> Floats:
-        """In [0, 1)."""
+        """Return uniform numbers in [0, 1)."""
         return self._rng.units(self._rows) - 1.0
 
     def normal(self) -> Floats:
-        """Standard normal, by Box and Muller."""
+        """Return standard normal numbers, by Box and Muller."""
         radius = np.sqrt(-2.0 * np.log1p(-self.uniform()))
         return np.asarray(radius * np.cos(2.0 * np.pi * self.uniform()))
 
     def skewed(self, median: Floats | float, spread: float) -> Floats:
-        """Log-normal."""
+        """Return log-normal numbers with the given median and spread."""
         return np.asarray(median * np.exp(spread * self.normal()))
 
 
@@ -149,7 +149,7 @@ def _ages(draws: _Draws) -> NDArray[np.int64]:
 
 
 def _hours(draws: _Draws, age: NDArray[np.int64], male: NDArray[np.bool_]) -> Floats:
-    """A week's hours of work; NaN for children."""
+    """Return the weekly hours of work; NaN for children."""
     works = draws.uniform() < np.interp(
         age, [15, 18, 25, 55, 66, 75, 85], [0.1, 0.4, 0.8, 0.78, 0.35, 0.12, 0]
     )
@@ -161,7 +161,7 @@ def _hours(draws: _Draws, age: NDArray[np.int64], male: NDArray[np.bool_]) -> Fl
 
 
 def _incomes(draws: _Draws, age: NDArray[np.int64], male: NDArray[np.bool_], hours: Floats) -> Floats:
-    """A year's income; NaN for children. A few lose money, a few earn very much."""
+    """Return yearly incomes; NaN for children. A few persons lose money, a few earn very much."""
     wage = draws.skewed(np.interp(age, [16, 25, 50, 70], [11.0, 19.0, 29.0, 24.0]), 0.5)
     wage *= np.where(male, 1.08, 0.95) * np.where(draws.uniform() < 0.02, draws.skewed(5.0, 0.6), 1.0)
     pension = np.where((age >= 63) & (draws.uniform() < 0.85), draws.skewed(19_000.0, 0.6), 0.0)
@@ -173,7 +173,7 @@ def _incomes(draws: _Draws, age: NDArray[np.int64], male: NDArray[np.bool_], hou
 
 
 def _family_incomes(draws: _Draws, age: NDArray[np.int64], income: Floats) -> Floats:
-    """A person's own income and that of the others at the table; children have parents."""
+    """Return family incomes: a person's own and the partner's, or for children the parents'."""
     own = np.nan_to_num(income)
     alike = 45_000.0 * np.sqrt(np.clip(own, 5_000.0, 300_000.0) / 45_000.0)
     partner = np.where(draws.uniform() < 0.62, draws.skewed(alike, 0.7), 0.0)
@@ -188,12 +188,12 @@ def _citizenship(draws: _Draws, age: NDArray[np.int64], race: NDArray[np.int64])
 
 
 def _dollars(amounts: Floats, low: int, high: int) -> Floats:
-    """Within the declared bounds, in tens as people say them."""
+    """Clip amounts to the declared bounds and round them to tens, as people report them."""
     return np.clip(np.round(amounts, -1), low, high)
 
 
 def _texts(column: NDArray[Any]) -> list[str]:
-    """A column as a CSV file holds it: whole numbers, nothing where nobody was asked."""
+    """Format a column for a CSV file: whole numbers, and an empty text for NaN."""
     if column.dtype.kind == "f":
         return ["" if np.isnan(one) else str(int(one)) for one in column]
     return [str(one) for one in column]

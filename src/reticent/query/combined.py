@@ -1,9 +1,9 @@
-"""What is said of an answer that is combined from several purchases: which, their weights, how to trust it.
+"""Explanations of answers that are combined from several purchases: their weights and valid intervals.
 
 The interval of a combined answer holds for a question that was fixed before anybody saw the noise that it is
-made of. Whoever looks at recorded values and then asks about what stood out reuses the noise that made it
-stand out. Two ways out are told with every such answer: what a fresh draw costs, and the interval that holds
-for any question that is chosen from those purchases, however it is chosen.
+made of. An analyst who looks at recorded values and then asks about a value that stood out reuses the noise
+that made it stand out. So every such answer comes with two remedies: the cost of a fresh draw, and the
+interval that holds for any question chosen from those purchases, however it is chosen.
 
 Reference: Scheffe 1953: with r independent normal errors, all their combinations are at most
 sqrt(chi2_r) standard deviations from zero at once, with the chance of the quantile.
@@ -25,8 +25,8 @@ from reticent.query.measure import Plan
 from reticent.query.span import Estimate, combined_cells
 from reticent.query.span.certificate import certify
 
-_MOST_WEIGHTS = 1 << 14  # that are told with an answer
-MAX_UNITS = 1 << 256  # of an amount in a reply: no ledger counts further
+_MOST_WEIGHTS = 1 << 14  # in a certificate of an answer
+MAX_UNITS = 1 << 256  # largest amount in a reply: no ledger counts further
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Part:
     """A purchase that an answer is combined from.
 
     Attributes:
-        key: of its question.
-        question: the text that the key is named after.
-        information: units recorded under it, that were used.
-        measurements: their numbers.
-        values: how many it has.
-        noise: its part of the variance of the answer, from 0 to 1; over all cells, where there are several.
-        least: the least weight that any of its values has, in units of what is counted or summed.
-        most: and the largest.
+        key: Key of the purchased question.
+        question: Text that the key is derived from.
+        information: Units recorded under the key that were used.
+        measurements: Numbers of the recorded measurements.
+        values: Number of recorded values.
+        noise: Share of the answer's variance, from 0 to 1; over all cells, if there are several.
+        least: Smallest weight of any of its values, in units of the count or sum.
+        most: Largest weight of any of its values.
     """
 
     key: str
@@ -56,17 +56,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Combined:
-    """How an answer was combined.
+    """An account of how an answer was combined from purchases.
 
     Attributes:
-        parts: the purchases, those with most of the noise first.
-        question: the text of the question that was asked.
-        values: recorded values of all these purchases.
-        factor: standard errors to either end of `ends`.
-        ends: for each cell, an interval that holds for any question chosen from these purchases.
-        fresh_cost: units that an answer as exact would cost as a fresh draw.
-        certificate: exact weights and what they make, to be checked by anybody (`span.certificate`); None
-            where there are too many, or the ledger does not tell which measurements they are of.
+        parts: Purchases, in falling order of their share of the noise.
+        question: Text of the question that was asked.
+        values: Number of recorded values of all these purchases.
+        factor: Standard errors to either end of `ends`.
+        ends: Intervals, one for each cell, that hold for any question chosen from these purchases.
+        fresh_cost: Units that an equally exact answer would cost as a fresh draw.
+        certificate: Exact weights and their result, which anybody can check (`span.certificate`); None if
+            there are too many weights, or the ledger does not number the measurements.
     """
 
     parts: tuple[Part, ...]
@@ -79,12 +79,12 @@ class Combined:
 
     @property
     def reuses_others(self) -> bool:
-        """Whether noise is in it that was drawn for another question."""
+        """True if the answer contains noise that was drawn for another question."""
         return any(part.question != self.question for part in self.parts)
 
     @property
     def title(self) -> str:
-        """What it is made of, in words."""
+        """A sentence that names the purchases of the answer."""
         if not self.parts:
             return "known without any purchase, from the declaration"
         if not self.reuses_others:
@@ -92,7 +92,7 @@ class Combined:
         return f"combined from {len(self.parts)} purchase{'' if len(self.parts) == 1 else 's'}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with amounts as decimal strings of units and weights as fractions."""
+        """Return all fields as JSON, with amounts as decimal strings of units and weights as fractions."""
         return {
             "parts": [
                 {
@@ -117,7 +117,7 @@ class Combined:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Combined:
-        """What `to_json` told."""
+        """Parse the account from the output of `to_json`."""
         return cls(
             tuple(
                 Part(
@@ -142,7 +142,7 @@ class Combined:
 
 
 def _count(value: Any) -> int:
-    """Return a number of units, values or measurements of a reply."""
+    """Parse a number of units, values or measurements from a service's reply."""
     return whole("count", int(value), low=0, high=MAX_UNITS)
 
 
@@ -155,16 +155,16 @@ def combined(
     looked: Mapping[str, tuple[Plan, tuple[int, ...]]],
     head: tuple[int, str] | None,
 ) -> Combined:
-    """What is said of an answer.
+    """Build the account of how an answer was combined.
 
     Args:
-        query: what was asked.
-        plan: how it would be measured.
-        found: the estimates that it is made of.
-        confidence: of its intervals.
-        fresh_cost: units that a fresh draw would cost.
-        looked: of each purchase in them, how it was measured and the numbers of its recorded measurements.
-        head: entries and root of the log, where the ledger has one.
+        query: Query that was answered.
+        plan: Measurement plan of the query.
+        found: Estimates that the answer is made of.
+        confidence: Confidence of the intervals.
+        fresh_cost: Units that a fresh draw would cost.
+        looked: Plan and numbers of the recorded measurements of each purchase in the estimates, by key.
+        head: Entries and root of the log; None if the ledger has no log.
     """
     values = sum(purchase.values for purchase, _ in looked.values())
     factor, ends = ends_of(query, plan, found, confidence, values)
@@ -204,7 +204,7 @@ def ends_of(
 
 
 def _part(key: str, plan: Plan, numbers: tuple[int, ...], found: Sequence[Estimate]) -> Part:
-    """What a purchase gives to an answer."""
+    """Return the contribution of a purchase to an answer."""
     noise, units, weights = 0.0, 0, []
     for one in found:
         parts = [(row, float(weight)) for row, weight in zip(one.rows, one.weights, strict=True)]
@@ -221,20 +221,20 @@ def _part(key: str, plan: Plan, numbers: tuple[int, ...], found: Sequence[Estima
 
 
 def weights(part: Part) -> str:
-    """The weights of a purchase's values, in words."""
+    """Format the range of the weights of a purchase's values."""
     if part.least == part.most:
         return f"weight {part.least:.3g}"
     return f"weights {part.least:.3g} to {part.most:.3g}"
 
 
 def worth(found: Sequence[Estimate]) -> int:
-    """The units that an answer is worth: those of its least exact coordinate."""
+    """Return the units that an answer is worth: those of its least exact coordinate."""
     return min(one.information for one in found)
 
 
 @dataclass(frozen=True)
 class _Wider:
-    """An estimate whose noise counts so many times, by its variance: its interval is wider by the root."""
+    """An estimate with its variance multiplied by a factor, so that its interval is wider by the root."""
 
     one: Estimate
     times: float
@@ -253,7 +253,7 @@ class _Wider:
 
 @lru_cache(maxsize=1024)
 def any_choice_factor(values: int, confidence: float) -> float:
-    """sqrt(chi2_r) at the quantile of the confidence, r = values.
+    """Return sqrt(chi2_r) at the quantile of the confidence, r = values.
 
     Reference: Scheffe 1953.
     """
@@ -266,7 +266,7 @@ def any_choice_factor(values: int, confidence: float) -> float:
 
 
 def _above(r: int, x: float) -> float:
-    """The chance that chi2 with r degrees of freedom is above x: a finite sum for whole r."""
+    """Return the probability that chi2 with r degrees of freedom exceeds x: a finite sum for whole r."""
     if x <= 0:
         return 1.0
     half, odd = x / 2, r % 2

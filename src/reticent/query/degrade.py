@@ -1,10 +1,10 @@
 """Coarser answers from finer ones, for the policy `degrade`: a price tier, no privacy feature.
 
-Whoever asks for less than is bought gets the recorded answer plus noise, so that it is worth what was asked.
+A request for less than is bought gets the recorded answer plus noise, so that it is worth what was requested.
 The draws are nested: an answer at information t is any finer one plus independent noise, a Brownian
-motion in 1/t. So however many coarser answers somebody collects, together they tell nothing that the
-finest of them does not, and the finest paid one bounds them all (mathematics 4.9). A draw is kept before
-it is shown, and shown again when the same is asked again.
+motion in 1/t. So many coarser answers together reveal nothing that the finest of them does not, and the
+finest paid one bounds them all (mathematics 4.9). A draw is stored before it is shown, and shown again when
+the request is repeated.
 
 The privacy of everything here is that of the recorded answer: this is post-processing.
 """
@@ -30,18 +30,18 @@ def degraded(
     notebook: Notebook | SharedNotebook,
     rng: Stream | None = None,
 ) -> list[int]:
-    """The answer at `wanted` units of mu^2 <= `bought`, in grid units, the same for ever.
+    """Return the answer at `wanted` units of mu^2 <= `bought`, in grid units; repeated calls return the same.
 
-    The recorded answer itself is kept as well when it is shown: once somebody buys more, it is one of the
-    coarser ones, and a second draw at its level would be worth something beside it.
+    The recorded answer itself is stored as well when it is shown: after a further purchase it is one of the
+    coarser answers, and a second draw at its level would reveal more beside it.
 
     Args:
-        plan: of the question.
-        best: the recorded vector, worth `bought` units.
-        bought: what is recorded.
-        wanted: what the answer shall be worth.
-        notebook: keeps the draws.
-        rng: the secure stream by default.
+        plan: Measurement plan of the question.
+        best: Recorded vector, worth `bought` units.
+        bought: Units that are recorded.
+        wanted: Units that the answer shall be worth.
+        notebook: Store of the draws.
+        rng: Random stream; the secure stream by default.
     """
     with notebook.drawing(plan.question.key) as drawn:
         found = drawn.get(wanted)
@@ -59,7 +59,7 @@ def _draw(
     drawn: dict[int, list[int]],
     rng: Stream,
 ) -> list[int]:
-    """A point of the Brownian motion between the next finer and the next coarser known ones.
+    """Draw a point of the Brownian motion between the next finer and the next coarser known points.
 
     With v = 1/t and the neighbours at v_f < v < v_c, the point has mean A_f + (v - v_f)/(v_c - v_f)
     (A_c - A_f) and variance D^2 (v - v_f)(v_c - v)/(v_c - v_f); without a coarser one, mean A_f and
@@ -84,7 +84,7 @@ def _draw(
 
 
 def _normal(size: int, rng: Stream) -> list[float]:
-    """Standard normal numbers from a stream, by the formula of Box and Muller."""
+    """Return standard normal numbers from a stream, by the formula of Box and Muller."""
     u = rng.units(2 * size) - 1.0
     return [
         math.sqrt(-2.0 * math.log1p(-float(a))) * math.cos(2.0 * math.pi * float(b))

@@ -1,9 +1,9 @@
-"""From a recorded vector to what a person asked for: values, standard errors, intervals.
+"""Estimates from a recorded vector: values, standard errors and intervals of a query.
 
 Everything here is arithmetic on released numbers and public ones. Errors and intervals are those of the
 noise: they say how far the answer may be from the exact answer on this data set, not from the world that the
 data set is a sample of.
-How each kind reads its cells is in its file (`kinds`); the arithmetic of intervals in `kinds.intervals`.
+The file of each kind (`kinds`) interprets its cells; the arithmetic of intervals is in `kinds.intervals`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from reticent.query.measure import Plan
 
 
 def widest(cells: Sequence[Cell]) -> float:
-    """Half the width of the widest interval."""
+    """Return half the width of the widest interval."""
     return max((cell.estimate.high - cell.estimate.low) / 2 for cell in cells)
 
 
 def spread(plan: Plan, information: int) -> float:
-    """The standard deviation of each coordinate, in grid units, when `information` units are recorded."""
+    """Return the standard deviation of each coordinate, in grid units, at `information` recorded units."""
     return _sigma(plan.sensitivity, information)
 
 
-@lru_cache(maxsize=4096)  # exact arithmetic, and asked for again with every free answer
+@lru_cache(maxsize=4096)  # exact arithmetic, needed again for every free answer
 def _sigma(sensitivity: int, information: int) -> float:
     return discrete_gaussian_sigma(sensitivity, Fraction(information, UNITS_PER_ONE))
 
@@ -42,7 +42,7 @@ def _sigma(sensitivity: int, information: int) -> float:
 def estimates(
     query: Query, plan: Plan, vector: Sequence[float], information: int, confidence: float
 ) -> list[Cell]:
-    """What the query asked for, from the vector recorded with `information` units of mu^2.
+    """Estimate the cells of a query from the vector recorded with `information` units of mu^2.
 
     Cells come in the order of the query's groupings.
     """
@@ -62,7 +62,7 @@ def estimates(
 
 
 def ordered_cells(query: Query, plan: Plan) -> list[tuple[tuple[Any, ...], int]]:
-    """The labels and the number of each cell, in the order in which the query names its groupings."""
+    """Return the labels and the number of each cell, in the order of the query's groupings."""
     groupings = {grouping.column: grouping for grouping in plan.question.by}
     strides: dict[str, int] = {}
     stride = 1
@@ -77,7 +77,7 @@ def ordered_cells(query: Query, plan: Plan) -> list[tuple[tuple[Any, ...], int]]
 
 
 def _labels(plan: Plan, grouping: Grouping) -> list[Any]:
-    """Categories by name, bins as text: "20 to 40" holds 20 and not 40."""
+    """Return the labels of a grouping: names of categories, or bins, where "20 to 40" excludes 40."""
     column = plan.question.data.column(grouping.column)
     if grouping.cuts is None:
         return [column.meaning(code) for code in range(column.first, column.last + 1)]

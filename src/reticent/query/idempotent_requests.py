@@ -25,7 +25,7 @@ from reticent.ledger import Grant, Reading
 from reticent.query.paying import Due
 
 RequestLedger = Callable[[Due, str | None], Grant]
-"""Asks the ledger for what is due, under a text or none; raises IdempotencyConflict for another amount."""
+"""Requests a quote's amount from the ledger, under a text or none; IdempotencyConflict if it differs."""
 
 
 class RequestNote(NamedTuple):
@@ -35,8 +35,8 @@ class RequestNote(NamedTuple):
         key: Question that is bought.
         wanted: Units that the answer must be worth, which tell one request under the text from another.
         amount: Units under the question in all.
-        position: What was recorded before a fresh draw; None for a request that reuses purchases.
-        is_charged: Whether the ledger granted it.
+        position: Reading before a fresh draw; None for a request that reuses purchases.
+        is_charged: True if the ledger granted the amount.
     """
 
     key: str
@@ -47,28 +47,28 @@ class RequestNote(NamedTuple):
 
 
 class RequestNotes(Protocol):
-    """A notebook that keeps what the ledger was asked for under idempotency texts."""
+    """A notebook that stores the amounts requested from the ledger under idempotency texts."""
 
     def note_request(self, idempotency: str, note: RequestNote) -> None:
-        """Keep an amount under a text; a charged one stays charged."""
+        """Store an amount under a text; a charged amount stays charged."""
 
     def request_notes(self, idempotency: str) -> list[RequestNote]:
-        """Return the amounts under a text."""
+        """Return the amounts that were requested under a text."""
 
 
 def request_once(
     due: Due, idempotency: str | None, notes: RequestNotes, request: RequestLedger
 ) -> tuple[Due, Grant]:
-    """Ask the ledger for what is due, or for what was charged before under the same text.
+    """Request the quoted amount from the ledger, or the amount charged before under the same text.
 
     Args:
-        due: What the question needs now.
+        due: Quote of the question as of now.
         idempotency: Text under which a retry is charged once; None if there is none.
         notes: Notebook of the data set.
-        request: Asks the ledger.
+        request: Function that requests an amount from the ledger.
 
     Returns:
-        What the request was for, and the ledger's grant.
+        The quote that was requested, and the ledger's grant.
     """
     if idempotency is None:
         return due, request(due, None)
@@ -77,7 +77,7 @@ def request_once(
         if note.is_charged:
             due = _as_noted(due, note)
             return due, request(due, idempotency)
-    if due.combined and due.amount <= due.bought:  # it is charged for nothing, and needs no text
+    if due.combined and due.amount <= due.bought:  # costs nothing, and needs no text
         return _repeat(due, idempotency, earlier, request) or (due, request(due, None))
     notes.note_request(idempotency, _note_of(due, is_charged=False))
     try:
@@ -95,7 +95,7 @@ def request_once(
 def find_earlier_grant(
     due: Due, idempotency: str | None, notes: RequestNotes, request: RequestLedger
 ) -> Grant | None:
-    """Return what the ledger granted before under a text, for a question that needs nothing more.
+    """Return the earlier grant under a text, for a question that needs nothing more.
 
     Without it, a retry that comes after the first try was recorded would show a cost of 0.
     """
@@ -104,7 +104,7 @@ def find_earlier_grant(
     earlier = _notes_about(due, notes.request_notes(idempotency))
     try:
         repeated = _repeat(due, idempotency, earlier, request)
-    except MeasurementVoid:  # a recovery closed what was charged: this answer is made of other purchases
+    except MeasurementVoid:  # a recovery closed the charged measurement: other purchases make this answer
         return None
     return None if repeated is None else repeated[1]
 
@@ -117,10 +117,10 @@ def _repeat(
     *,
     is_known: bool = False,
 ) -> tuple[Due, Grant] | None:
-    """Return the earlier request that the ledger charged; None if it charged none of them.
+    """Return the earlier request that the ledger charged, with its grant; None if it charged none.
 
-    Where it is not known that the ledger knows the text, only amounts that are bought are asked for again:
-    an amount that was charged is bought, and one that is bought is charged for nothing.
+    Unless `is_known` says that the ledger knows the text, only amounts that are bought are requested again:
+    a charged amount is bought, and requesting a bought amount again costs nothing.
     """
     for note in earlier:
         if note.amount > due.bought and not is_known:
@@ -140,10 +140,10 @@ def _notes_about(due: Due, notes: Iterable[RequestNote]) -> list[RequestNote]:
 
 
 def _as_noted(due: Due, note: RequestNote) -> Due:
-    """Return the request as it was made before."""
+    """Return the quote with the amount and position of an earlier request."""
     since = note.position
     if since is not None and due.since is not None:
-        since = replace(since, account=due.since.account)  # which changes when a data set joins its people
+        since = replace(since, account=due.since.account)  # changes when data sets share an account
     return replace(due, amount=note.amount, since=since)
 
 

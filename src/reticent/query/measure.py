@@ -1,4 +1,4 @@
-"""Measuring: the vector that a question needs, how far one person can move it, and the noise.
+"""Measurement of a question: its vector, the sensitivity to one person, and the noise.
 
 A question becomes exact sums of codes for each cell, the sums become one vector of whole numbers on a
 fixed grid, and one discrete Gaussian covers the vector as a whole. Sensitivities come from the question that
@@ -41,14 +41,14 @@ from reticent.query.rows import bins
 from reticent.randomness import Stream
 
 GRID_BITS = 24  # the sensitivity is at least 2^24 grid units (mathematics 4.4)
-LARGEST = (1 << 62) - 1  # of one recorded value
+LARGEST = (1 << 62) - 1  # largest recorded value
 
 
 class Rows(bins.Relation, Protocol):
     """Prepared rows: integer columns between their declared bounds, and exact sums of them."""
 
     def tally(self, sql: str) -> list[tuple[int, ...]]:
-        """The rows of one statement, as whole numbers."""
+        """Run one statement and return its rows as whole numbers."""
 
     def close(self) -> None:
         """Release the connection."""
@@ -56,12 +56,12 @@ class Rows(bins.Relation, Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a question is measured.
+    """The measurement plan of a question: grid, weight and sensitivity.
 
     Attributes:
-        shift: 2^shift grid units are one unit of the table above; below zero sums are rounded.
-        weight: w, in grid units; 0 where there is none.
-        sensitivity: the largest Euclidean distance between the vectors of neighbours, in grid units.
+        shift: Power of two: 2^shift grid units are one unit of the table above; below zero sums are rounded.
+        weight: Weight w, in grid units; 0 if there is none.
+        sensitivity: Largest Euclidean distance between the vectors of neighbours, in grid units.
     """
 
     question: Question
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def offset(self) -> int:
-        """What is taken off every x of a sum over all of a public number of rows.
+        """The offset subtracted from every x of a sum over all of a public number of rows.
 
         Without it the sum of many values far from zero and close together would not fit the grid.
         """
@@ -81,23 +81,23 @@ class Plan:
 
     @property
     def coordinates(self) -> int:
-        """Values of one cell."""
+        """The number of values of one cell."""
         return self.question.measured.values
 
     @property
     def counts(self) -> tuple[int, float] | None:
-        """Which coordinate of a cell counts its rows, and how many rows a grid unit is; None if none does."""
+        """The coordinate of a cell that counts its rows, and the rows per grid unit; None if none does."""
         if self.question.measured is COUNT:
             return 0, math.ldexp(1.0, -self.shift)
         return (self.coordinates - 1, 1 / self.weight) if self.weight else None
 
     @property
     def values(self) -> int:
-        """Values of the vector."""
+        """The number of values of the vector."""
         return self.question.cells * self.coordinates
 
     def vector(self, rows: Rows) -> list[int]:
-        """The exact vector on the grid, cell after cell."""
+        """Compute the exact vector on the grid, cell after cell."""
         found = _sums(self.question, rows)
         empty = Sums(0, 0, 0)
         return [one for cell in range(self.question.cells) for one in self._cell(found.get(cell, empty))]
@@ -106,13 +106,13 @@ class Plan:
         return self.question.measured.coordinates(self, Sums(*sums))
 
     def on_grid(self, exact: int) -> int:
-        """An exact sum in grid units."""
+        """Convert an exact sum to grid units."""
         if self.shift >= 0:
             return exact << self.shift
         return (exact + (1 << (-self.shift - 1))) >> -self.shift
 
     def noise(self, information: int) -> DiscreteGaussian:
-        """The mechanism that one measurement of this many units of mu^2 runs."""
+        """Return the mechanism of one measurement of so many units of mu^2."""
         data = self.question.data
         return DiscreteGaussian(
             self.sensitivity,
@@ -122,7 +122,7 @@ class Plan:
         )
 
     def measure(self, exact: list[int], information: int, rng: Stream | None = None) -> list[int]:
-        """One fresh measurement of the exact vector, for `information` units of mu^2."""
+        """Draw one fresh measurement of the exact vector, for `information` units of mu^2."""
         # Clamping moves no two vectors apart. The ledger takes values below 2^62.
         within = np.array([min(LARGEST, max(-LARGEST, one)) for one in exact], dtype=np.int64)
         noisy = self.noise(information).perturb(within, rng)
@@ -130,7 +130,7 @@ class Plan:
 
 
 def plan(question: Question) -> Plan:
-    """How to measure a question: grid, weight and sensitivity, all from public numbers.
+    """Plan the measurement of a question: grid, weight and sensitivity, all from public numbers.
 
     Reference: mathematics 4.4 and 4.5.
     """
@@ -146,7 +146,7 @@ def plan(question: Question) -> Plan:
 
 
 def _distance2(question: Question, shift: int) -> tuple[int, int]:
-    """The squared sensitivity to one row in grid units, rounded up, and the weight w.
+    """Return the squared sensitivity to one row in grid units, rounded up, and the weight w.
 
     A row may change within its cell ("stay"), come or go ("pass": a filter, a person with fewer rows, add or
     remove), or move from one cell to another ("move": two passes at right angles).
@@ -178,13 +178,13 @@ def _root_up(exact: int) -> int:
 
 
 def _sums(question: Question, rows: Rows) -> dict[int, Sums]:
-    """Of each cell that has rows."""
+    """Return the sums of each cell that has rows, by cell number."""
     found = rows.tally(statement(question, rows))
     return {cell: Sums(count, first, second) for cell, count, first, second in found}
 
 
 def statement(question: Question, rows: Rows) -> str:
-    """The SQL that sums a question: integer columns and integer constants only.
+    """Return the SQL that sums a question, with integer columns and integer constants only.
 
     Every row is read and weighed whatever it holds (no WHERE that an engine could use to skip rows).
     """
@@ -208,7 +208,7 @@ def statement(question: Question, rows: Rows) -> str:
 
 
 def _both_sums(question: Question, rows: Rows, x: str | None, counted: str = "{}") -> tuple[str, str]:
-    """The sums of x and of its squares as SQL, as far as they are needed, over what is counted."""
+    """Return the sums of x and of its squares as SQL, as far as needed, over the counted rows."""
     if x is None:
         return "0", "0"
     largest = max(map(abs, bounds(question)))

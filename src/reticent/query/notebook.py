@@ -1,8 +1,8 @@
-"""The engine's own memory beside the ledger: texts of questions, coarser draws, requests that are retried.
+"""The query history beside the ledger: texts of questions, coarser draws, requests that may be retried.
 
-Nothing in it is needed to verify the ledger, and nothing in it is more than what was released, or
-post-processing of it. Losing it loses the names of earlier questions and, under the policy `degrade`, the
-promise that the same coarse request shows the same draw.
+Nothing in it is needed to verify the ledger, and it contains only released values and post-processing of
+them. Losing it loses the names of earlier questions and, under the policy `degrade`, the promise that the
+same coarse request shows the same draw.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS request (
 
 
 class Notebook:
-    """A small SQLite file. One connection, one thread at a time; several processes may share the file."""
+    """A query history in a small SQLite file: one thread at a time; several processes may share the file."""
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:") -> None:
         self._guard = threading.Lock()
@@ -44,17 +44,17 @@ class Notebook:
             raise opening_error(_WHAT, path, error) from error
 
     def remember(self, key: str, asked: str) -> None:
-        """Keep how a question was first asked."""
+        """Store the text in which a question was first asked."""
         with self._guard, explained(_WHAT):
             self._connection.execute("INSERT OR IGNORE INTO question VALUES (?, ?)", (key, asked))
 
     def questions(self) -> dict[str, str]:
-        """Every question that was ever charged, by key."""
+        """Return every question that was ever charged, by key."""
         with self._guard, explained(_WHAT):
             return dict(self._connection.execute("SELECT key, asked FROM question ORDER BY key"))
 
     def note_request(self, idempotency: str, note: RequestNote) -> None:
-        """Keep an amount under a text; a charged one stays charged (`idempotent_requests`)."""
+        """Store an amount under a text; a charged amount stays charged (`idempotent_requests`)."""
         with self._guard, explained(_WHAT):
             self._connection.execute(
                 "INSERT INTO request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -63,7 +63,7 @@ class Notebook:
             )
 
     def request_notes(self, idempotency: str) -> list[RequestNote]:
-        """Return the amounts that the ledger was asked for under a text."""
+        """Return the amounts that were requested from the ledger under a text."""
         with self._guard, explained(_WHAT):
             rows = self._connection.execute(
                 "SELECT key, wanted, amount, fresh, information, pending, sums, charged FROM request "
@@ -73,13 +73,13 @@ class Notebook:
         return [read_request_note(*row) for row in rows]
 
     def all_requests(self) -> list[tuple[str | int, ...]]:
-        """Return every row of what the ledger was asked for, as it is kept."""
+        """Return every stored row of the requests to the ledger."""
         with self._guard, explained(_WHAT):
             return self._connection.execute("SELECT * FROM request").fetchall()
 
     @contextmanager
     def drawing(self, key: str) -> Iterator[dict[int, list[int]]]:
-        """The draws under a key by information; what the block adds is durable when it ends."""
+        """Yield the draws under a key by information; draws that the block adds are durable when it ends."""
         with self._guard, explained(_WHAT):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -99,7 +99,7 @@ class Notebook:
                 raise
 
     def draws(self) -> list[tuple[str, int, str]]:
-        """Every draw: its key, its information and its values as they are kept."""
+        """Return every draw: its key, its information and its values as stored."""
         with self._guard, explained(_WHAT):
             return self._connection.execute("SELECT key, information, grid_values FROM draw").fetchall()
 
@@ -110,7 +110,7 @@ class Notebook:
 
 
 def request_columns(note: RequestNote) -> tuple[str | int, ...]:
-    """Return a note as it is kept, beside its text; whole numbers of any length are texts."""
+    """Return a note as its stored columns, without its text; whole numbers of any length are texts."""
     units, position = (note.key, str(note.wanted), str(note.amount)), note.position
     if position is None:
         return (*units, 0, "0", "0", "", int(note.is_charged))
@@ -121,7 +121,7 @@ def request_columns(note: RequestNote) -> tuple[str | int, ...]:
 def read_request_note(
     key: str, wanted: str, amount: str, fresh: int, information: str, pending: str, sums: str, charged: int
 ) -> RequestNote:
-    """Return a note from its columns; its position names no account."""
+    """Parse a note from its stored columns; its position names no account."""
     values = tuple(int(value) for value in sums.split(",")) if sums else ()
     position = Reading("", key, int(information), values, int(pending)) if fresh else None
     return RequestNote(key, int(wanted), int(amount), position, bool(charged))

@@ -163,6 +163,7 @@ class Session(Shorthands):
         **words: Unpack[Words],
     ) -> Answer:
         """Answer a query at the requested accuracy, charging only for measurements that are not bought yet.
+
         Args:
             query: A `Query`, its JSON, or SQL text.
             accuracy: Accuracy of the answer; or pass the fields of `Accuracy` as keyword arguments: `error`,
@@ -347,7 +348,7 @@ class Session(Shorthands):
         return standing(query, prepared, before, wanted, accuracy, self._purchases)
 
     def price(self, query: Asked, accuracy: Accuracy | None = None, **words: Unpack[Words]) -> Price:
-        """Price a query: the units that `ask` would charge now, from public numbers. Arguments as in `ask`."""
+        """Price a query: the units that `ask` would charge now, from public numbers. Same arguments."""
         asked = self._plans.read(query)
         given = Accuracy.of(accuracy, words)
         balance, found = self.balance(), self._standing(asked, given)

@@ -188,7 +188,7 @@ class Teller:
     def best(
         self, query: Query, prepared: Plan, confidence: float, reuse: str = SPAN
     ) -> tuple[list[Cell], Reading, tuple[Part, ...]] | None:
-        """Return the best free cells, the reading of the question's key, and the combined estimates if any."""
+        """Return the best free cells, the reading of the question's key, and any combined estimates."""
         reading = self._ledger.reading(self.data.account, prepared.question.key)
         if self._purchases is None:
             return None
