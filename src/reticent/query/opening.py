@@ -1,8 +1,8 @@
-"""`reticent.open`: from the owner's file to a data set that can be asked.
+"""Opening of data sets (`reticent.open`), from the owner's declaration or the address of a service.
 
-Beside `census.yaml` lies a folder `census.reticent` with everything that Reticent keeps: where the one ledger
-is (`home`) and by default the ledger itself, the notebook, and the snapshot of each version, if the owner
-made one. Or from the address of a service (`reticent serve`) to one of its data sets: see `remote`.
+Beside `census.yaml` lies a folder `census.reticent` with everything that Reticent stores: the location of the
+only ledger (`home`) and by default the ledger itself, the notebook, and the snapshot of each version, if the
+owner made one. Data sets of a service (`reticent serve`) are opened by its address: see `remote`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READING, _MEASURING = ("yaml", "sqlglot"), ("duckdb", "ibis", "opendp", "pyarro
 
 
 def snapshot_path(path: Path, data: DataSet) -> Path:
-    """Return where the snapshot of this version and format is, if there is one."""
+    """Return the path of the snapshot of this version and format, whether it exists or not."""
     form = "parquet" if "spark" in data.source else "duckdb"
     cells = "" if data.format == FORMATS[0] else f"+format{data.format}"  # no version has a plus
     return folder(path) / f"snapshot-{data.version}{cells}.{form}"
@@ -64,26 +64,27 @@ def open(  # noqa: A001
     dataset: str | None = None,
     insecure: bool = False,
 ) -> Session | RemoteSession:
-    """Open a data set to ask it.
+    """Open a data set to ask questions about it.
 
     Args:
-        declaration: the owner's YAML file; or the address of a service, alone (http://host:8000) or with
-            the name of a data set (http://host:8000/census).
-        ledger: where the ledger is to be, by its path or postgresql:// address, when the declaration is first
-            opened; a file beside it by default. It has one for ever: another one is refused by name. With a
-            ledger that an oracle records in, the source is never touched: the oracle holds the data.
-        frame: the rows, as a pandas data frame or an Arrow table, instead of the declared source.
-        key: the API key, for a service.
-        dataset: which data set of a service, if the address does not say it; not needed if it has one.
-        insecure: send the key over plain http to another machine, where whoever listens gets it.
+        declaration: Path of the owner's YAML file; or the address of a service, alone (http://host:8000) or
+            with the name of a data set (http://host:8000/census).
+        ledger: Path or postgresql:// address of the ledger, when the declaration is first opened; a file
+            beside it by default. A declaration keeps its ledger for ever: another one is refused by name. If
+            an oracle records in the ledger, the source is never touched: the oracle holds the data.
+        frame: Rows as a pandas data frame or an Arrow table, instead of the declared source.
+        key: API key, for a service.
+        dataset: Data set of a service, if the address does not name it; not needed if there is only one.
+        insecure: True to send the key over plain http to another machine, where anybody on the network path
+            can read it.
 
     Returns:
-        A session, or one that asks a service and answers the same; close it, or use it in a `with` block.
+        A session, or a remote session with the same methods; close it, or use it in a `with` block.
 
     Raises:
-        MissingExtra: what data sets that lie here need is not installed.
-        ParameterError: the declaration, or an argument, is wrong.
-        LedgerError: the account is in another ledger.
+        MissingExtra: A package that local data sets need is not installed.
+        ParameterError: The declaration, or an argument, is wrong.
+        LedgerError: The account is in another ledger.
     """
     from reticent.query.declarations import dataset_file
     from reticent.query.rows import source
@@ -118,7 +119,7 @@ def open(  # noqa: A001
             key_of_rows = homes.order_key(path, data)
             snapshot = snapshot_path(path, data)
             rows = partial(source.connect, data, path.parent, snapshot, frame, order_key=key_of_rows)
-            if frame is not None:  # whose types follow from its rows, so that answers must not tell them
+            if frame is not None:  # its column types depend on its rows, so answers must not show them
                 data = replace(data, source=MappingProxyType({}))
         where = getattr(ledger, "where", "")
         notebook = shared_notebook.opened(where, data.name, kept / "notebook.sqlite")
@@ -129,7 +130,7 @@ def open(  # noqa: A001
 
 
 def _check_parts(*modules: str) -> None:
-    """Say which extra is missing, before anything is opened; what is there is not loaded yet."""
+    """Raise MissingExtra if a module is missing, before anything is opened; no module is loaded yet."""
     for module in modules:
         if find_spec(module) is None:
             raise MissingExtra("a data set that lies here", "query")
@@ -138,15 +139,15 @@ def _check_parts(*modules: str) -> None:
 def at_home(
     path: Path, data: DataSet, wanted: Ledger | str | os.PathLike[str] | None
 ) -> tuple[DataSet, SqlLedger]:
-    """The one ledger of a declaration, and the declaration with its account open there.
+    """Open the only ledger of a declaration, and the declaration's account there.
 
     Args:
-        path: of the declaration.
-        data: what it says.
-        wanted: where the opener wants it: where it is already, or nowhere in particular.
+        path: Path of the declaration.
+        data: Declaration that was read from the path.
+        wanted: Ledger that the caller asks for, which must be the declaration's own; None for any.
 
     Raises:
-        LedgerError: it is elsewhere.
+        LedgerError: The ledger is elsewhere.
     """
     if isinstance(wanted, Ledger) and not isinstance(wanted, SqlLedger):
         raise LedgerError(

@@ -1,6 +1,6 @@
-"""Questions as they are given, read and planned; what was planned lately is kept ready.
+"""Parsing and planning of questions, with caches of recent texts and plans.
 
-What is kept are values that anybody may make again, so two threads who make the same do no harm.
+Cached values can be computed again by any thread, so two threads that compute the same value do no harm.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from reticent.query.language.questions import Question, parse, resolve
 from reticent.query.language.tree import Query
 from reticent.query.measure import Plan, plan
 
-_MOST_PLANS = 1000  # kept ready
-_MOST_TEXTS = 500  # of SQL, with the questions that were read from them
+_MOST_PLANS = 1000  # in the cache
+_MOST_TEXTS = 500  # of SQL in the cache, with the queries parsed from them
 Asked = Query | Mapping[str, Any] | str
 Name = TypeVar("Name")
 Value = TypeVar("Value")
 
 
 class Kept(Generic[Name, Value]):
-    """What was found lately, and no more than so much of it. Threads may meet here."""
+    """A bounded cache of recent values that threads may share; the oldest entries are dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,17 +36,17 @@ class Kept(Generic[Name, Value]):
         return len(self._held)
 
     def copied(self) -> Kept[Name, Value]:
-        """Return another with the same values, which grows on its own."""
+        """Return an independent copy with the same values."""
         other: Kept[Name, Value] = Kept(self._most)
         other._held = self._held.copy()
         return other
 
     def get(self, name: Name) -> Value | None:
-        """What is kept under a name."""
+        """Return the value cached under a name; None if there is none."""
         return self._held.get(name)
 
     def keep(self, name: Name, found: Value) -> None:
-        """Keep it, and let the oldest go."""
+        """Cache a value under a name, and drop the oldest values beyond the limit."""
         self._held[name] = found
         while len(self._held) > self._most:
             with contextlib.suppress(KeyError):
@@ -54,11 +54,11 @@ class Kept(Generic[Name, Value]):
 
 
 class Plans:
-    """How the questions about one data set are measured.
+    """The measurement plans of the questions about one data set.
 
     Args:
-        data: the declaration.
-        ledger: is told of every question before anything is asked of it.
+        data: Declaration of the data set.
+        ledger: Ledger to which every question is declared before anything is requested.
     """
 
     def __init__(self, data: DataSet, ledger: Ledger) -> None:
@@ -70,7 +70,7 @@ class Plans:
         return len(self._plans)
 
     def read(self, given: Asked) -> Query:
-        """The query that is given, as its JSON or as SQL too."""
+        """Parse a query from a `Query`, its JSON, or SQL text."""
         if isinstance(given, Query):
             return given
         if isinstance(given, str):
@@ -86,7 +86,7 @@ class Plans:
         raise ParameterTypeError(f"query must be a Query, JSON or SQL, got {type(given).__name__}")
 
     def of(self, query: Query) -> Plan:
-        """The plan of a query."""
+        """Return the measurement plan of a query, from the cache if possible."""
         found = self._plans.get(query)
         if found is None:
             found = self.planned(resolve(query, self._data))
@@ -94,16 +94,16 @@ class Plans:
         return found
 
     def ready(self, given: Asked) -> tuple[Query, Plan] | None:
-        """What is given and its plan, if neither SQL must be read nor anything planned for it; None else."""
+        """Return a query and its plan if both are cached, so that nothing is parsed or planned; else None."""
         asked = self._texts.get(given) if isinstance(given, str) else self.read(given)
         prepared = self._plans.get(asked) if asked is not None else None
         return None if asked is None or prepared is None else (asked, prepared)
 
     def planned(self, question: Question) -> Plan:
-        """The plan of a question, which the ledger is told of before anything is asked of it."""
+        """Plan a question and declare it to the ledger, which must precede any request."""
         made = plan(question)
         if self._ledger.measured_by_oracle:
-            parse(question.text, self._data)  # as the oracle will: nobody pays for what it would refuse
+            parse(question.text, self._data)  # as the oracle will: nothing it would refuse is paid for
         self._ledger.declare(
             self._data.account,
             question.key,

@@ -1,10 +1,10 @@
-"""How much information an answer needs: from the error that somebody can live with, or from (epsilon, delta).
+"""Prices of answers: the information needed for a tolerable error, or for (epsilon, delta).
 
 Only public numbers go in, and none that changes: the declaration, with the public number of rows, and the
-analyst's own guess. So a price is the same whoever asks for it and whenever, and what was once bought at an
-error is free at that error for ever. Counts that were bought are public too, but noisy: a price resting on
-one would move as more is recorded, without bound where it comes out near zero. What an answer costs is the
-ledger's rule: the part that is not bought yet.
+analyst's own guess. So a price is the same for every analyst at any time, and an answer once bought at an
+error is free at that error for ever. Counts that were bought are public too, but noisy: a price based on
+one would move as more is recorded, without bound if the count comes out near zero. The ledger's rule sets
+the cost of an answer: the part that is not bought yet.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from reticent.query.measure import Plan
 
 
 def units_for_error(error: float, known_error: float, known_units: int) -> int:
-    """The units at which the error is `error`, when it is `known_error` at `known_units`."""
+    """Return the units at which the error is `error`, if it is `known_error` at `known_units`."""
     exact = (Fraction(known_error) / Fraction(error)) ** 2 * known_units
     return within("error", error, math.ceil(exact))
 
 
 def within(name: str, given: float, units: int) -> int:
-    """Units that a ledger can hold, or a refusal of the number that they come from."""
+    """Return units that a ledger can hold, or raise ParameterError for the number they come from."""
     if not 0 < units <= MAX_UNITS:
         rule = "a larger" if (units > MAX_UNITS) == (name == "error") else "a smaller"
         raise ParameterError(f"{name} must be {rule} number for this question, got {given:g}")
@@ -39,9 +39,10 @@ def within(name: str, given: float, units: int) -> int:
 
 
 def assumed_rows(query: Query, plan: Plan, guess: int | None) -> float | None:
-    """How many rows a group is taken to have: as guessed, or an even part of a public number; else None.
+    """Return the rows that a group is assumed to have: the guess, or an even part of a public number.
 
-    The rows of a quantile are those of all its bins: its error is one of the rank among them.
+    None if neither is known. The rows of a quantile are those of all its bins: its error is an error of the
+    rank among them.
     """
     if plan.question.measured is SQUARES:
         return float(plan.question.data.rows or 1)
@@ -55,14 +56,14 @@ def assumed_rows(query: Query, plan: Plan, guess: int | None) -> float | None:
 
 
 def rests_on_rows(query: Query, plan: Plan) -> bool:
-    """Whether an error is one of so many rows, and their number is private."""
+    """Return True if the error depends on a number of rows that may be private."""
     if plan.question.measured is SQUARES:
         return False
     return KIND[query.kind].is_rank or plan.question.measured.error is not None
 
 
 def is_useless(query: Query, plan: Plan, error: float) -> bool:
-    """Whether an interval of this half width says nothing: it holds all that is possible."""
+    """Return True if an interval of this half width contains every possible value."""
     kind = KIND[query.kind]
     if kind.is_rank:
         return error >= 0.5
@@ -71,7 +72,7 @@ def is_useless(query: Query, plan: Plan, error: float) -> bool:
 
 
 def predicted_error(query: Query, plan: Plan, information: int, confidence: float, rows: float) -> float:
-    """Half the width of the interval at `information` units, for a group of so many rows."""
+    """Return half the width of the interval at `information` units, for a group of so many rows."""
     kind, measured = KIND[query.kind], plan.question.measured
     sigma = half_width_factor(confidence) * spread(plan, information)
     if kind.error is not None:
@@ -82,10 +83,10 @@ def predicted_error(query: Query, plan: Plan, information: int, confidence: floa
 
 
 def sizes_at_least(query: Query, plan: Plan, vector: Sequence[float], information: int, factor: float) -> int:
-    """The lower end of the interval for the smallest group's size, at least 0. For people, not for prices."""
+    """Return a lower confidence bound of the smallest group's size, at least 0. Never used for prices."""
     place, scale = plan.counts or (0, 1.0)
     counts = [float(one) * scale for one in vector[place :: plan.coordinates]]
     sigma = spread(plan, information) * scale
-    if KIND[query.kind].is_rank:  # it is one among the rows of all bins
+    if KIND[query.kind].is_rank:  # a rank counts the rows of all bins
         counts, sigma = [sum(counts)], sigma * math.sqrt(len(counts))
     return max(0, math.floor(min(counts) - factor * sigma))

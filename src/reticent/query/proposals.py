@@ -1,11 +1,11 @@
-"""A workload before any of it is bought: what to buy first, and what all of it costs then.
+"""Purchase proposals for a workload: tables to buy first, and the cost of all questions then.
 
 A dashboard, or the questions of last month, asks many things about the same columns. A few tables that have
 all of them in their span may cost much less than the questions one by one, and less than they cost as they
-come, when each reuses what others happened to leave. `proposed` looks for such tables (`span.tables`) and
-goes through the workload with them, as the ledger would charge it, without asking anything.
+come, when each reuses what earlier questions happened to buy. `proposed` searches for such tables
+(`span.tables`) and simulates the workload with them, as the ledger would charge it, without asking anything.
 
-Whatever is proposed is only advice: each purchase is asked for, priced and charged like any other question.
+A proposal is only advice: each purchase is requested, priced and charged like any other question.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from reticent.query.span.tables import candidates, chosen, rates, supposed
 from reticent.query.standing import rounded_like_bought, to_buy
 
 MOST_WISHES = 200
-_FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: what purchases lend each other may spare some
+_FACTORS = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the tables' units: fewer may do, as purchases support each other
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A question of a workload.
+    """A question of a workload, with its costs alone and after the proposed purchases.
 
     Attributes:
-        query: what is asked.
-        information: units that its answer must be worth.
-        alone: units that it costs now, by what is bought under the question itself.
-        after: units that it costs in its turn, once the proposed tables are bought.
+        query: Query to answer.
+        information: Units that the answer must be worth.
+        alone: Units that the question costs now, reusing purchases of the question itself.
+        after: Units that the question costs in its turn, once the proposed tables are bought.
     """
 
     query: Query
@@ -62,9 +62,9 @@ class First:
     """A table to buy first.
 
     Attributes:
-        query: what to ask for.
-        information: units that must be bought under it in all.
-        cost: units that are charged for it.
+        query: Query of the table.
+        information: Units that must be bought under the query in all.
+        cost: Units that are charged for the table.
     """
 
     query: Query
@@ -73,7 +73,7 @@ class First:
 
     @property
     def mu2(self) -> float:
-        """Return the information in mu^2 that buys the table: `ask(query, information=mu2)`.
+        """The information in mu^2 that buys the table: `ask(query, information=mu2)`.
 
         It is rounded up: a request rounds down to units, and one unit less than was planned would make a
         later question pay the minimal charge for it.
@@ -83,17 +83,17 @@ class First:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a workload costs, and what to buy first.
+    """The cost of a workload, and the tables to buy first.
 
     Attributes:
-        first: tables to buy before anything else, in this order; none where that would save nothing.
-        wishes: the questions, in their order.
-        alone: units of all of them, each by what is bought under the question itself.
-        as_they_come: units of all of them, each reusing what those before it left.
-        cost: units of the tables, and of what is then still missing of each question.
-        remaining: units left in the account.
-        budget: units of the whole account.
-        delta: of the budget.
+        first: Tables to buy before anything else, in this order; none if that would save nothing.
+        wishes: Questions, in their order.
+        alone: Units of all questions, each reusing purchases of the question itself.
+        as_they_come: Units of all questions, each reusing the purchases of those before it.
+        cost: Units of the tables, and of the part of each question that is missing then.
+        remaining: Units left in the account.
+        budget: Units of the whole account.
+        delta: Delta of the budget.
     """
 
     first: tuple[First, ...]
@@ -107,16 +107,16 @@ class Proposal:
 
     @property
     def affordable(self) -> bool:
-        """Whether the account has enough left for all of it."""
+        """True if the account has enough left for the whole proposal."""
         return self.cost <= self.remaining
 
     @property
     def epsilon(self) -> float:
-        """The cost of all of it alone as epsilon at the budget's delta."""
+        """The cost of the whole proposal alone as epsilon at the budget's delta."""
         return spent_epsilon(self.cost, self.delta) if self.cost else 0.0
 
     def share(self, units: int) -> float:
-        """Units as a share of the whole budget: shares add up."""
+        """Return units as a share of the whole budget: shares add up."""
         return units / self.budget
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class Proposal:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with amounts as decimal strings of units."""
+        """Return all fields as JSON, with amounts as decimal strings of units."""
         return {
             "first": [
                 {
@@ -167,10 +167,10 @@ class Proposal:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Proposal:
-        """Read what `to_json` wrote, of a service too: amounts are whole numbers that a ledger may hold.
+        """Parse a proposal from the output of `to_json`, also from a service.
 
         Raises:
-            ParameterError: An amount is none.
+            ParameterError: An amount is no whole number that a ledger can hold.
         """
         return cls(
             tuple(
@@ -197,14 +197,14 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question of a workload, planned.
+    """A question of a workload with its measurement plan and requested units.
 
     Attributes:
-        query: what is asked.
-        plan: how it is measured.
-        wanted: units that its answer must be worth; 0 where the declaration answers it.
-        is_exact: whether it is asked for by these units, and not by an error (`standing.SAME`).
-        reuse: what its answer may be made of, `accuracy.SPAN` or `accuracy.KEY`.
+        query: Query to answer.
+        plan: Measurement plan of the query.
+        wanted: Units that the answer must be worth; 0 if the declaration answers the query.
+        is_exact: True if the request names these units, and not an error (`standing.SAME`).
+        reuse: Purchases that the answer may be made of, `accuracy.SPAN` or `accuracy.KEY`.
     """
 
     query: Query
@@ -215,22 +215,22 @@ class Asked:
 
     @property
     def is_combined(self) -> bool:
-        """Whether purchases of other questions may be part of its answer."""
+        """True if purchases of other questions may be part of the answer."""
         return self.reuse == SPAN and is_combined(self.query, self.plan)
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a workload is paid from.
+    """The account that a workload is paid from, with its purchases and prices.
 
     Attributes:
-        plan: how a query is measured.
-        joint: a joint estimate of its own, made anew, of all that is recorded.
-        bought: units that are paid for under a question.
-        cost: (plan, units bought, units wanted) to what the ledger charges.
-        balance: what is left.
-        data: the declaration.
-        reuses: whether questions may reuse others' purchases.
+        plan: Function from a query to its measurement plan.
+        joint: Function that makes a new, independent joint estimate of all recorded measurements.
+        bought: Function from a plan to the units that are paid for under its question.
+        cost: Function from (plan, units bought, units wanted) to the units that the ledger charges.
+        balance: Balance of the account.
+        data: Declaration of the data set.
+        reuses: True if questions may reuse purchases of other questions.
     """
 
     plan: Callable[[Query], Plan]
@@ -245,7 +245,7 @@ class Account:
 def each(
     workload: Iterable[Given | tuple[Given, Accuracy]], accuracy: Accuracy | None, words: Words
 ) -> Iterator[tuple[Given, Accuracy]]:
-    """The questions of a workload, each with how exact it shall be: its own way, or that of all."""
+    """Yield the questions of a workload, each with its own accuracy or the common one."""
     given = Accuracy.of(accuracy, words) if accuracy is not None or words else None
     for one in islice(workload, MOST_WISHES + 1):
         query, own = one if isinstance(one, tuple) else (one, given)
@@ -256,7 +256,7 @@ def each(
 
 
 def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
-    """Choose what to buy first for a workload, and say what all of it costs then."""
+    """Choose the tables to buy first for a workload, and compute the cost of all questions then."""
     if not 0 < len(asked) <= MOST_WISHES:
         raise ParameterError(f"workload must be 1 to {MOST_WISHES} questions, got {len(asked)}")
     alone = _by_themselves(asked, account)
@@ -272,7 +272,7 @@ def proposed(asked: Sequence[Asked], account: Account) -> Proposal:
 
 
 def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
-    """Tables that may pay, with their units."""
+    """Return candidate sets of tables to buy first, with their units."""
     served = [one for one in asked if one.wanted and one.is_combined]
     if not served:
         return []
@@ -281,7 +281,7 @@ def _choices(asked: Sequence[Asked], account: Account) -> list[list[Asked]]:
     plans = [account.plan(query) for query in listed]
     worth = rates(plans, [one.plan for one in served], data)
     units = chosen(np.array([float(one.wanted) for one in served]), worth)
-    # In the order in which they are shown and bought: what a table costs depends on those before it.
+    # In the order in which they are shown and bought: the cost of a table depends on those before it.
     places = sorted(np.flatnonzero(units).tolist(), key=lambda place: -units[place])
     return [
         [Asked(listed[place], plans[place], _purchasable(factor * units[place]), True) for place in places]
@@ -308,7 +308,7 @@ def _requested_units(mu2: float) -> int:
 
 
 def _by_themselves(asked: Sequence[Asked], account: Account) -> list[int]:
-    """Return what each question costs in its turn if only the same measurement is reused."""
+    """Return the cost of each question in its turn if only the same measurement is reused."""
     bought: dict[str, int] = {}
     costs = []
     for one in asked:
@@ -322,19 +322,19 @@ def _by_themselves(asked: Sequence[Asked], account: Account) -> list[int]:
 
 
 def _gone_through(tables: Sequence[Asked], asked: Sequence[Asked], account: Account) -> tuple[int, list[int]]:
-    """Return what tables and questions cost, one after the other, by the rule of the span."""
+    """Return the total cost and each cost of tables and questions in turn, by the rule of the span."""
     joint, bought = account.joint(), dict[str, int]()
     costs = [_step(one, joint, bought, account) for one in (*tables, *asked)]
     return sum(costs), costs
 
 
 def _step(one: Asked, joint: Joint, bought: dict[str, int], account: Account) -> int:
-    """Return what a question costs in its turn, and take it for recorded, as `Session.ask` would.
+    """Return the cost of a question in its turn, and treat it as recorded, as `Session.ask` would.
 
     Args:
         one: Question to price.
-        joint: Everything that is recorded before it; its own purchase is added.
-        bought: Units paid for under each key that was asked before, recorded or not; its own are added.
+        joint: Joint estimate of all earlier measurements; the question's own purchase is added.
+        bought: Units paid for under each earlier key, recorded or not; the question's own are added.
         account: Account that pays.
     """
     plan, key = one.plan, one.plan.question.key
@@ -353,7 +353,7 @@ def _step(one: Asked, joint: Joint, bought: dict[str, int], account: Account) ->
         joint.record(plan, supposed(plan, before + cost))
     bought[key] = before + cost
     if combined:
-        joint.estimates(plan)  # as the answer does: what is known then is where a later search begins
+        joint.estimates(plan)  # as the answer does: a later search begins from its result
     return cost
 
 

@@ -1,9 +1,9 @@
-"""What is recorded about a data set, by anybody, ready to be combined: kept up with the ledger.
+"""All recorded purchases about a data set, ready to be combined and kept up to date with the ledger.
 
-Questions' texts come from the ledger and are believed only if their keys are named after them; one that is
-not about this declaration, letter for letter, takes no part. What is recorded under each is read from the
-ledger again when something was paid for under it, and until all of that is recorded. So what is known here is
-at most what is recorded: whoever pays meanwhile makes an answer better, and none wrong.
+Questions' texts come from the ledger and are believed only if their keys are derived from them; a question
+that is not about this declaration, letter for letter, takes no part. The measurements of each question are
+read from the ledger again after a payment for it, and until all of them are recorded. So this module knows at
+most what is recorded: a concurrent payment makes an answer better, and none wrong.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from reticent.query.span import Estimate, Joint, is_combined
 from reticent.query.span.forms import MOST_VALUES
 
 Looked: TypeAlias = tuple[Plan, tuple[int, ...]]
-"""How a purchase was measured, and the numbers of its recorded measurements."""
+"""The measurement plan of a purchase, and the numbers of its recorded measurements."""
 
-_MOST_RECORDED = 1 << 14  # values that take part: more would take longer and cost no truth
+_MOST_RECORDED = 1 << 14  # values that take part: more would take longer, fewer make nothing wrong
 
 
 class Published(NamedTuple):
-    """What was recorded as of one look. Nothing is recorded in it any more, so threads ask it without a lock.
+    """A snapshot of the recorded measurements. It never changes, so threads read it without a lock.
 
     Attributes:
-        joint: Estimates from all of it.
-        plans: How each purchase was measured, by key.
+        joint: Joint estimate from all measurements.
+        plans: Measurement plan of each purchase, by key.
         numbers: Numbers of the recorded measurements, by key.
     """
 
@@ -43,20 +43,20 @@ class Published(NamedTuple):
     numbers: dict[str, tuple[int, ...]]
 
     def successor(self) -> Published:
-        """Return a copy to record more in."""
+        """Return a copy of the snapshot to which measurements can be added."""
         return Published(self.joint.successor(), dict(self.plans), dict(self.numbers))
 
 
 class Purchases:
-    """All purchases about one declaration. Threads may share it.
+    """All purchases about one declaration, which threads may share.
 
-    The lock is held while the ledger is read and what is new there is taken in, never while something is
-    estimated: prices and answers are found in what was published last, and wait for no other.
+    The lock is held while the ledger is read and new measurements are added, never during an estimation:
+    prices and answers come from the last published snapshot, and wait for no other thread.
 
     Args:
-        data: the declaration.
-        ledger: where they are recorded.
-        plans: how questions are measured; tells the ledger of each.
+        data: Declaration of the data set.
+        ledger: Ledger that records the purchases.
+        plans: Measurement plans of questions; declares each question to the ledger.
     """
 
     def __init__(self, data: DataSet, ledger: Ledger, plans: Plans) -> None:
@@ -64,17 +64,17 @@ class Purchases:
         self._guard = threading.Lock()
         self._published = Published(Joint(data), {}, {})
         self._others: set[str] = set()  # keys that take no part
-        self._waiting: set[str] = set()  # keys under which not all is recorded
+        self._waiting: set[str] = set()  # keys with measurements that are not recorded yet
         self._seen = 0
 
     def __len__(self) -> int:
-        """Return how many recorded values take part, as of the last look."""
+        """Return the number of recorded values that take part, as of the last look."""
         return len(self._published.joint)
 
     def combines(self, query: Query, plan: Plan, own: Reading) -> bool:
-        """Whether a question may be answered from others; if so, what is recorded is looked at.
+        """Return True if purchases of other questions can answer a query; if so, update from the ledger.
 
-        What is recorded under the question itself takes part in any case, whether its text is kept or not.
+        Measurements of the question itself take part in any case, whether its text is stored or not.
         """
         if not is_combined(query, plan):
             return False
@@ -93,24 +93,24 @@ class Purchases:
     def fresh(self, plan: Plan, wanted: int) -> tuple[int, int]:
         """Return the units recorded under a question, and those needed beyond: see `Joint.fresh`.
 
-        Both are as of one look: the charge is made of their sum.
+        Both come from one snapshot: the charge is computed from their sum.
         """
         joint = self._published.joint
         return joint.recorded(plan.question.key), joint.fresh(plan, wanted)
 
     def estimates(self, plan: Plan) -> tuple[Estimate, ...] | None:
-        """The best estimate of each coordinate; None if one is outside of the span."""
+        """Return the best estimate of each coordinate; None if one is outside of the span."""
         return self._published.joint.estimates(plan)
 
     def supposable(self) -> Joint:
-        """All of them, in a joint estimate of its own: what is supposed there stays there."""
+        """Return an independent joint estimate of all purchases, to which supposed ones can be added."""
         self._look()
         return self._published.joint.copied()
 
     def told(self, plan: Plan) -> tuple[tuple[Estimate, ...], dict[str, Looked]] | None:
-        """The estimates, and of each purchase in them how it was measured and its recorded measurements.
+        """Return the estimates, with the plan and the measurement numbers of each purchase in them.
 
-        All as of one look: what others record meanwhile is in all of it or in none.
+        All come from one snapshot: a concurrent record is in all of them or in none.
         """
         now = self._published
         found = now.joint.estimates(plan)
@@ -120,7 +120,7 @@ class Purchases:
         return found, {key: (now.plans[key], now.numbers.get(key, ())) for key in keys}
 
     def _look(self) -> None:
-        """Take in what was recorded since the last look, and publish it."""
+        """Read the measurements recorded since the last look, and publish a new snapshot."""
         account = self._data.account
         with self._guard:
             news = self._ledger.worded(account, self._seen)
@@ -143,7 +143,8 @@ class Purchases:
     def _read_all(self, texts: Mapping[str, str]) -> dict[str, Plan]:
         """Return the plans of questions that were paid for, as long as few enough values take part.
 
-        They are counted one by one: what is found at once, as at the start, is bounded as what comes slowly.
+        Values are counted question by question, so that many questions found at once, as at the start, are
+        bounded like those that come slowly.
         """
         planned: dict[str, Plan] = {}
         values = len(self._published.joint)
@@ -157,7 +158,7 @@ class Purchases:
     def _read(self, key: str, text: str, *, is_full: bool) -> Plan | None:
         """Return the plan of a question that was paid for, once, if it is about this declaration.
 
-        A text that the key is not named after says nothing about the key: the right one may still come.
+        A text from which the key is not derived says nothing about the key: the right text may still come.
         """
         now = self._published
         if key in now.plans or key in self._others:
@@ -169,7 +170,7 @@ class Purchases:
             return None
         try:
             plan = self._make.planned(parse(text, self._data))
-        except ParameterError:  # of another data set, version or declaration
+        except ParameterError:  # a text of another data set, version or declaration
             return None
         if plan.question.key != key or plan.values > MOST_VALUES:
             return None
@@ -178,6 +179,6 @@ class Purchases:
 
 
 def _is_news(now: Published, reading: Reading, numbers: tuple[int, ...]) -> bool:
-    """Return whether more is recorded under a key than is published."""
+    """Return True if more is recorded under a key than is published."""
     key = reading.key
     return reading.information > now.joint.recorded(key) or now.numbers.get(key, ()) != numbers

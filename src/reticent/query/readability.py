@@ -1,7 +1,7 @@
-"""How many cells of a column cannot be read as declared: questions about it, and what answers say of it.
+"""Unreadable cells of a column: questions about their share, and the notes on them in answers.
 
-A word in a column of numbers counts as missing. Where the source stores text nobody knows how many there are,
-so the share of such cells is bought, like every other answer: promised, paid for and released with noise.
+A word in a column of numbers counts as missing. If the source stores text, the number of such cells is
+private, so their share is bought like every other answer: promised, paid for and released with noise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reticent.query.rows.columns import Column, readability_name
 from reticent.query.rows.stored_types import is_stored_as_text
 
 _MAX_NAMED = 5  # columns in a note
-_NEGLIGIBLE_SHARE = 0.01  # of cells: so few unreadable ones need no note, if the interval says it
+_NEGLIGIBLE_SHARE = 0.01  # of cells: so few unreadable ones need no note, if the interval shows it
 Share = tuple[float, float, float]  # of cells: the estimate, and the ends of its interval
 
 
@@ -25,16 +25,16 @@ def checked_columns(data: DataSet) -> tuple[Column, ...]:
 
 
 def unreadable_share(column: Column) -> Query:
-    """Return the question which share of the cells of a column cannot be read."""
+    """Return the query for the share of a column's cells that cannot be read."""
     return proportion(Comparison(readability_name(column.name), "=", True))
 
 
 def readability_notes(question: Question, bought_share: Callable[[Column], Share | None]) -> tuple[str, ...]:
-    """Return what an answer must say of the cells that its question reads.
+    """Return the notes of an answer on the unreadable cells of the columns that its question reads.
 
     Args:
         question: Question that is answered.
-        bought_share: Returns the share of a column's unreadable cells as it was bought; None if nobody did.
+        bought_share: Function from a column to its bought share of unreadable cells; None if not bought.
     """
     names = columns_read(question)
     columns = [column for column in checked_columns(question.data) if column.name in names]
@@ -53,7 +53,7 @@ def readability_notes(question: Question, bought_share: Callable[[Column], Share
 
 
 def _is_negligible(share: Share) -> bool:
-    """Return whether a share is known to be small. A wide interval that begins at 0 says nothing."""
+    """Return True if a share is known to be small. A wide interval that begins at 0 says nothing."""
     _, low, high = share
     return low <= 0 and high <= _NEGLIGIBLE_SHARE
 

@@ -1,10 +1,10 @@
-"""An answer that was combined from several purchases, held against the ledger: without data, by anybody.
+"""Checks of combined answers against the ledger, which anybody can run without the data.
 
-All that an answer says of its question is done again: that it is the one that was asked, that the weights
-make that question of the purchases' questions, term by term; that the purchases were recorded in the log that
-it names; value, variance, worth and intervals, and what each purchase gives to them. What is not shown is
-that the noise was drawn honestly: nobody can see that from a log (`limits`). What it says of money (charged,
-spent, left, the price of a fresh draw) is not done again: that is the ledger's to say, by `verify`.
+Everything that an answer states about its question is computed again: that it is the question that was asked;
+that the weights combine the purchases' questions to it, term by term; that the purchases were recorded in the
+log that it names; value, variance, worth and intervals, and the contribution of each purchase. The check
+cannot show that the noise was drawn honestly: nobody can see that from a log (`limits`). Amounts (charged,
+spent, left, the price of a fresh draw) are not checked here: `verify` checks them in the ledger.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from reticent.query.span.certificate import check_certificate
 
 _NUMBERS = ("value", "standard_error", "low", "high")
 _LARGEST = 1e300
-_CLOSE = 1e-9  # of the last digits of floats that another machine computed
+_CLOSE = 1e-9  # tolerance for the last digits of floats that another machine computed
 
 Lookup = Callable[[frozenset[int], int], tuple[dict[int, Measured], str]]
-"""From numbers of measurements and a size of the log to what was recorded by then, and the log's root."""
+"""Maps numbers of measurements and a size of the log to the measurements by then, and the log's root."""
 
 
 def check_answer(answer: Answer, data: DataSet, lookup: Lookup) -> None:
-    """Redo what a combined answer says.
+    """Check a combined answer by computing its statements again.
 
     Args:
-        answer: as it was given; it may be anybody's.
-        data: the declaration.
-        lookup: in the ledger's log.
+        answer: Answer to check, from any source.
+        data: Declaration of the data set.
+        lookup: Lookup of measurements in the ledger's log.
 
     Raises:
-        ParameterError: it was not combined, or bears nothing to be checked.
-        LedgerDamaged: something in it is not so.
+        ParameterError: The answer was not combined, or has no certificate to check.
+        LedgerDamaged: A statement of the answer is wrong.
     """
     how = answer.combined
     if how is None or how.certificate is None or answer.receipt.log_size is None:
@@ -111,7 +111,7 @@ def _check_intervals(
 
 
 def _check_form(answer: Answer, how: Combined) -> None:
-    """Refuse what no answer has: JSON may hold anything in the place of a number or a text."""
+    """Reject values of wrong types: JSON may hold anything in place of a number or a text."""
     receipt = answer.receipt
     estimates = [cell.estimate for cell in answer.cells]
     numbers = [getattr(one, name) for one in estimates for name in (*_NUMBERS, "unbiased")]
@@ -135,7 +135,7 @@ def _check_form(answer: Answer, how: Combined) -> None:
 
 
 def _check_parts(given: Combined, due: Combined) -> None:
-    """What is said of each purchase; in any order."""
+    """Check the noise, weights and values of each purchase, in any order."""
     for one in due.parts:
         (told,) = (part for part in given.parts if part.key == one.key)
         pairs = ((told.noise, one.noise), (told.least, one.least), (told.most, one.most))
@@ -151,7 +151,7 @@ def _known(found: dict[int, Measured], number: int, key: str) -> Measured:
 
 
 def _reading(account: str, key: str, listed: Sequence[Measured]) -> Reading:
-    """What some measurements under a key make together."""
+    """Combine measurements under a key to one reading."""
     if any(one.account != account for one in listed):
         raise LedgerDamaged(f"a measurement is not of the account {account}")
     columns = zip(*([one.information * value for value in one.values] for one in listed), strict=True)
