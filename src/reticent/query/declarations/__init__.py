@@ -1,3 +1,3 @@
-"""Declarations: what an owner says of a data set, whose rows they are, and which ledger pays."""
+"""Declarations of data sets: what an owner states, whom the rows describe, and which ledger pays."""
 
 __all__: list[str] = []

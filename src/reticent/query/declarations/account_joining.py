@@ -1,8 +1,9 @@
-"""A data set joins its people: from then on their account pays for it, and what it spent before counts there.
+"""Merging the account of one data set into the account of its people.
 
-Joining is a line in the home of the people, written before anything is asked of their account. Whoever opens
-any of their data sets next ends it (`account_moving.left_behind`), so that no crash lets both accounts be
-spent. All of it is done within `home.settled`.
+From then on the account of the people pays for the data set, and the earlier spending counts there, too.
+Joining is a line in the home of the people, written before anything is asked of their account. The next
+opening of any of their data sets completes it (`account_moving.left_behind`), so that no crash lets both
+accounts be spent. All of it is done within `home.settled`.
 
 The key of a question names its data set. So two data sets of one account have different names, or an answer
 about one could be taken for one about the other: the first that has a name keeps it. Names under which rows
@@ -30,18 +31,18 @@ from reticent.query.declarations.ledger_places import is_there, kept, placed
 
 
 def joined(home: Home, path: Path, data: DataSet, ledger: SqlLedger) -> Home:
-    """The home of the people of a declaration, with its data set among theirs; any other home as it is.
+    """Add a data set to the members of its people's home and return that home; return other homes unchanged.
 
     Args:
-        home: that pays, as `settled` gives it.
-        path: of the declaration.
-        data: what it says.
-        ledger: that of the home.
+        home: Home that pays, as `settled` yields it.
+        path: Path of the declaration.
+        data: Declared data set.
+        ledger: Ledger of the home.
 
     Raises:
-        AccountConflict: another data set of these people has its name, or it spent from an account with
+        AccountConflict: Another data set of these people has its name, or it spent from an account with
             another budget. Nothing was written.
-        LedgerError: its ledger had a witness, and theirs has none.
+        LedgerError: The ledger of the data set had a witness, and the ledger of the people has none.
     """
     rows = homes.of_rows(path) if home.unit == homes.PEOPLE else None
     if rows is None:
@@ -83,12 +84,12 @@ def questions(ledger: Ledger, account: str) -> Iterator[dict[str, Any]]:
 
 
 def members(home: Home) -> dict[str, str]:
-    """The data sets that share the account of people: the identity of the rows by the name of each."""
+    """Return the data sets that share the account of people: the identity of the rows by data set name."""
     return {name: identity for name, _, identity in (one.partition(" ") for one in home.members.splitlines())}
 
 
 def pending(home: Home) -> Iterator[tuple[str, str]]:
-    """Accounts that data sets had before they joined, and that do not count yet: address and name of each."""
+    """Yield address and name of each account that a data set had before joining and that does not count."""
     for line in home.joining.splitlines():
         account, _, address = line.partition(" ")
         if f"{account} {placed(address)}\n" not in home.taken:
@@ -96,7 +97,7 @@ def pending(home: Home) -> Iterator[tuple[str, str]]:
 
 
 def _before(rows: Home, terms: Terms, ledger: SqlLedger, path: Path) -> tuple[str, set[str]]:
-    """Return the lines of the accounts that rows had by themselves, and the names that they were measured by.
+    """Return the accounts that rows had by themselves, a line each, and the names that they were measured by.
 
     Raises:
         AccountConflict, LedgerError: These accounts cannot be taken over.

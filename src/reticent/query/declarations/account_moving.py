@@ -1,4 +1,4 @@
-"""An account moves between ledgers with all that it bought, and what was spent elsewhere is added to it.
+"""Moves of an account between ledgers, with everything that it bought and everything spent elsewhere.
 
 All of it is done within `home.settled`. After a crash anywhere, doing it again ends it.
 """
@@ -22,18 +22,18 @@ from reticent.query.declarations.ledger_places import is_there, kept, placed
 
 
 def moved_to(home: Home, data: DataSet, ledger: SqlLedger) -> tuple[Home, Taken]:
-    """Move an account to another ledger, with all that it bought; within `settled`.
+    """Move an account to another ledger, with all that it bought; call it within `settled`.
 
     What it leaves can spend nothing any more. After a crash anywhere, doing it again ends it.
 
     Args:
-        home: as it is.
-        data: the declaration.
-        ledger: where to.
+        home: Home before the move.
+        data: Declared data set.
+        ledger: Ledger to move the account to.
 
     Raises:
-        LedgerError: that is where it is, under another address, or where it was before; or studies are under
-            it. Nothing was written.
+        LedgerError: The account is in that ledger already, under another address, or was there before; or
+            studies are under the account. Nothing was written.
     """
     place, taken = placed(ledger.where), Taken(0, 0)
     there = kept(ledger.where, home.folder)
@@ -63,10 +63,10 @@ def _check_alone(left: SqlLedger | None, account: str) -> None:
 
 @contextlib.contextmanager
 def _leaving(home: Home, terms: Terms) -> Iterator[SqlLedger | None]:
-    """The ledger that an account leaves; None if it was never opened there.
+    """Yield the ledger that an account leaves; None if the account was never opened there.
 
     Raises:
-        AccountConflict: it was, with other terms than it would have. Nothing was written.
+        AccountConflict: The account was opened there with other terms. Nothing was written.
     """
     if not is_there(home.place):
         yield None
@@ -83,18 +83,18 @@ def _leaving(home: Home, terms: Terms) -> Iterator[SqlLedger | None]:
 def left_behind(
     home: Home, path: Path, data: DataSet, ledger: SqlLedger, *, into: Terms | None = None
 ) -> Taken:
-    """Add what was spent of the same budget in other ledgers; within `settled`.
+    """Add to an account what was spent of the same budget in other ledgers; call it within `settled`.
 
     Earlier releases kept one ledger for Python and the command, and another for a service. And a declaration
     that turns out to share another's account may have spent by itself before; so may every data set that
     joined the same people.
 
     Args:
-        home: as it is.
-        path: of the declaration.
-        data: what it says.
-        ledger: that of the home; for one on a chain, the ledger of its oracle.
-        into: the account, if it is open already.
+        home: Home before the addition.
+        path: Path of the declaration.
+        data: Declared data set.
+        ledger: Ledger of the home; on a chain, the ledger of its oracle.
+        into: Terms of the account, if it is open already.
     """
     charged = over = 0
     home = account_joining.joined(home, path, data, ledger)
@@ -117,20 +117,20 @@ def left_behind(
 def _left(
     home: Home, path: Path, data: DataSet, ledger: SqlLedger | None = None
 ) -> Iterator[tuple[SqlLedger, str, str]]:
-    """Accounts of the same people in other ledgers that do not count yet: ledger, place and name of each.
+    """Yield ledger, place and name of each account of the same people elsewhere that does not count yet.
 
     Raises:
-        LedgerError: the ledger that the account was in before is gone.
+        LedgerError: The ledger that the account was in before is gone.
     """
     own, mine = homes.read(homes.folder(path)), home.of(data)
-    if data.people and own is not None:  # what it was before it joined them
+    if data.people and own is not None:  # the account before it joined that of the people
         mine = own.of(replace(data, people=""))
     places = [homes.folder(path) / OWN, home.folder / OWN, Path(path).resolve().parent / SERVICE / OWN]
     found = [(str(place.resolve()), account) for place in places for account in {home.account, data.name}]
     before = home.address_of(home.left) if home.left else ""
     if before:
         found.append((before, home.account))
-    if own is not None and own.same and own.moving:  # it joins
+    if own is not None and own.same and own.moving:  # its account is being merged
         found.append((own.address, own.account))
     joining = list(account_joining.pending(home))
     found, joins = found + joining, {(placed(one), account) for one, account in joining}
@@ -154,18 +154,18 @@ def _left(
 
 
 def moved_on_chain(home: Home, path: Path, data: DataSet, charge: Callable[[int], None], place: str) -> Home:
-    """Move an account into a contract that holds it already; within `settled`.
+    """Move an account into a contract that holds it already; call it within `settled`.
 
     What was bought stays where it was, and what was spent is charged there, in ledgers of earlier releases
     too: the oracle's own ledger takes the rest over (`left_behind`). After a crash anywhere, doing it again
     ends it.
 
     Args:
-        home: as it is.
-        path: of the declaration.
-        data: as it is registered.
-        charge: charges units there, once however often it is called.
-        place: the contract's text.
+        home: Home before the move.
+        path: Path of the declaration.
+        data: Data set as it is registered.
+        charge: Function that charges units in the contract, once however often it is called.
+        place: Text that names the contract.
     """
     spent, terms, arrived = 0, data.terms, home
     if home.ledger != place:
@@ -188,7 +188,7 @@ def _is_open(left: SqlLedger, account: str) -> bool:
 
 
 def _is_of(left: SqlLedger, account: str, data: DataSet, *, any_identity: bool) -> bool:
-    """Whether an account in another ledger is of the people of a declaration."""
+    """Return whether an account in another ledger belongs to the people of a declaration."""
     try:
         terms = left.balance(account).terms
     except UnknownAccount:

@@ -1,4 +1,4 @@
-"""The account of a declaration, opened in its ledger: of its own people, and of nobody else."""
+"""Opening of a declaration's account in its ledger, for the people of that declaration alone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from reticent.ledger.base import Amount
 from reticent.query.declarations.datasets import DataSet
 from reticent.query.declarations.home import Home
 
-_BOUND = "bound to a declaration"  # the key under which an old account gets its one identity
+_BOUND = "bound to a declaration"  # ledger key under which an old account gets its one identity
 
 
 def opened(home: Home, data: DataSet, ledger: Ledger) -> DataSet:
-    """The data set, with its account open in its ledger.
+    """Open the account of a data set in its ledger and return the data set with the identity of the account.
 
-    An account of an earlier release has no identity: it is given the first that comes, by a payment of the
-    least amount under a key that only one can have. In the declaration's own file nobody else comes.
+    An account of an earlier release has no identity. It gets that of the first declaration that opens it, by
+    a payment of the least amount under a key that only one declaration can use. In the declaration's own
+    ledger file there is no other declaration.
 
     Raises:
-        AccountConflict: the account is of other people, or was opened with other terms.
+        AccountConflict: The account belongs to other people, or was opened with other terms.
     """
     found = home.of(data)
     try:
@@ -37,13 +38,13 @@ def opened(home: Home, data: DataSet, ledger: Ledger) -> DataSet:
 
 
 def as_registered(data: DataSet, terms: Terms) -> DataSet:
-    """A declaration with the identity in its account's terms, if there is one."""
+    """Return a data set with the identity in its account's terms, or with none if the terms hold none."""
     found = re.fullmatch(r".* \[([0-9a-f]{32})\]", terms.subject)
     return replace(data, identity=found[1] if found else "")
 
 
 def as_open(data: DataSet, ledger: Ledger) -> DataSet:
-    """A declaration as its account is open where an oracle measures: whoever asks there has no home."""
+    """Return a data set with the identity of its open account where an oracle measures and no home exists."""
     try:
         return as_registered(data, ledger.balance(data.account).terms)
     except UnknownAccount:
@@ -51,7 +52,7 @@ def as_open(data: DataSet, ledger: Ledger) -> DataSet:
 
 
 def _bind(ledger: Ledger, terms: Terms, identity: str) -> None:
-    """Give an account of an earlier release its identity, once."""
+    """Bind an account of an earlier release to one identity, once."""
     least = Amount(terms.minimum, terms.unit, terms.neighbours)
     try:
         ledger.charge(terms.name, _BOUND, least, idempotency=f"bound:{identity}")

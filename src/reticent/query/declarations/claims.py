@@ -1,14 +1,14 @@
-"""Whose a source is: a note beside a file of rows, which says what declaration was the first to read it.
+"""Notes beside files of rows, each of which names the declaration that was the first to read the file.
 
-Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name,
-a symbolic link or a hard link in the same folder, finds it there and shares the account of the first; so does
+Beside `census.csv` lies `.census.csv.reticent`. Every other declaration of the same file, under this name, a
+symbolic link or a hard link in the same folder, finds it there and shares the account of the first; so does
 one of `census.csv.gz` beside it, which by its name is the same, compressed. For a DuckDB file there is a note
 for each table, and beside a file that names people one that says where their home is. Files that Spark reads
-are noted as others are, a folder of them by itself; a file in a folder that is noted is of whoever has the
-folder. A table that Spark knows by name is noted in the folder of the declaration: `.spark.HASH.reticent`.
-Where nothing may be written beside the rows, nothing is noted; of databases that are reached by an address
-neither (docs/limits.md). A full or failing disk may be written: whoever cannot note there whose the rows are
-is refused, or each declaration of them had a budget of its own.
+are noted as others are, a folder of them by itself; a file in a noted folder belongs to the declaration that
+has the folder. A table that Spark knows by name is noted in the folder of the declaration:
+`.spark.HASH.reticent`. Where nothing may be written beside the rows, nothing is noted; of databases that are
+reached by an address neither (docs/limits.md). A full or failing disk may be written: a declaration that
+cannot leave its note there is refused, or each declaration of the rows would have a budget of its own.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _FILES = ("csv", "parquet", "duckdb")
 PEOPLE = "people"  # parts that no table is called: those have a dot
 LEDGER = "ledger"
 _LARGEST = 1 << 16
-# Where nothing may be written, or a file can have no second name: it stays so for whoever comes next.
+# Where nothing may be written, or a file can have no second name: later declarations meet the same error.
 _NEVER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 
 
 def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
-    """The folder of the declaration that has this source: the given one, if nobody else declared it before.
+    """Return the folder of the first declaration of a source: the given folder, if nobody declared it before.
 
     Args:
-        path: of the declaration.
-        data: what it says.
-        identity: of its people.
-        folder: where its home is.
+        path: Path of the declaration.
+        data: Declared data set.
+        identity: Identity of the people of the declaration.
+        folder: Folder with the home of the declaration.
     """
     source = _source(path, data)
     if source is None:
@@ -58,7 +58,7 @@ def claimed(path: Path, data: DataSet, identity: str, folder: Path) -> Path:
 
 
 def claimed_people(file: Path, identity: str, folder: Path) -> Path:
-    """The same of the file that names people: it is renamed, or has two names in its folder."""
+    """Return the folder of the home that first claimed a file of people, whatever the file is called."""
     return _claimed(file, files.identity(file), PEOPLE, identity, folder)
 
 
@@ -82,7 +82,7 @@ def claim_ledger(file: Path, name: Callable[[Path], Path]) -> Path:
     ledgers = list(dict.fromkeys(name(path) for path in names))
     existing = [path for path in ledgers if path.is_dir()]
     first = existing[0] if existing else ledgers[0]
-    # By its whole way from the file: ledgers in two folders may have one name.
+    # By its full path from the file: ledgers in two folders may have one name.
     claimed = _claimed(real, identity, LEDGER, _seen_from(real, first), first)
     found = sorted({path.resolve() for path in (*existing, claimed) if path.is_dir()})
     if len(found) > 1:
@@ -98,7 +98,7 @@ def _claimed(file: Path, itself: str, table: str, identity: str, folder: Path) -
     with _alone(file.parent):
         for note in () if table else _around(file):
             held = _claim(note)
-            if held is not None and held["identity"] != identity:  # noted here too, for what comes next
+            if held is not None and held["identity"] != identity:  # noted here too, for later declarations
                 first = _folder(note, held)
                 claim["identity"] = held["identity"]
                 return _first(file, claim | {"folder": _seen_from(file, first)}, first)
@@ -106,28 +106,28 @@ def _claimed(file: Path, itself: str, table: str, identity: str, folder: Path) -
 
 
 def _seen_from(file: Path, folder: Path) -> str:
-    """A folder by its way from a file, so that both may be moved together."""
+    """Return a folder as a path relative to a file, so that both may be moved together."""
     with contextlib.suppress(ValueError):  # not on the same drive
         return os.path.relpath(folder, file.parent)
     return str(folder)
 
 
 def _around(file: Path) -> Iterator[Path]:
-    """Notes of folders of Parquet that a file lies in, and of files that lie in such a folder."""
+    """Yield the notes of folders of Parquet that a file lies in, and of files that lie in such a folder."""
     yield from (_note(one, "") for one in file.parents if one.name)
     if file.is_dir():
         yield from sorted(file.rglob(".*.reticent"))
 
 
 def given_up(path: Path, data: DataSet, identity: str) -> None:
-    """Take a note back: its declaration was never accepted, and no other must be told to bring it back."""
+    """Remove the note of a declaration that was never accepted: no other declaration may be sent to it."""
     source = _source(path, data)
     if source is not None:
         _remove_notes(source[0], identity, source[2])
 
 
 def release_people(file: Path, identity: str) -> None:
-    """Take the note of people back whose account was never opened."""
+    """Remove the note of people whose account was never opened."""
     _remove_notes(file, identity, PEOPLE)
 
 
@@ -159,12 +159,12 @@ def _first(file: Path, claim: dict[str, Any], folder: Path) -> Path:
 
 
 def _same_rows(file: Path, itself: str) -> tuple[list[Path], set[str]]:
-    """Names in the folder of a file that lead to the same rows, its own first, and what tells their files.
+    """Return the names in a file's folder that lead to the same rows, its own first, and the file identities.
 
     One name leads to another by a hard link, or by being what it is called when it is compressed, or not.
     """
     names, same = [file], {itself}
-    for name in names:  # which grows
+    for name in names:  # the list grows meanwhile
         twin = _twin(name)
         if twin is not None and twin not in names:
             names.append(twin)
@@ -177,7 +177,7 @@ def _same_rows(file: Path, itself: str) -> tuple[list[Path], set[str]]:
 
 
 def _links(folder: Path, identity: str) -> Iterator[Path]:
-    """The names of a file in a folder; symbolic links are followed before anybody comes here."""
+    """Yield the hard links of a file in a folder; callers have followed symbolic links before."""
     for one in folder.iterdir():
         with contextlib.suppress(OSError):
             told = one.lstat()
@@ -186,7 +186,7 @@ def _links(folder: Path, identity: str) -> Iterator[Path]:
 
 
 def _twin(file: Path) -> Path | None:
-    """What a CSV file is called once it is compressed, or was before: by that name, the same rows."""
+    """Return the name of a CSV file when compressed, or when not: by that name, it holds the same rows."""
     name = without_suffix(file.name)
     if not name.casefold().endswith(".csv"):
         return None
@@ -194,7 +194,7 @@ def _twin(file: Path) -> Path | None:
 
 
 def _check_readable(note: Path) -> None:
-    """Refuse a note that cannot be read: whose the rows are is not known then, and they are somebody's."""
+    """Refuse a note that cannot be read: the rows belong to a declaration that is not known then."""
     try:
         files.tightened(note)
         with note.open("rb"):
@@ -203,13 +203,13 @@ def _check_readable(note: Path) -> None:
         pass
     except PermissionError as error:
         raise LedgerError(
-            f"{note} says whose these rows are, and is another user's: ask as whoever declared them first"
+            f"{note} says whose these rows are, and is another user's: ask as the user who declared them"
         ) from error
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Be the only one who looks for notes and writes them: two names of one file have a note each."""
+    """Hold the lock on the search for notes and their writing: two names of one file have a note each."""
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # a file system without locks: the first to write has it
             place = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -224,7 +224,7 @@ def _folder(note: Path, claim: dict[str, Any]) -> Path:
 
 
 def _noted(note: Path, claim: dict[str, Any]) -> Path:
-    """Whose the source is once this is written; the first who writes it has it."""
+    """Write a note and return the folder of the declaration that has the source: the first writer has it."""
     draft = note.with_name(f"{note.name}.{secrets.token_hex(8)}")
     try:
         with files.private(draft).open("wb") as file:
@@ -262,12 +262,12 @@ def _source(path: Path, data: DataSet) -> tuple[Path, str, str] | None:
         if not stat.S_ISREG(told.st_mode) and not ("spark" in data.source and stat.S_ISDIR(told.st_mode)):
             return None
         return file, files.identity(file), part(data)
-    except (OSError, ValueError):  # it is not there, or cannot be: whoever opens it will say so
+    except (OSError, ValueError):  # it is not there, or cannot be: the error comes when it is opened
         return None
 
 
 def part(data: DataSet) -> str:
-    """Which part of its file a source is: the table of a DuckDB file, else all of it.
+    """Return the part of its file that a source is: the table of a DuckDB file, else an empty text.
 
     A table of Spark's by its name, whichever Spark: two that are called alike are the same people until one
     declaration lies in another folder.
@@ -280,7 +280,7 @@ def part(data: DataSet) -> str:
 
 
 def _small(name: str) -> str:
-    """A name as DuckDB compares it: letter by letter. Python writes a last sigma otherwise than others."""
+    """Return a name as DuckDB compares names: letter by letter. Python lowers a last sigma differently."""
     return "".join(letter.lower()[0] for letter in name)
 
 

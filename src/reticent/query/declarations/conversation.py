@@ -1,8 +1,8 @@
-"""A declaration, question by question: what `reticent dataset new` does in a terminal.
+"""Declaring a data set question by question: the work of `reticent dataset new` in a terminal.
 
 Nothing is read of the file but the names of its columns (and types, from Parquet), and nothing is proposed
-that came from its rows: a bound that was guessed from them would be a leak. What is typed is what the owner
-says in public. Whatever is wrong with a column is said at once, and the column is asked for again.
+that came from its rows: a bound that was guessed from them would be a leak. The owner types public
+statements. All errors in a column are shown at once, and the column is asked for again.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def _shown(name: str) -> str:
-    """A name from somebody's file, which may hold signs that command a terminal."""
+    """Return a name from somebody's file in printable form: it may hold signs that command a terminal."""
     short = name if len(name) <= 60 else f"{name[:57]}..."
     return short if short.isprintable() else ascii(short)
 
 
 class Conversation:
-    """Asks an owner for what only an owner knows.
+    """A dialogue that asks an owner for the facts that only an owner knows.
 
     Args:
-        ask: shows a question and gives what was typed.
-        say: shows a paragraph.
+        ask: Function that shows a question and returns the typed answer.
+        say: Function that shows a paragraph.
     """
 
     def __init__(self, ask: Ask, say: Say) -> None:
         self._ask, self._say = ask, say
 
     def declared(self, path: Path, source: str) -> DataSet | None:
-        """The data set in a file as its owner declares it; None if the owner does not confirm it.
+        """Return the data set in a file as its owner declares it; None if the owner does not confirm it.
 
         Args:
-            path: of the file with the rows.
-            source: how the declaration names it.
+            path: Path of the file with the rows.
+            source: Name of that file in the declaration.
 
         Raises:
-            ParameterError: the file cannot be a source, or no column may be asked about.
+            ParameterError: The file cannot be a source, or no column may be asked about.
         """
         columns = dataset_file.header(path)
         listed = ", ".join(map(_shown, list(columns)[:_MOST_NAMED]))
@@ -94,7 +94,7 @@ class Conversation:
         return self._until(read)
 
     def _protected(self, names: list[str]) -> dict[str, Any]:
-        """Who is protected, and whether their number is public."""
+        """Ask for the fields that say who is protected, and whether their number is public."""
         person = self._until(lambda: self._person(names))
         unit: Any = "row"
         whose = "rows"
@@ -137,7 +137,7 @@ class Conversation:
         return typed
 
     def _columns(self, columns: Mapping[str, Kind | None], unit: Any) -> dict[str, Any]:
-        """What may be asked about."""
+        """Ask for the fields of each column that may be asked about."""
         self._say(
             "Now the columns. Those without a type are left out: nobody may ask about them. A cell that is "
             "empty or cannot be read counts as a value that you choose; nothing is dropped."
@@ -158,7 +158,7 @@ class Conversation:
         return found
 
     def _column(self, name: str, kind: Kind | None) -> dict[str, Any] | None:
-        """The fields of one column; None to leave it out."""
+        """Ask for the fields of a column; return None to leave the column out."""
         shown = f" [{kind.value}]" if kind is not None else ""
         hint = "" if kind is None else ", - to leave it out"
         typed = self._ask(f"  number, integer, category or boolean{hint}{shown}: ").strip().lower()
@@ -188,7 +188,7 @@ class Conversation:
             self._say("y or n")
 
     def _until(self, read: Callable[[], Found]) -> Found:
-        """What is read, once it is right; what is wrong is said, all of it."""
+        """Repeat a question until the answer is valid, and show every error in between."""
         while True:
             try:
                 return read()

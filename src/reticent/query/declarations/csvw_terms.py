@@ -1,14 +1,14 @@
-"""The words of CSV on the Web and of CSVW-EO: which may stand where, under all the names that JSON-LD allows.
+"""Terms of CSV on the Web and of CSVW-EO, by level, under all the names that JSON-LD allows.
 
 `normal` reads an object into plain names: prefixes, full IRIs and what the file's @context renames are
-expanded, and each name must be known at its level. Whatever is not known is refused by name, since it may say
-whom the file protects. CSV on the Web allows annotations in other vocabularies: these are passed over, but
-only if nothing in them looks like a statement about privacy.
+expanded, and each name must be known at its level. An unknown name is refused with an error that shows it,
+since it may say whom the file protects. CSV on the Web allows annotations in other vocabularies: these are
+passed over, but only if nothing in them looks like a statement about privacy.
 
-The words are those of W3C's "Metadata Vocabulary for Tabular Data" and of the repository
+The terms are those of W3C's "Metadata Vocabulary for Tabular Data" and of the repository
 dscc-admin-ch/csvw-eo, with the names that it had before (csvw-safe, csvw-dp). It is young: terms may change.
 
-Not here: what the words mean (`foreign_metadata`).
+Not here: the meaning of the terms (`foreign_metadata`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _RENAMED = {  # by CSVW-EO
 _KEYWORDS = ("@language", "@base", "@version")  # of a context: they rename nothing
 _LONGEST_CHAIN = 10  # of names in a context that stand for others
 
-# What may stand where, and what it holds: an object of a level, or a list of them; "data": values of rows;
-# "predicates": one for each of some columns; else a plain value, or a note for people.
+# Terms allowed at each level, with their content: an object of a level, or a list of them; "data": values of
+# rows; "predicates": one for each of some columns; else a plain value, or a note for people.
 _EVERYWHERE = {"@id": "", "@type": ""}
 _BOUNDS = dict.fromkeys(
     ("minimum", "maximum", "minInclusive", "maxInclusive", "minExclusive", "maxExclusive"), ""
@@ -110,10 +110,10 @@ _ALIKE = 0.7  # of 1 by difflib: two letters of nine may be others
 
 
 class Names:
-    """What the names of a file mean: its @context, beside the words and prefixes that are known anyway.
+    """A resolver of the names in a file: its @context, beside the terms and prefixes that are always known.
 
     Raises:
-        ParameterError: the context is not known, or gives a known word another meaning.
+        ParameterError: The context is not known, or gives a known term another meaning.
     """
 
     def __init__(self, context: Any) -> None:
@@ -154,7 +154,7 @@ class Names:
                 raise ParameterError(f"@context.{name} must be given once")
 
     def plain(self, name: str) -> str | None:
-        """The word that a name stands for, or itself if it has no vocabulary; None for another one's."""
+        """Return the term that a name stands for, or the name if it has no vocabulary; None if foreign."""
         if name.startswith("@") or (":" not in name and name not in self._given):
             return name
         iri = self.iri(name)
@@ -170,7 +170,7 @@ class Names:
         return _RENAMED.get(word, word)
 
     def iri(self, name: str) -> str:
-        """A name written out, as far as its parts are known."""
+        """Return a name expanded to an IRI, as far as its parts are known."""
         for _ in range(_LONGEST_CHAIN):
             prefix, colon, rest = name.partition(":")
             if name in self._given:
@@ -189,13 +189,13 @@ def _plain_iri(iri: str) -> str:
 
 
 def normal(level: str, given: Any, names: Names, at: str = "") -> dict[str, Any]:
-    """An object of a level under plain names, what is in it too. Annotations are left out.
+    """Return an object of a level, and the objects inside, under plain names. Annotations are left out.
 
     Args:
-        level: what the object describes.
-        given: the object.
-        names: of the file.
-        at: where it stands, for errors.
+        level: Level of the object, a key of the table of levels.
+        given: Object to read.
+        names: Resolver of the names in the file.
+        at: Path of the object in the file, for errors.
 
     Raises:
         ParameterError: a name is not known there, or given twice; or an annotation looks like one about
@@ -218,7 +218,7 @@ def normal(level: str, given: Any, names: Names, at: str = "") -> dict[str, Any]
 
 
 def _misplaced(level: str, word: str) -> str:
-    """Why a word cannot be taken there."""
+    """Return the reason why a term is refused at a level."""
     homes = [one for one, known in _LEVELS.items() if word in known]
     if homes:
         return f"must stand on a {homes[0]}, not on a {level}: what it says would be lost"
@@ -251,14 +251,14 @@ def _value(form: str, given: Any, names: Names, at: str) -> Any:
 
 
 def check_silent(at: str, name: str, given: Any, names: Names, *, alike: bool = True) -> None:
-    """Refuse what is passed over if a name in it looks like a statement about privacy.
+    """Refuse ignored content if a name in it looks like a statement about privacy.
 
     Args:
-        at: where it stands, for errors.
-        name: its own.
-        given: what is passed over.
-        names: of the file.
-        alike: whether what resembles such a name counts too; not where names are values of rows.
+        at: Path of the content in the file, for errors.
+        name: Name of the content itself.
+        given: Content that is passed over.
+        names: Resolver of the names in the file.
+        alike: Flag to refuse names that only resemble such a name, too; False where names are values of rows.
     """
     left: list[tuple[str, str, Any]] = [(at, name, given)]
     while left:

@@ -1,4 +1,4 @@
-"""The file in which an owner declares a data set. What it means in plain sentences is in `explanation`.
+"""The file in which an owner declares a data set. `explanation` states its meaning in plain sentences.
 
     name: census
     version: 1
@@ -21,7 +21,7 @@ but an empty `missing` is a blank that was not filled in. A template leaves empt
 know; nothing is ever inferred from the rows. Rows on Spark are `{spark: "local[4]", parquet: folder}` or
 `{spark: "spark://..", table: persons}`. `people` says with whom the budget is shared (`populations`).
 
-Whatever is wrong with a declaration is told at once (`faults`).
+All errors in a declaration are reported at once (`faults`).
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ SUFFIXES = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".pq": "parq
 
 
 def read(path: Path) -> DataSet:
-    """The data set that a file declares.
+    """Read the data set that a file declares.
 
     Raises:
-        ParameterError: in one line, with the file, the field, the rule and the value.
+        ParameterError: The declaration is invalid; the message names file, field, rule and value in one line.
     """
     if path.suffix.lower() in _DATA:
         raise ParameterError(
@@ -89,17 +89,17 @@ def read(path: Path) -> DataSet:
 
 
 def parse(text: str) -> DataSet:
-    """The data set that a text declares.
+    """Parse the data set that a text declares.
 
     Raises:
-        SeveralErrors: more than one field is wrong, with what is wrong with each.
-        ParameterError: one is.
+        SeveralErrors: More than one field is wrong, with what is wrong with each.
+        ParameterError: One is.
     """
     return of_fields(load(text))
 
 
 def of_fields(tree: Any) -> DataSet:
-    """The data set that a tree of mappings, lists and texts declares; as `parse`."""
+    """Build the data set that a tree of mappings, lists and texts declares; errors as in `parse`."""
     faults = Faults()
     given = mapping("the file", tree, _FIELDS, faults)
     label = {part: faults.of("?", _label, part, given.get(part)) for part in ("name", "version")}
@@ -150,7 +150,7 @@ def _people(given: Any) -> str:
 
 
 def write(data: DataSet) -> str:
-    """The text that declares a data set; `parse` undoes it."""
+    """Return the text that declares a data set; `parse` undoes it."""
     import yaml
 
     unit: Any = "row" if data.person is None else {"person": data.person, "rows": data.contribution}
@@ -167,13 +167,13 @@ def write(data: DataSet) -> str:
 
 
 def template(path: Path, source: str | None = None) -> str:
-    """A declaration of a CSV or Parquet file, with blanks where the owner's knowledge belongs.
+    """Return a declaration of a CSV or Parquet file, with blanks where the owner's knowledge belongs.
 
     Only the names of the columns are read and, from Parquet, their types.
 
     Args:
-        path: the file with the rows.
-        source: how the declaration should name it, if not by its own name.
+        path: Path of the file with the rows.
+        source: Name of the file in the declaration, if not its own name.
     """
     import yaml
 
@@ -187,17 +187,17 @@ def template(path: Path, source: str | None = None) -> str:
 
 
 def form_of(name: str) -> str | None:
-    """How a file of this name holds rows; None if it is not known to."""
+    """Return the format in which a file of this name holds rows; None if the suffix is not known."""
     return next((form for suffix, form in SUFFIXES.items() if name.lower().endswith(suffix)), None)
 
 
 def stem_of(name: str) -> str:
-    """The name of a file of rows without what says how it holds them."""
+    """Return the name of a file of rows without the suffix that states the format."""
     return next((name[: -len(suffix)] for suffix in SUFFIXES if name.lower().endswith(suffix)), name)
 
 
 def name_of(path: Path) -> str:
-    """What the data set in a file may be called."""
+    """Return a valid name for the data set in a file."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem_of(path.name)).strip("-._")[:80] or "data"
 
 
@@ -217,7 +217,7 @@ columns:                # delete those that nobody may ask about"""
 
 
 def _blanks(kind: Kind | None) -> list[str]:
-    """The lines of one column in a template."""
+    """Return the lines of one column in a template."""
     bounds = ["    low:                # smaller values are raised to it", "    high:"]
     values = ["    values:             # all that may occur, as [a, b, c]"]
     if kind is None:
@@ -229,7 +229,7 @@ def _blanks(kind: Kind | None) -> list[str]:
 
 
 def header(path: Path) -> dict[str, Kind | None]:
-    """The names of the columns of a CSV or Parquet file; what they hold if the file's schema says so."""
+    """Return the column names of a CSV or Parquet file, with their kinds if the file's schema states them."""
     from reticent.query.rows.source import header as first_line
     from reticent.query.rows.source import quietly
 
@@ -262,7 +262,7 @@ def header(path: Path) -> dict[str, Kind | None]:
 
 
 def load(text: str) -> Any:
-    """The tree of mappings, lists and texts in a YAML text."""
+    """Load the tree of mappings, lists and texts in a YAML text."""
     import yaml
 
     if len(text) > LARGEST_FILE:
@@ -315,13 +315,13 @@ def load(text: str) -> Any:
 def mapping(
     field: str, given: Any, known: Sequence[str] | None, faults: Faults | None = None
 ) -> dict[str, Any]:
-    """The fields of a mapping; empty ones are left out.
+    """Return the fields of a mapping; empty fields are left out.
 
     Args:
-        field: whose fields they are.
-        given: what was read.
-        known: the fields that there are; None for any.
-        faults: takes what is wrong with a name, so that the others are looked at too.
+        field: Name of the field that holds the mapping, for errors.
+        given: Value that was read.
+        known: Names that are allowed; None for any.
+        faults: Collector of errors, so that the other names are looked at too.
     """
     if not isinstance(given, dict):
         if field == "the file":  # it may be the data itself: nothing of it is shown
@@ -356,8 +356,8 @@ def column_of(name: str, given: Any, format_number: int) -> Column:
         format_number: Format of the declaration, which decides whether `other` is one of the categories.
 
     Raises:
-        SeveralErrors: more than one field is wrong, with what is wrong with each.
-        ParameterError: one is.
+        SeveralErrors: More than one field is wrong, with what is wrong with each.
+        ParameterError: One is.
     """
     at, faults = f"columns.{name}", Faults()
     fields = mapping(at, given, _COLUMN_FIELDS, faults)
@@ -409,13 +409,13 @@ def _missing(field: str, given: Any, kind: Kind) -> float | str | bool:
 
 
 def relation_of(given: Any) -> Neighbours:
-    """How two data sets differ that must look alike."""
+    """Return the neighbouring relation: the difference between two data sets that must look alike."""
     found: Neighbours = _choice("relation", given, (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE))
     return found
 
 
 def budget_of(given: Any) -> Budget:
-    """What may be spent, as `{epsilon: 1, delta: 1e-6}`."""
+    """Return the budget that fields such as `{epsilon: 1, delta: 1e-6}` declare."""
     if given is None:
         raise ParameterError("budget must be filled in, as {epsilon: 1, delta: 1e-6}")
     told = Faults()
@@ -443,7 +443,7 @@ def _unit(given: Any, faults: Faults) -> tuple[str | None, int]:
 
 
 def source_of(given: Any) -> Mapping[str, Any]:
-    """Where the rows are, in the long form."""
+    """Return the place of the rows, in the long form with named fields."""
     if given is None:
         return MappingProxyType({})
     if isinstance(given, str):
@@ -488,7 +488,7 @@ def source_of(given: Any) -> Mapping[str, Any]:
 
 
 def _check_spark(fields: Mapping[str, Any]) -> None:
-    """Refuse what is no Spark that was tried, or says not, or twice, where its rows are."""
+    """Refuse an untested Spark master, and rows whose place is not given or given twice."""
     if isinstance(fields["spark"], str):
         check_master(fields["spark"])
     if "parquet" in fields and {"table", "schema"} & set(fields):
@@ -522,7 +522,7 @@ def _number(field: str, given: Any) -> float:
 
 
 def whole_number(field: str, given: Any) -> int:
-    """A whole number, from the text that was typed."""
+    """Return the whole number in a typed text."""
     if given is None:
         raise ParameterError(f"{field} must be filled in")
     if not isinstance(given, str) or not _WHOLE.fullmatch(given):
@@ -536,7 +536,7 @@ def _shown(given: Any) -> str:
 
 
 def _hidden(given: str) -> str:
-    """An address may hold a password."""
+    """Return a value for an error message; an address, which may hold a password, is not shown."""
     return "an address" if "://" in given else _shown(given)
 
 

@@ -1,6 +1,6 @@
-"""A data set as its owner declares it: what is protected, what is public, what may be spent.
+"""A data set as its owner declares it: the protected unit, the public facts and the budget.
 
-The file that people write is read by `dataset_file`; where the rows are is the business of `source`.
+`dataset_file` reads the file that people write; `source` finds the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 class Policy(Enum):
-    """What somebody gets who asks for less than is already bought."""
+    """The answer to a request for less accuracy than was bought before."""
 
     SHARE = "share"  # the best recorded answer
     DEGRADE = "degrade"  # an answer made coarser: a price tier, no privacy feature (mathematics 4.9)
@@ -36,24 +36,25 @@ class Policy(Enum):
 
 @dataclass(frozen=True)
 class DataSet:
-    """What the owner declares.
+    """A data set as its owner declares it.
 
     Args:
-        name: also that of its account in the ledger, if it has one of its own.
-        version: starts by the owner's act only; part of every question's key.
-        columns: everything that may be asked about.
-        budget: what may be spent for ever, over all versions.
-        relation: REPLACE_ONE (the number of rows is public) or ADD_REMOVE_ONE (it is not).
-        rows: the public number of rows, needed when one row is replaced.
-        person: the column that says whose row it is; None protects single rows.
-        contribution: the most rows of one person that count; 1 when rows are protected.
-        policy: what a coarser request gets.
-        identity: what tells these people from all others, made when a declaration is first opened (`home`);
-            part of the account's terms. Empty for data sets that no file declares.
-        shares: the account that pays, if it is called after another declaration of the same source, or after
+        name: Name of the data set, and of its account in the ledger if it has one of its own.
+        version: Version, raised by the owner alone; part of every question's key.
+        columns: Columns that may be asked about.
+        budget: Budget for ever, over all versions.
+        relation: Neighbouring relation: REPLACE_ONE (the number of rows is public) or ADD_REMOVE_ONE (it is
+            not).
+        rows: Public number of rows, needed when one row is replaced.
+        person: Column that says whose row it is; None protects single rows.
+        contribution: Largest number of rows of one person that count; 1 when rows are protected.
+        policy: Answer that a coarser request gets.
+        identity: Random identity of these people, made when a declaration is first opened (`home`); part of
+            the account's terms. Empty for data sets that no file declares.
+        shares: Account that pays, if it is called after another declaration of the same source, or after
             people that other data sets are about, too.
-        people: the file of these people, as it is declared (`populations`); empty if the account is for this
-            data set alone.
+        people: File of these people, as it is declared (`populations`); empty if the account is for this data
+            set alone.
         format: Version of the declaration's rules: which cells and rows count, and as what. It is part of
             every question's key from 2 on, so that measurements of two meanings are never combined.
     """
@@ -100,12 +101,12 @@ class DataSet:
 
     @property
     def unit(self) -> str:
-        """What is protected, in words."""
+        """The protected unit in words: row or person."""
         return "row" if self.person is None else "person"
 
     @property
     def subject(self) -> str:
-        """Whose data the account protects, in words."""
+        """The description of those whose data the account protects."""
         if self.people:
             return subject_of_people(self.account)
         bound = "" if self.person is None else f" with at most {self.contribution} rows"
@@ -118,12 +119,12 @@ class DataSet:
 
     @cached_property
     def named(self) -> Mapping[str, Column]:
-        """The columns by name."""
+        """The declared columns by name."""
         return MappingProxyType({column.name: column for column in self.columns})
 
     @cached_property
     def readability(self) -> Mapping[str, Column]:
-        """Return the columns, by name, that say which cells cannot be read; none in format 1."""
+        """The columns, by name, that say which cells cannot be read; none in format 1."""
         if self.format == FORMATS[0]:
             return MappingProxyType({})
         checked = [column for column in self.columns if column.kind is not Kind.CATEGORY]
@@ -131,14 +132,14 @@ class DataSet:
 
     @cached_property
     def coded(self) -> Mapping[str, Column]:
-        """Return all columns that rows are prepared as, by their names in the prepared table."""
+        """All columns that rows are prepared as, by their names in the prepared table."""
         declared = {f"c{number}": column for number, column in enumerate(self.columns)}
         checks = {f"u{number}": self.readability.get(readability_name(column.name))
                   for number, column in enumerate(self.columns)}  # fmt: skip
         return MappingProxyType(declared | {name: column for name, column in checks.items() if column})
 
     def column(self, name: str) -> Column:
-        """The column of that name, or an error that lists what there is."""
+        """Return the column of a name, or raise an error that lists the columns."""
         try:
             return self.readability[name] if name in self.readability else self.named[name]
         except KeyError as error:
@@ -149,12 +150,12 @@ class DataSet:
 
     @cached_property
     def terms(self) -> Terms:
-        """The account that pays for every answer about this data set, whatever the version."""
+        """The terms of the account that pays for every answer about this data set, whatever the version."""
         return account_terms(self.account, self.relation, self.subject, self.budget, self.identity)
 
 
 def checked_label(part: str, given: object) -> str:
-    """A name or a version, as it may be."""
+    """Return a name or a version if it is valid."""
     if not isinstance(given, str) or not _NAME.fullmatch(given):
         raise ParameterError(f"{part} must be 1 to 80 letters, digits or ._-, got {given!r:.60}")
     return given
@@ -186,7 +187,7 @@ def check_rows(relation: Neighbours, person: str | None, contribution: int, rows
 def account_terms(
     account: str, relation: Neighbours, subject: str, budget: Budget, identity: str = ""
 ) -> Terms:
-    """The terms of an account whose budget somebody declared."""
+    """Return the terms of an account with a declared budget."""
     cap = budget.mu2_cap
     minimum = max(1, cap // _PURCHASES)
     whose = f"{subject} [{identity}]" if identity else subject
@@ -194,5 +195,5 @@ def account_terms(
 
 
 def subject_of_people(account: str) -> str:
-    """Whose data an account protects that several data sets share."""
+    """Return the description of those whose data an account of several data sets protects."""
     return f"one person of {account}, over all that is about them"

@@ -1,4 +1,4 @@
-"""What a declaration promises, in plain sentences for its owner, weak points included."""
+"""The promises of a declaration, in plain sentences for its owner, weak points included."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOST_LISTED = 12  # categories in a table
 
 
 def explain(data: DataSet, *, with_columns: bool = True) -> list[str]:
-    """Who is protected from whom, what is public, what the budget means, what happens to each column.
+    """Explain who is protected from whom, the public facts, the budget and the handling of each column.
 
     Args:
-        data: the declaration.
-        with_columns: whether columns are explained too; `columns` gives them for a table.
+        data: Declared data set.
+        with_columns: Flag to explain the columns too; `columns` returns them for a table.
     """
     return [
         _protected(data),
@@ -55,8 +55,8 @@ def _budget(data: DataSet) -> str:
     right = math.ceil(NormalDist().cdf(mu / 2) * 1000) / 10  # the best test of two mu-GDP data sets
     return (
         f"Budget: epsilon {data.budget.epsilon:g} at delta {data.budget.delta:g}, for ever, over all "
-        "questions, askers and versions. With all of it spent, whoever must say which of two data sets that "
-        f"differ in one {data.unit} was asked is right at most {right:g} % of the time; blind guesses are "
+        "questions, askers and versions. With all of it spent, anybody who must say which of two data sets "
+        f"that differ in one {data.unit} was asked is right at most {right:g} % of the time; blind guesses are "
         "right 50 % of the time."
     )
 
@@ -98,7 +98,7 @@ def _column(column: Column) -> str:
 
 
 def columns(data: DataSet) -> list[dict[str, str]]:
-    """The columns for a table: name, type, what they may hold, steps, and what anything else becomes."""
+    """Return the columns for a table: name, type, allowed values, step, and the treatment of other values."""
     return [_row(column) for column in data.columns]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, field by field, told all at once: who mends one line sees the others."""
+"""The errors in a declaration, field by field, reported all at once so that all can be mended together."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MOST_TOLD = 20
 
 
 class Faults:
-    """Errors of fields that were read one by one."""
+    """A collector of errors in fields that are read one by one."""
 
     def __init__(self) -> None:
         self._found: list[ParameterError | ParameterTypeError] = []
 
     def of(self, otherwise: Other, read: Callable[..., Found], *given: Any) -> Found | Other:
-        """What a field says, read from what was given; if that is wrong, it is noted, and something else."""
+        """Return the result of reading a field; if reading fails, note the error and return a default."""
         try:
             return read(*given)
         except (ParameterError, ParameterTypeError) as error:
@@ -31,14 +31,14 @@ class Faults:
         self._found.append(error)
 
     def about(self, *fields: str) -> bool:
-        """Whether something is wrong with one of these fields."""
+        """Return whether one of these fields has an error."""
         return any(str(one).startswith(fields) for one in self._found)
 
     def check(self) -> None:
-        """Raise what was noted, if anything: a single error as it is.
+        """Raise the noted errors, if any: a single error as it is.
 
         Raises:
-            SeveralErrors: there is more than one.
+            SeveralErrors: There is more than one.
         """
         if len(self._found) == 1:
             raise self._found[0]

@@ -1,8 +1,8 @@
 """Declarations written for other tools: SmartNoise SQL, Lomas, and CSV on the Web with its CSVW-EO terms.
 
-None says what may be spent, and SmartNoise does not list categories. What a file does not say is asked of
-the caller, by name; nothing is guessed and no row is read. Whom the file protects is taken over as it stands,
-or the file is refused: an attribute that is not known where it stands may say that, so none is passed over,
+None states a budget, and SmartNoise does not list categories. The caller adds, by name, the facts that a file
+lacks; nothing is guessed and no row is read. Reticent protects the same people as the file, or refuses the
+file: an attribute that is not known where it stands may say that, so none is passed over,
 and "each row is somebody else" is said by the file or by the caller, never by default. Attributes that switch
 off clamping or the bound on a person's rows are read over: Reticent always does both.
 
@@ -62,15 +62,15 @@ _SAY_ROW = "; if each row is somebody else, say so with --unit row"
 
 @dataclass(frozen=True)
 class Additions:
-    """What the foreign file does not say.
+    """The facts that a foreign file lacks.
 
     Args:
-        budget: what may be spent.
+        budget: Budget of the data set.
         relation: REPLACE_ONE takes the file's number of rows as public; ADD_REMOVE_ONE keeps it private.
-        source: where the rows are, as in a declaration.
-        categories: of the columns whose categories the file does not list.
-        leave_out: columns that nobody may ask about.
-        table: which of several tables.
+        source: Place of the rows, as in a declaration.
+        categories: Categories of the columns whose categories the file does not list.
+        leave_out: Columns that nobody may ask about.
+        table: Name of the table, if the file has several.
         unit: "row" if each row is somebody else, where the file does not say whom it protects.
     """
 
@@ -87,7 +87,7 @@ class Additions:
 
 @dataclass(frozen=True)
 class _Found:
-    """One column as the foreign file has it."""
+    """A column as the foreign file describes it."""
 
     name: str
     type: str
@@ -99,19 +99,19 @@ class _Found:
 
 
 def read_yaml(path: Path, additions: Additions) -> DataSet:
-    """A data set from a metadata file of SmartNoise SQL or of Lomas.
+    """Read a data set from a metadata file of SmartNoise SQL or of Lomas.
 
     Raises:
-        ParameterError: something is missing, not known or contradicts itself, in one line.
+        ParameterError: Something is missing, not known or contradicts itself, in one line.
     """
     return _named(path, lambda: _tree(load(_text(path)), path.stem, additions))
 
 
 def read_csvw(path: Path, additions: Additions) -> DataSet:
-    """A data set from a CSV on the Web metadata file, with CSVW-EO's terms where it has them.
+    """Read a data set from a CSV on the Web metadata file, with CSVW-EO's terms where it has them.
 
     Raises:
-        ParameterError: something is missing, not known or contradicts itself, in one line.
+        ParameterError: Something is missing, not known or contradicts itself, in one line.
     """
     return _named(path, lambda: _csvw(_json(_text(path)), additions))
 
@@ -136,13 +136,13 @@ def _tree(given: Any, stem: str, additions: Additions) -> DataSet:
 
 
 def _lomas(given: Mapping[str, Any], stem: str, additions: Additions) -> DataSet:
-    """One table, without a name."""
+    """Build a data set from the metadata of Lomas: one table, without a name."""
     name, table = _chosen({stem: given}, additions.table)
     return _described(name, table, table["columns"], _LOMAS_TABLE, _LOMAS_COLUMN, additions)
 
 
 def _tables(given: Any, place: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tables below database and schema, by the names above them. Nothing else stands beside them."""
+    """Yield the tables below database and schema, by the names above them. Nothing else may stand there."""
     if _is_table(given):
         yield place, given
         return
@@ -157,7 +157,7 @@ def _tables(given: Any, place: str, depth: int) -> Iterator[tuple[str, Mapping[s
 
 
 def _is_table(given: Any) -> bool:
-    """Whether it holds a column, which has a type."""
+    """Return whether a value holds a column, which has a type."""
     return isinstance(given, Mapping) and any(
         isinstance(inner, Mapping) and isinstance(inner.get("type"), str) for inner in given.values()
     )
@@ -171,7 +171,7 @@ def _described(
     column_words: Collection[str],
     additions: Additions,
 ) -> DataSet:
-    """A data set from the fields of a table and its columns, each of which must be known."""
+    """Build a data set from the fields of a table and its columns, each of which must be known."""
     for key in fields:
         if key not in table_words:
             raise ParameterError(f"{name}.{key} {_misplaced(key, table_words, {'column': column_words})}")
@@ -199,7 +199,7 @@ def _described(
 
 
 def _tree_person(ids: list[str], by_row: bool | None, additions: Additions) -> str | None:
-    """The column that says whose row it is; None where the file, or else the caller, says that rows are."""
+    """Return the column that says whose row it is; None where the file, or else the caller, protects rows."""
     if by_row and ids:
         raise ParameterError(f"private_id must not be true with row_privacy, got {', '.join(ids[:5])}")
     if by_row:
@@ -234,7 +234,7 @@ def _tree_column(name: str, given: Mapping[str, Any]) -> _Found:
 
 
 def _misplaced(word: str, known: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> str:
-    """Why a word cannot be taken where it stands."""
+    """Return the reason why a term is refused in its place."""
     home = next((place for place, words in elsewhere.items() if word in words), None)
     if home is not None:
         return f"must stand in a {home}: what it says would be lost here"
@@ -298,7 +298,7 @@ def _csvw(given: Any, additions: Additions) -> DataSet:
 def _csvw_person(
     table: Mapping[str, Any], titled: Mapping[str, Mapping[str, Any]], additions: Additions
 ) -> str | None:
-    """The title of the column that says whose row it is; None where the caller says that rows are."""
+    """Return the title of the column that says whose row it is; None where the caller protects rows."""
     ids = [column for column, its in titled.items() if _flag(f"{column}.privacyId", its.get("privacyId"))]
     unit = table.get("privacyUnit")
     person = ids[0] if ids else None
@@ -355,7 +355,7 @@ def _csvw_column(name: str, given: Mapping[str, Any]) -> _Found:
 
 
 def _title(column: Mapping[str, Any], number: int) -> str:
-    """What the column is called in the CSV file: its title, else its name."""
+    """Return the name of a column in the CSV file: its title, else its name."""
     titles = column.get("titles")
     if isinstance(titles, Mapping):
         titles = next(iter(titles.values()), None)
@@ -379,7 +379,7 @@ def _checked_person(person: str | None, additions: Additions) -> str | None:
 
 
 def _check_bounds(place: str, given: Any) -> None:
-    """Where rows are protected, nobody has several."""
+    """Refuse a contribution bound other than 1: where rows are protected, nobody has several."""
     if given is not None and _whole(place, given) != 1:
         raise ParameterError(f"{place} must be 1 where each row is somebody else, got {given}")
 
@@ -476,7 +476,7 @@ def _json(text: str) -> Any:
 
 
 def _flag(name: str, given: Any) -> bool | None:
-    """A truth value; None if it is not given."""
+    """Return a truth value; None if the value is None."""
     if given is None:
         return None
     if str(given).lower() not in ("true", "false"):
@@ -506,11 +506,11 @@ def _missing(name: str, given: Any, kind: Kind | None) -> float | str | bool | N
 
 
 def _word(given: Any) -> str:
-    """A category as a CSV file writes it."""
+    """Return a category as a CSV file writes it."""
     return str(given).lower() if isinstance(given, bool) else str(given)
 
 
 def _bare(name: str) -> str:
-    """A name without the quotes of its engine."""
+    """Return a name without the quotes of its engine."""
     quoted = len(name) > 1 and (name[0] + name[-1]) in ('""', "``", "[]")
     return name[1:-1] if quoted else name

@@ -1,11 +1,11 @@
-"""The home of a declaration: who its people are, and the one ledger that pays for what is told about them.
+"""The home of a declaration: the identity of its people, and the one ledger that pays for its answers.
 
 Beside `census.yaml`, at its resolved path, lies a folder `census.reticent` with everything that Reticent
 keeps, and in it `home.json`, made when the declaration is first opened:
 
     {"identity": "3f2a...", "account": "census", "ledger": "ledger.sqlite", "inode": 42, ...}
 
-Whoever reads rows comes by here, command, Python, service or oracle, and gets that ledger or a refusal that
+Every reader of rows, command, Python, service or oracle, comes by here and gets that ledger or a refusal that
 names it. The identity is part of the account's terms, so that a ledger which others share tells these
 people from others whose data set has the same name.
 
@@ -19,7 +19,7 @@ people from others whose data set has the same name.
   no disk of their own, in which system (`system`), as all containers of an image show one and the same file.
   After a restore `moved` says that the other one is gone.
 - An account moves to another ledger by `account_moving` alone, with all that it bought; until that is done
-  `moving` says where to, and whoever comes next ends it.
+  `moving` names the destination, and the next opening completes the move.
 
 Not here: copies that nothing connects to the first, and accounts of two files about the same people where
 nobody declares it. No program sees that they are the same; docs/limits.md says so.
@@ -79,23 +79,26 @@ PEOPLE = "people"  # the unit of a home that several data sets share
 
 @dataclass(frozen=True)
 class Home:
-    """What `home.json` says.
+    """The content of `home.json`: the identity of people, their account and the ledger that holds it.
 
     Attributes:
-        folder: where it lies.
-        identity: of the people; 32 hexadecimal digits.
-        account: the name of their account.
-        ledger: a path, from the folder on or absolute; an address without password; `ethereum:` and more.
-        moving: where the account is on its way to; empty if it is not.
-        same: the folder of the declaration whose account this one shares; empty if it has its own.
-        left: the ledger that the account was in before a contract held it, if it was open there.
-        oracle: the folder of the oracle that measures for that contract.
-        taken: accounts whose spending counts here already, a line each.
-        unit: whom the account protects, by the column that says who it is; empty if that was never noted.
-        people: the folder of the home of the people whose account this one shares; empty if it has its own.
-        whose: the identity of these people: a home that was made anew in that folder is not theirs.
-        members: of people, the data sets that share their account: name and identity of each, a line each.
-        joining: of people, accounts that data sets had before, and that count in theirs: a line each.
+        folder: Folder with `home.json`.
+        identity: Identity of the people, 32 hexadecimal digits.
+        account: Name of their account.
+        ledger: Ledger: a path, from the folder on or absolute; an address without password; `ethereum:` and
+            more.
+        moving: Ledger that the account is on its way to; empty if the account is not moving.
+        same: Folder of the declaration whose account this one shares; empty if it has its own.
+        left: Ledger that the account was in before a contract held it, if it was open there.
+        oracle: Folder of the oracle that measures for that contract.
+        taken: Accounts whose spending counts here already, a line each.
+        unit: Unit that the account protects, with the column of the person; empty if that was never noted.
+        people: Folder of the home of the people whose account this one shares; empty if it has its own.
+        whose: Identity of these people: a home that was made anew in that folder is not theirs.
+        members: Data sets that share the account, in a home of people: name and identity of each, a line
+            each.
+        joining: Accounts that data sets had before, in a home of people, and that count in theirs: a line
+            each.
         order_key: Secret that orders the rows of each person (`rows.row_order`), 64 hexadecimal digits; empty
             where no declaration of these rows needed one yet. It is never changed.
         lost_orders: Name and version of each declaration of these rows that was measured with another key, a
@@ -121,26 +124,26 @@ class Home:
 
     @property
     def place(self) -> str:
-        """Where the ledger is, whoever asks from wherever."""
+        """The normalised location of the ledger: the same text wherever it is asked for."""
         return placed(self.ledger, self.folder)
 
     @property
     def address(self) -> str:
-        """The same, to connect with; PostgreSQL's own ways find the password."""
+        """The address of the ledger, to connect with; PostgreSQL's own means find the password."""
         return self.address_of(self.ledger)
 
     @property
     def paying(self) -> str:
-        """The place where the account is, or to which it is on its way."""
+        """The location of the ledger where the account is, or to which it is on its way."""
         return placed(self.moving or self.ledger, self.folder)
 
     @property
     def paying_address(self) -> str:
-        """The same, to connect with."""
+        """The address, to connect with, of the ledger where the account is or to which it is on its way."""
         return self.address_of(self.moving or self.ledger)
 
     def address_of(self, ledger: str) -> str:
-        """A ledger as the home notes it, to connect with."""
+        """Return the address, to connect with, of a ledger as the home notes it."""
         return ledger if ledger.startswith(ADDRESSES) else placed(ledger, self.folder)
 
     @property
@@ -154,17 +157,17 @@ class Home:
         return self.place == placed(OWN, self.folder)
 
     def with_taken(self, place: str, account: str) -> Home:
-        """The home once it counts what an account elsewhere spent."""
+        """Return the home with a note that it counts the spending of an account elsewhere."""
         return replace(self, taken=f"{self.taken}{account} {place}\n")
 
     def of(self, data: DataSet) -> DataSet:
-        """A declaration with what is known of its people."""
+        """Return a data set with the identity and the account that the home knows."""
         shares = "" if self.account == data.name else self.account
         return replace(data, identity=self.identity, shares=shares)
 
 
 def open_ledger(address: str | os.PathLike[str], path: Path) -> SqlLedger:
-    """The ledger of a declaration, with its witness if a note says so: beside it, or at the service's."""
+    """Open the ledger of a declaration, with its witness if a note beside it or at the service names one."""
     return opening.opened(address, note=_service_note(path))
 
 
@@ -179,7 +182,7 @@ def check_witnessed(ledger: SqlLedger, path: Path) -> None:
 
 
 def near_service(path: Path, home: Home) -> Path:
-    """Where a service's note of a witness is looked for: beside the declaration, else beside its people."""
+    """Return the path beside which a service's witness note lies: the declaration, else its people's home."""
     return home.folder if home.unit == PEOPLE and not _service_note(path).is_file() else path
 
 
@@ -188,19 +191,19 @@ def _service_note(path: Path) -> Path:
 
 
 def folder(path: Path) -> Path:
-    """Where Reticent keeps what belongs to a declaration or to people, however its path is written."""
+    """Return the folder with all that belongs to a declaration or to people, for any form of its path."""
     found = Path(path).resolve()
     return found.with_name(f"{found.name if found.suffix == SUFFIX else found.stem}.reticent")
 
 
 def known(path: Path) -> Home | None:
-    """The home as it stands; None if the declaration was never opened. Nothing is made or moved."""
+    """Return the home without changing anything; None if the declaration was never opened."""
     found = of_rows(path)
     return read(_at(found, found.people)) if found is not None and found.people else found
 
 
 def of_rows(path: Path) -> Home | None:
-    """The home of the first declaration of the same rows; None if there is none yet."""
+    """Return the home of the first declaration of the same rows; None if there is none yet."""
     return next(reversed(list(homes_of_rows(path))), None)
 
 
@@ -217,12 +220,12 @@ def homes_of_rows(path: Path) -> Iterator[Home]:
 
 
 def _at(home: Home, noted: str) -> Path:
-    """A folder that a home notes."""
+    """Return the path of a folder that a home notes."""
     return (home.folder / noted).resolve()
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """Changes whenever a home is made or moved."""
+    """Return a stamp of the home file that changes whenever a home is made or moved."""
     try:
         return files.stamp(folder(path) / FILE)
     except OSError:
@@ -231,15 +234,15 @@ def stamp(path: Path) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def settled(path: Path, data: DataSet, ledger: str | os.PathLike[str] | None = None) -> Iterator[Home]:
-    """The home of a declaration, made at its first opening; nobody moves it during the block.
+    """Yield the home of a declaration, made at its first opening, and lock it for the duration of the block.
 
     Args:
-        path: of the declaration.
-        data: what it says.
-        ledger: where the opener wants the ledger to be, if the declaration has no home yet.
+        path: Path of the declaration.
+        data: Declared data set.
+        ledger: Ledger that the opener asks for, if the declaration has no home yet.
 
     Raises:
-        LedgerError: the folder is a copy, or the source belongs to a declaration that is out of reach.
+        LedgerError: The folder is a copy, or the source belongs to a declaration that is out of reach.
     """
     people, place = populations.of(path, data), folder(path)
     _seclude(place)
@@ -298,9 +301,10 @@ def _paying(
     path: Path,
     ledger: str | os.PathLike[str] | None,
 ) -> Iterator[Home]:
-    """The home that pays for rows: their own, or that of their people, which nobody moves meanwhile.
+    """Yield the home that pays for rows: their own, or that of their people, locked for the block.
 
-    Whoever holds both locks took that of the rows first; who has the other never waits for a data set's.
+    A process that holds both locks took that of the rows first; a holder of the other never waits for a data
+    set.
     """
     _check_unit(rows, data, path)
     _check_people(rows, people, path)
@@ -323,11 +327,11 @@ def _paying(
 
 @contextlib.contextmanager
 def of_people(people: Population, ledger: str | os.PathLike[str] | None = None) -> Iterator[Home]:
-    """The home of people, made when they are first asked about; nobody moves it during the block.
+    """Yield the home of people, made when they are first asked about, and lock it for the block.
 
     Args:
-        people: what their file says.
-        ledger: where their account shall be, if they have no home yet.
+        people: Population that their file declares.
+        ledger: Ledger for their account, if they have no home yet.
     """
     place = folder(people.path)
     _seclude(place)
@@ -375,7 +379,7 @@ def _forgotten_if_refused(home: Home, release: Callable[[], None]) -> Iterator[N
 
 
 def _check_people(rows: Home, people: Population | None, path: Path) -> None:
-    """Refuse rows that leave their people, or go to others: what was spent counts with these, for ever."""
+    """Refuse rows that leave their people or go to others: the spending counts with these people for ever."""
     if rows.people:
         held = _at(rows, rows.people)
         if people is None or folder(people.path) != held:
@@ -397,7 +401,7 @@ def _check_people(rows: Home, people: Population | None, path: Path) -> None:
 
 
 def _seclude(place: Path) -> None:
-    """Make the folder, or take from it and all in it what an earlier release let others do."""
+    """Make the folder private, or remove the access rights that an earlier release left to others."""
     try:
         secluded(place, whole=True)
     except OSError as error:
@@ -406,7 +410,7 @@ def _seclude(place: Path) -> None:
 
 @contextlib.contextmanager
 def _first_home(home: Home, path: Path) -> Iterator[Home]:
-    """The home of the account that a declaration shares, which may share another's by now."""
+    """Yield the home of the account that a declaration shares, which may share another's by now."""
     for _ in range(_MOST_SHARED):
         place = home.folder / home.same
         if not place.is_dir():
@@ -423,7 +427,7 @@ def _first_home(home: Home, path: Path) -> Iterator[Home]:
 
 
 def given_back(path: Path, data: DataSet) -> None:
-    """Leave nothing of a declaration that was refused at its first opening."""
+    """Remove every trace of a declaration that was refused at its first opening."""
     place = folder(path)
     with _alone(place):
         made = read(place)
@@ -433,7 +437,7 @@ def given_back(path: Path, data: DataSet) -> None:
 
 
 def moved(path: Path) -> Home:
-    """Say that a copy is the home from now on: the other one is gone. The operator's word is taken for it."""
+    """Accept a copy as the home from now on. The operator states that the original is gone."""
     place = folder(path)
     with _alone(place):
         home = read(place, copies=True)
@@ -444,10 +448,10 @@ def moved(path: Path) -> Home:
 
 
 def measured_in(home: Home, place: Path) -> Home:
-    """Note where the oracle of a contract keeps what it measured; within `settled`.
+    """Note the folder in which the oracle of a contract keeps its measurements; call it within `settled`.
 
     Raises:
-        LedgerError: another folder was noted before: a new one would know nothing of what was measured.
+        LedgerError: Another folder was noted before: a new one would know nothing of what was measured.
     """
     if not home.oracle:
         home = replace(home, oracle=kept(place, home.folder))
@@ -459,7 +463,7 @@ def measured_in(home: Home, place: Path) -> Home:
 
 
 def _first(path: Path, ledger: str | os.PathLike[str] | None) -> str:
-    """Where the ledger of a declaration is that has no home: on a chain, as wanted, or beside it."""
+    """Return the ledger of a declaration that has no home: on a chain, as requested, or beside it."""
     if (folder(path) / COMMITMENT).is_file():
         from reticent.query.chain.commitment import Commitment  # loads what only chains need
 
@@ -473,7 +477,7 @@ def _first(path: Path, ledger: str | os.PathLike[str] | None) -> str:
 
 
 def read(place: Path, *, copies: bool = False) -> Home | None:
-    """The home that is noted in a folder; None if there is none."""
+    """Read the home that is noted in a folder; return None if there is none."""
     file = place / FILE
     try:
         with file.open("rb") as content:
@@ -504,7 +508,7 @@ def declared_at(place: Path) -> Path:
 
 
 def write(home: Home) -> None:
-    """Note a home in its folder, whole or not at all."""
+    """Write a home to its folder, entirely or not at all."""
     told = asdict(home)
     del told["folder"]
     with appearing(home.folder / FILE, mode=0o600) as file:
@@ -513,7 +517,7 @@ def write(home: Home) -> None:
 
 
 def _numbers(file: int) -> dict[str, int]:
-    """What tells an open file from a copy of it, as far as the system says."""
+    """Return the numbers that tell an open file from a copy of it, as far as the system provides them."""
     told, born, system = os.fstat(file), born_ns(file), os.fstatvfs(file).f_fsid
     found = {"inode": told.st_ino} | ({} if born is None else {"born": born})
     return found | ({"system": system} if born is not None and not os.major(told.st_dev) else {})
@@ -521,7 +525,7 @@ def _numbers(file: int) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """Be the only one who looks for, makes or moves a home. The lock goes with the process."""
+    """Hold the lock on the search, creation and moves of a home. The lock ends with the process."""
     try:
         file = os.open(place / "home.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

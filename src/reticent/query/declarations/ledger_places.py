@@ -1,4 +1,4 @@
-"""Where a ledger is, in one text: a resolved path, an address without password, or a contract."""
+"""The location of a ledger in one text: a resolved path, an address without password, or a contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHERE = ("host", "hostaddr", "port", "dbname", "options", "service")  # of an a
 
 
 def placed(ledger: str | os.PathLike[str], base: Path | None = None) -> str:
-    """One text for each ledger: a resolved path, or what of an address says where."""
+    """Return one text for each ledger: a resolved path, or the parts of an address that state the place."""
     text = os.fsdecode(ledger)
     if text.startswith("ethereum:"):
         return text
@@ -27,12 +27,12 @@ def placed(ledger: str | os.PathLike[str], base: Path | None = None) -> str:
 
 
 def on_chain(chain_id: int, contract: str) -> str:
-    """How a home names a contract."""
+    """Return the text by which a home names a contract."""
     return f"ethereum:{chain_id}/{contract}"
 
 
 def kept(ledger: str | os.PathLike[str], base: Path) -> str:
-    """A ledger as a home notes it: paths beside the declaration as they are from there, no password."""
+    """Return a ledger as a home notes it: a path relative to the declaration, or an address, no password."""
     text = os.fsdecode(ledger)
     if text.startswith(ADDRESSES):
         parts = urlsplit(text)
@@ -51,5 +51,5 @@ def kept(ledger: str | os.PathLike[str], base: Path) -> str:
 
 
 def is_there(place: str) -> bool:
-    """Whether a ledger may be opened at a place: of an address nobody knows before trying."""
+    """Return whether a ledger may be opened at a place; for an address nobody knows before trying."""
     return place.startswith(ADDRESSES) or Path(place).is_file()

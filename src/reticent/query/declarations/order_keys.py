@@ -1,4 +1,4 @@
-"""The secret key that orders the rows of each person: made once, and never replaced without a word.
+"""The secret key that orders the rows of each person: made once, and never replaced silently.
 
 The key lies in `home.json`. Under another key other rows of a person count, so measurements that were made
 with two keys have two meanings and are never combined. The ledger keeps the texts of the questions that were

@@ -1,4 +1,4 @@
-"""The account of people, for whoever holds none of their data sets: operators of surveys and trainings."""
+"""The account of people, for operators of surveys and trainings, who hold none of their data sets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reticent.query.declarations.ledger_places import placed
 
 
 def opened(path: Path, ledger: SqlLedger) -> People:
-    """The people of a file `NAME.people`, with their account open in a ledger: the one that they have.
+    """Return the people of a file `NAME.people`, with their account open in the ledger that they have.
 
     Put a study under it with `fleet.record.Record.put_under`, in the same ledger.
 
     Raises:
-        LedgerError: their account is in another ledger.
-        ParameterError: the file says not how many devices one of them has.
+        LedgerError: Their account is in another ledger.
+        ParameterError: The file says not how many devices one of them has.
     """
     found = populations.read(Path(path).resolve())
     if found.devices is None:

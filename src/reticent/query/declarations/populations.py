@@ -1,4 +1,4 @@
-"""People that several data sets are about: one small file names them, and one account pays for all of it.
+"""Populations that several data sets are about: one small file names them, and one account pays.
 
 `patients.people`, beside the declarations or anywhere else:
 
@@ -36,14 +36,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 @dataclass(frozen=True)
 class Population:
-    """What the file of a population says.
+    """A population as its file declares it.
 
     Attributes:
-        path: of the file, resolved.
-        name: of the people.
-        budget: what may be spent for ever, over all that is under their account.
-        relation: how two populations differ that must look alike: in one person.
-        devices: the most devices of one person that surveys and trainings enrol; None if nobody said it.
+        path: Resolved path of the file.
+        name: Name of the people.
+        budget: Budget for ever, over all that is under their account.
+        relation: Neighbouring relation: two populations that must look alike differ in one person.
+        devices: Largest number of devices of one person that surveys and trainings enrol; None if not
+            declared.
     """
 
     path: Path
@@ -59,23 +60,23 @@ class Population:
 
 
 def path_of(declaration: Path, people: str) -> Path:
-    """The file that a declaration names: beside it by a name alone, else from there on; resolved."""
+    """Return the resolved path of the file of people that a declaration names: a name, or a relative path."""
     name = people if people.endswith(SUFFIX) else f"{people}{SUFFIX}"
     return (Path(declaration).resolve().parent / name).resolve()
 
 
 def checked_name(people: str) -> str:
-    """What a declaration may call its people: a name, or the path of a file that ends in .people."""
+    """Return the people of a declaration if valid: a name, or the path of a file that ends in .people."""
     if _NAME.fullmatch(people) or (people.endswith(SUFFIX) and people.isprintable() and len(people) <= 500):
         return people
     raise ParameterError(f"people must be a name, or a path that ends in {SUFFIX}, got {people!r:.60}")
 
 
 def read(path: Path) -> Population:
-    """The population that a file declares.
+    """Read the population that a file declares.
 
     Raises:
-        ParameterError: in one line, with the file, the field, the rule and the value.
+        ParameterError: The file is invalid; the message names file, field, rule and value in one line.
     """
     from reticent.query.declarations import dataset_file
 
@@ -107,10 +108,10 @@ def read(path: Path) -> Population:
 
 
 def of(declaration: Path, data: DataSet) -> Population | None:
-    """The people of a declaration, if it shares an account with others; it must agree with their file.
+    """Return the population of a declaration that shares an account with others; it must agree with the file.
 
     Raises:
-        AccountConflict: unit, relation or budget are not those of the people.
+        AccountConflict: Unit, relation or budget are not those of the people.
     """
     if not data.people:
         return None
