@@ -26,13 +26,13 @@ Say = Callable[[str], None]
 
 
 class Calls:
-    """What one key sends to one contract.
+    """The calls that one key sends to one contract.
 
     Args:
         sender: with an outbox, so that a label is sent once.
-        contract: its address.
+        contract: Address of the contract.
         ceiling: of fees, as the sender's.
-        say: is called with a line on what happens.
+        say: Function that is called with a line on what happens.
     """
 
     def __init__(self, sender: Sender, contract: str, ceiling: Ceiling, say: Say) -> None:
@@ -48,9 +48,9 @@ class Calls:
         Args:
             function: of the contract.
             arguments: of the function.
-            once: tells apart calls that say the same: round, tries.
+            once: Text that tells apart calls with the same arguments: round, tries.
             only: whether nothing else may ever be sent for this purpose, whatever it would say.
-            value_wei: goes along.
+            value_wei: Wei that are sent with the call.
 
         Raises:
             ChainError: the node is away, the fee too high, or something else was sent for this before.
@@ -82,7 +82,7 @@ class Calls:
         return time.monotonic() - at < AGAIN_S and self.block < late
 
     def _refused(self, label: str, function: str, refusal: TransactionRefused) -> None:
-        """Say why, once; an empty purse is not the contract's business."""
+        """Report why a call was refused, once. Raise ChainError where the key has too little coin."""
         if "insufficient funds" in refusal.reason.lower():
             raise ChainError(f"{self.me} has too little of the chain's coin to {function}") from refusal
         if self._said.get(label) != refusal.reason:
@@ -94,7 +94,7 @@ class Calls:
         return as_number(self.sender.node.rpc("eth_getBalance", self.me, "latest"))
 
     def number(self) -> int:
-        """How many transactions of the key are in blocks."""
+        """Return the number of transactions of the key that are in blocks."""
         return as_number(self.sender.node.rpc("eth_getTransactionCount", self.me, "latest"))
 
     def check_purse(self, *functions: str, value_wei: int = 0) -> None:

@@ -17,11 +17,11 @@ _NEGLIGIBLE = 1e-30  # of a chance: what is left out of a sum
 
 @dataclass(frozen=True)
 class Chances:
-    """Of one committee.
+    """The chances of one committee to be captured or to stall.
 
     Attributes:
-        captured: that hostile seats alone decide.
-        stalled: that honest seats alone do not, so that nothing is decided if the hostile ones refuse.
+        captured: Chance that hostile seats alone decide.
+        stalled: Chance that honest seats alone do not decide, so that the hostile ones can block everything.
     """
 
     captured: float
@@ -29,10 +29,10 @@ class Chances:
 
 
 def chances(hostile: float, expected: int, *, least: int = 1) -> Chances:
-    """What may become of a committee.
+    """Return the chances that a committee is captured or stalls.
 
     Args:
-        hostile: the share of all stake that does as it is told, or is silent.
+        hostile: Share of all stake that obeys an attacker, or is silent.
         expected: seats on average.
         least: seats without which nothing is decided.
 
@@ -55,7 +55,7 @@ def chances(hostile: float, expected: int, *, least: int = 1) -> Chances:
 
 
 def _poisson(mean: float) -> list[float]:
-    """Chances of 0, 1, 2, ... until what is left is negligible."""
+    """Return the probabilities of 0, 1, 2, ... until the remaining ones are negligible."""
     if mean == 0:
         return [1.0]
     found: list[float] = []

@@ -43,7 +43,7 @@ def artifact(name: str = "FederatedTask", version: int = NEWEST) -> Artifact:
 
 
 class Status(IntEnum):
-    """Where a task is."""
+    """The stages of a task in the contract."""
 
     COLLECTING = 1
     WAITING = 2
@@ -56,7 +56,7 @@ class Status(IntEnum):
 
 
 class Progress(NamedTuple):
-    """Where a task is. `since` is the block in which the status began, or whose hash will be the seed."""
+    """The stage of a task. `since` is its first block, or the block whose hash will be the seed."""
 
     status: Status
     round: int
@@ -68,15 +68,15 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a leader says a round made. Sets of customers are bits by index.
+    """A leader's proposal for the result of a round. Sets of customers are bits by index.
 
     Attributes:
         draw: of the leader.
         model: keccak of the new model's CID.
         counted: updates that could be fetched.
-        accepted: of those, that Multi-Krum accepts.
-        low: of the others, those far out or not in order.
-        paid: of the accepted ones, those above the norm floor.
+        accepted: Counted updates that Multi-Krum accepts.
+        low: Counted updates that are rejected and far out, or not in order.
+        paid: Accepted updates above the norm floor.
     """
 
     draw: int
@@ -87,7 +87,7 @@ class Proposal:
     paid: int
 
     def words(self) -> tuple[Any, ...]:
-        """As the contract takes it."""
+        """Return the fields of the proposal in the order of the contract's struct."""
         return (self.draw, self.model, self.counted, self.accepted, self.low, self.paid)
 
 
@@ -126,18 +126,18 @@ def task_id(manufacturer: str, text: bytes) -> bytes:
 
 
 def commitment(task: bytes, number: int, customer: str, cid: bytes, key: bytes) -> bytes:
-    """What binds a customer to an update of round `number` before it is shown; `key` opens its file."""
+    """Return the commitment of a customer to an update of round `number`; `key` opens the update's file."""
     kinds = ["bytes32", "uint256", "address", "bytes32", "bytes32"]
     return keccak(encode(kinds, [task, number, customer, keccak(cid), key]))
 
 
 def admission(chain_id: int, contract: str, task: bytes, customer: str) -> bytes:
-    """What the gate of a task signs to admit a customer."""
+    """Return the hash that the gate of a task signs to admit a customer."""
     return keccak(encode(["uint256", "address", "bytes32", "address"], [chain_id, contract, task, customer]))
 
 
 def alpha(chain_id: int, contract: str, task: bytes, number: int, draw: int, seed: bytes) -> bytes:
-    """What the lot of round `number` is a hash of: fixed by the chain, chosen by nobody."""
+    """Return the VRF input of the lot in round `number`: the chain fixes it and nobody chooses it."""
     kinds = ["uint256", "address", "bytes32", "uint256", "uint256", "bytes32"]
     return keccak(encode(kinds, [chain_id, contract, task, number, draw, seed]))
 
@@ -150,7 +150,7 @@ def proposal_id(task: bytes, number: int, proposal: Proposal) -> bytes:
 def chain_proof(
     public: bytes, alpha: bytes, proof: bytes
 ) -> tuple[tuple[int, int], tuple[Any, ...], tuple[int, ...]]:
-    """A proof on secp256k1 as the contracts take it: the key's point, the proof with what follows, roots.
+    """Return a proof on secp256k1 as the contracts take it: the key's point, the proof with helpers, roots.
 
     There is a root for each try to put alpha onto the curve: the even y of x, or, where x has none, the even
     root of -(x^3 + 7), which shows that.
@@ -181,7 +181,7 @@ def proven_output(point: Any, alpha: bytes, proof: Any, roots: Any) -> bytes | N
 
 
 def compressed(point: tuple[int, int]) -> bytes:
-    """A point in 33 bytes."""
+    """Return the compressed encoding of a point, in 33 bytes."""
     return bytes([2 + point[1] % 2]) + point[0].to_bytes(32)
 
 
@@ -218,11 +218,11 @@ class TaskContract(ContractView):
         return answer[0]
 
     def stake_unit(self, *, block: int | str = "latest") -> int:
-        """Wei of one unit of a miner's stake."""
+        """Return the wei of one unit of a miner's stake."""
         return int(self._one("stake_unit", block=block))
 
     def progress(self, task: bytes, *, block: int | str = "latest") -> Progress | None:
-        """Where a task is; None if there is none."""
+        """Return the stage of a task; None if there is no such task."""
         try:
             status, *others = self._one("progress", task, block=block)
         except TransactionRefused as refusal:
@@ -232,7 +232,7 @@ class TaskContract(ContractView):
         return Progress(Status(status), *others)
 
     def pool(self, task: bytes, *, block: int | str = "latest") -> int:
-        """What is left of a task's pool."""
+        """Return the amount that is left in a task's pool."""
         return int(self._one("tasks", task, block=block)[6])
 
     def draw(self, number: int, *, block: int | str = "latest") -> DrawState:
@@ -260,16 +260,16 @@ class TaskContract(ContractView):
         return found if found.units else None
 
     def reputation(self, manufacturer: str, customer: str, *, block: int | str = "latest") -> int | None:
-        """The reputation of a customer; None for whoever never applied to the manufacturer."""
+        """Return the reputation of a customer; None if the customer never applied to the manufacturer."""
         word = int(self._one("reputations", manufacturer, customer, block=block))
         return word & 0xFF if word else None
 
     def owed(self, who: str, token: str = NOBODY, *, block: int | str = "latest") -> int:
-        """What somebody may withdraw, in coin or a token."""
+        """Return the amount that an address may withdraw, in coin or a token."""
         return int(self._one("owed", token, who, block=block))
 
     def change_before(self, fixed: int) -> int:
-        """The number of the last change of stakes before a block: what `seed` is told. By halving."""
+        """Return the number of the last change of stakes before a block (for `seed`), by bisection."""
         low, high = 0, int(self._one("changes"))
         while low < high:
             middle = (low + high + 1) // 2
@@ -296,10 +296,10 @@ def creation(lottery: str, stake_unit_wei: int, version: int = NEWEST) -> bytes:
 
 
 def cause(refusal: TransactionRefused) -> str:
-    """Why a contract refused, without the name that it puts before its reasons."""
+    """Return the contract's reason for a refusal, without the prefix of its name."""
     return refusal.reason.removeprefix("crowd: ").removeprefix("lottery: ")
 
 
 def _address_of(word: int) -> str:
-    """Whose a leader's word is; nobody's where none has been seated."""
+    """Return the address in a leader's packed word; NOBODY where no leader has been seated."""
     return NOBODY if word == _NONE else str(to_checksum_address((word & _ADDRESS).to_bytes(20)))

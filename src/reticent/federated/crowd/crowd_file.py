@@ -9,13 +9,13 @@ from reticent.ledger.ethereum.chain_file import DeploymentFile
 
 @dataclass(frozen=True)
 class CrowdFile(DeploymentFile):
-    """Which chain, which contract. Nothing in it is secret.
+    """The chain and the contract of a crowd. Nothing in this file is secret.
 
     Attributes:
         rpc: a node; None if everybody names their own.
         chain_id: the chain that every node must serve.
         contract: the address of FederatedTask, which names its Lottery.
-        block: where it was made; nothing of it lies before.
+        block: Block in which the contract was made; nothing of the contract lies before.
         confirmations: how many blocks must lie on top of a block before it counts.
     """
 

@@ -32,38 +32,38 @@ from reticent.ledger.device.ledger import DeviceLedger
 from reticent.mechanisms.base import Floats
 from reticent.store import Cid, Directory, Store
 
-_GAS = ("commit", "reveal", "settle")  # of a round
+_GAS = ("commit", "reveal", "settle")  # calls of a round
 MAX_ROUND_BLOCKS = 216_000  # until a round is paid: 30 days of blocks of 12 s
 _NOTHING = Proposal(0, bytes(32), 0, 0, 0, 0)  # in place of the result of a void round
 
 
 class Learner(Protocol):
-    """Whoever draws a home's updates: pays for each first, draws it once, and keeps what it drew."""
+    """A learner that pays for each update of a home first, draws it once, and keeps it."""
 
     @property
     def ledger(self) -> DeviceLedger:
-        """Of the home, which keeps short notes too."""
+        """The ledger of the home, which keeps short notes too."""
 
     @property
     def store(self) -> Directory:
         """The home's own folder of files."""
 
     def check(self, identifier: str, task: CrowdTask) -> None:
-        """Refuse a task that it cannot train or pay a round of, before anything is spent on it."""
+        """Refuse a task that cannot be trained or paid for, before anything is spent on it."""
 
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
         """The update of a round, the same ever after."""
 
     def close(self) -> None:
-        """Give the ledger up."""
+        """Close the ledger."""
 
 
 class DeviceLearner:
     """Updates of a home that trains on the device (`on_device`).
 
     Args:
-        home: its ledger and folder.
-        records: reads its records, features by rows and classes, for so many numbers a record.
+        home: Ledger and folder of the home.
+        records: Function that reads the home's features by rows and classes, for so many numbers each.
     """
 
     def __init__(self, home: Home, records: Callable[[int], tuple[Floats, Labels]]) -> None:
@@ -81,32 +81,32 @@ class DeviceLearner:
         return task.training.home_task(identifier, task.grid, task.rounds)
 
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
-        """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
+        """Return the update of a round. Raises BudgetExceeded, and then nothing was drawn."""
         asked = self._asked(identifier, task)
         features, labels = self._records(asked.model.inputs)
         return self._home.file(asked, self._home.update(asked, number, model, features, labels))
 
     def close(self) -> None:
-        """Give the ledger up."""
+        """Close the ledger."""
         self._home.close()
 
 
 class _Kept(NamedTuple):
-    """A sealed update: what its file is called, and the key that opens it."""
+    """A sealed update: the name of its file, and the key that opens the file."""
 
     cid: Cid
     key: bytes
 
 
 class Customer(Program):
-    """One home in one task.
+    """The program of one home in one task.
 
     Args:
         follower: see `Program`, also for calls, store and say.
         identifier: of the task.
         key: of the home on the chain.
-        learner: draws its updates.
-        admission: v, r and s of the gate's signature; zeros where the task has none.
+        learner: Learner that draws the home's updates.
+        admission: Numbers v, r and s of the gate's signature; zeros where the task has none.
         max_round_blocks: Blocks that a round may take until its result stands and is paid. Nothing is spent
             on a task whose rounds take longer.
     """
@@ -132,14 +132,14 @@ class Customer(Program):
         self._shared: set[Cid] = set()  # files that the store has taken in this process
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the learner, the store and the node."""
         try:
             self._learner.close()
         finally:
             super().close()
 
     def act(self) -> bool:
-        """Do what can be done now; whether there will be more."""
+        """Do what can be done now; return whether there will be more."""
         seen = self.follower.seen(self._identifier)
         if seen is None:
             raise ParameterError(f"there is no task {self._identifier.hex()} in the contract")
@@ -154,7 +154,7 @@ class Customer(Program):
         return True
 
     def _check_text(self, seen: Seen) -> CrowdTask:
-        """The task's text, which must be what the contract says."""
+        """Return the task's text, which must agree with the contract's terms."""
         if self._text is None:
             text = task_text.read(self.store, seen.task.text)
             text.check_terms(seen.task.terms)
@@ -217,7 +217,7 @@ class Customer(Program):
         self._do(Action(Do.COMMIT, number), seen, kept)
 
     def _note(self, number: int) -> str:
-        """The name under which a sealed update is kept, in the home's ledger: of this contract and key."""
+        """Return the name of the note on a sealed update in the home's ledger: of this contract and key."""
         place = self._place
         return f"crowd/{place.chain_id}/{place.contract}/{place.task.hex()}/{number}/{self.me}"
 
@@ -238,7 +238,7 @@ class Customer(Program):
     # The end
 
     def _ended(self, seen: Seen) -> bool:
-        """Take what is owed; whether there is more to do."""
+        """Withdraw the amount that is owed; return whether there is more to do."""
         if self.me not in seen.task.customers:
             raise LedgerError(f"the task is over or full, and {self.me} is no customer of it")
         if not take(self.calls, self.follower, seen.task.token):
@@ -249,7 +249,7 @@ class Customer(Program):
 
 
 def take(calls: Calls, follower: Follower, token: str) -> bool:
-    """Withdraw what the key is owed; whether there was something."""
+    """Withdraw the amount that the key is owed; return whether there was any."""
     if follower.contract.owed(calls.me, token, block=follower.block) == 0:
         return False
     calls.send("withdraw", token, once=str(calls.number()))
@@ -257,7 +257,7 @@ def take(calls: Calls, follower: Follower, token: str) -> bool:
 
 
 def result_of(seen: Seen, number: int) -> Proposal:
-    """What was decided of a closed round, as `settle` takes it."""
+    """Return the decided proposal of a closed round, as `settle` takes it."""
     which = seen.task.rounds[number]
     assert which.result is not None
     return which.proposals[which.result][2] if which.result in which.proposals else _NOTHING

@@ -1,8 +1,8 @@
-"""What a customer or a miner does next: pure functions of what the chain says.
+"""The next action of a customer or a miner, as pure functions of the chain's state.
 
-So whoever starts again after a crash, or looks again after a reorganisation, decides the same. An action says
-what is to be done and of which round; `customer` and `miner` do it. None is: wait. The contract decides it
-all again: what is decided here only spares transactions that it would refuse.
+So a program that starts again after a crash, or looks again after a reorganisation, decides the same. An
+action says what is to be done and in which round; `customer` and `miner` do it. None means: wait. The
+contract decides it all again: these functions only spare transactions that it would refuse.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY = 3  # rounds in a row without a commitment that miners close; later ones 
 
 
 class Do(Enum):
-    """What can be done."""
+    """The kinds of actions."""
 
     APPLY = "apply"
     TRAIN = "train"
@@ -44,14 +44,14 @@ class Do(Enum):
 
 @dataclass(frozen=True)
 class Action:
-    """What to do.
+    """An action of a customer or a miner.
 
     Attributes:
-        do: the kind.
-        round: of which round.
+        do: Kind of the action.
+        round: Number of the round.
         rank: of the leader whose turn it is, 0 or 1.
         draw: in which somebody is slashed.
-        who: is slashed.
+        who: Address that is slashed.
     """
 
     do: Do
@@ -65,12 +65,12 @@ class Action:
 
 
 def customer_action(seen: Seen, me: str, *, is_drawn: bool) -> Action | None:
-    """The next thing a customer does.
+    """Return the next action of a customer.
 
     Args:
-        seen: the task.
-        me: its address.
-        is_drawn: whether its update of the running round was drawn and sealed already.
+        seen: Snapshot of the task.
+        me: Address of the customer.
+        is_drawn: True if the customer's update of the running round was drawn and sealed already.
     """
     number, task = seen.progress.round, seen.task
     if me not in task.customers:
@@ -95,7 +95,7 @@ def customer_action(seen: Seen, me: str, *, is_drawn: bool) -> Action | None:
 
 
 def unsettled_round(seen: Seen, customer: str) -> int | None:
-    """The closed round for which a customer is due reputation and pay."""
+    """Return the closed round for which a customer has not been settled yet."""
     for number, which in enumerate(seen.task.rounds):
         if which.is_closed and customer in which.revealed and customer not in which.settled:
             return number
@@ -105,8 +105,8 @@ def unsettled_round(seen: Seen, customer: str) -> int | None:
 def is_abandoned(seen: Seen) -> bool:
     """Whether nobody has committed to anything for so many rounds, up to the running one.
 
-    A task of many short rounds costs little to post, and closing one pays nobody: whoever posts it must not
-    empty the purses of all miners with it.
+    A task of many short rounds costs little to post, and closing one pays nobody: a stranger who posts it
+    must not empty the purses of all miners with it.
     """
     number = seen.progress.round
     last = seen.task.rounds[max(0, number - EMPTY) : number + 1]
@@ -114,7 +114,7 @@ def is_abandoned(seen: Seen) -> bool:
 
 
 def _closing_abandoned(seen: Seen, me: str) -> Action | None:
-    """A customer closes what miners leave alone: it wants the next round."""
+    """Return the action of a customer who closes a round that miners leave alone, to get the next round."""
     due = common_action(seen) if is_abandoned(seen) else None
     if due is None or due[0].do is not Do.CLOSE:
         return None
@@ -125,7 +125,7 @@ def _closing_abandoned(seen: Seen, me: str) -> Action | None:
 
 
 def common_action(seen: Seen) -> tuple[Action, int] | None:
-    """What moves a task on, whoever does it, and since which block it can be done."""
+    """Return the action by which anybody may move a task on, and the block since which it can be sent."""
     number, since, terms = seen.progress.round, seen.progress.since, seen.task.terms
     seed, seat, turn = Action(Do.SEED, number), terms.seat_blocks, terms.turn_blocks
     close, redraw = Action(Do.CLOSE, number), Action(Do.REDRAW, number)
@@ -150,12 +150,12 @@ def common_action(seen: Seen) -> tuple[Action, int] | None:
 
 
 def _by_seed(seen: Seen, seed: Action, late: Action, fixed: int) -> tuple[Action, int]:
-    """Draw with the hash of a block, or what follows where it is lost."""
+    """Return the action that draws with the hash of a block, or `late` where the hash is lost."""
     return (seed, fixed + 1) if seen.next <= fixed + HASHES else (late, fixed + HASHES + 1)
 
 
 def place_in_line(seen: Seen, me: str, miners: Collection[str]) -> int:
-    """When a miner does what anybody may: 0 for the first, by a hash that changes every time."""
+    """Return the turn of a miner for what anybody may do: 0 is first, by a hash that changes every time."""
     progress = seen.progress
     salt = (
         seen.identifier + bytes([progress.status]) + progress.round.to_bytes(8) + progress.tries.to_bytes(8)
@@ -170,14 +170,14 @@ def place_in_line(seen: Seen, me: str, miners: Collection[str]) -> int:
 def miner_action(
     seen: Seen, me: str, *, miners: Collection[str], seat: Seat | None, lot: int
 ) -> Action | None:
-    """The next thing a miner does for a task that is not over.
+    """Return the next action of a miner for a task that is not over.
 
     Args:
-        seen: the task.
-        me: its address.
-        miners: all that are enrolled.
-        seat: its seats in the draw that runs, if it took any.
-        lot: how many its proof gives there; 0 where it may take none.
+        seen: Snapshot of the task.
+        me: Address of the miner.
+        miners: Addresses of all enrolled miners.
+        seat: The miner's seats in the draw that runs, if it took any.
+        lot: Number of seats that the miner's proof gives there; 0 where it may take none.
     """
     if (found := committee_action(seen, me, seat=seat, lot=lot)) is not None:
         return found
@@ -188,7 +188,7 @@ def miner_action(
 
 
 def committee_action(seen: Seen, me: str, *, seat: Seat | None, lot: int) -> Action | None:
-    """What a miner does with its lot and its seats. See `miner_action`."""
+    """Return the action of a miner with its lot and its seats. See `miner_action`."""
     number, since, terms = seen.progress.round, seen.progress.since, seen.task.terms
     if seen.progress.status not in (Status.JUDGING, Status.APPEALING) or seen.draw is None:
         return None
@@ -211,7 +211,7 @@ def may_sit(miner: Miner | None, fixed: int) -> bool:
 
 
 def due_rewards(seen: Seen, history: History, me: str) -> Iterator[Action]:
-    """Closed rounds whose fee a miner has earned and not got, where it is any."""
+    """Yield a reward action for each closed round whose fee, if any, a miner has earned and not received."""
     for number, which in enumerate(seen.task.rounds):
         if not which.is_closed or which.result not in which.proposals or me in which.rewarded:
             continue
@@ -223,7 +223,7 @@ def due_rewards(seen: Seen, history: History, me: str) -> Iterator[Action]:
 
 
 def due_slashes(history: History) -> Iterator[Action]:
-    """Who voted for a result that was overturned, and still has the stake of then."""
+    """Yield a slash action for each voter for an overturned result who still has the stake of then."""
     for number, named in history.overturned.items():
         for miner in sorted(history.draws[number].votes.get(named, ())):
             if miner in history.units and (number, miner) not in history.slashed:

@@ -24,10 +24,10 @@ class EdgeLearner(DeviceLearner):
     """Updates of a home, in mode noised by an edge, in mode device by itself.
 
     Args:
-        home: its ledger and folder.
-        records: reads its records, features by rows and classes, for so many numbers a record.
-        store: which has the front of a task.
-        edge: http(s)://HOST:PORT of the edge; None without.
+        home: Ledger and folder of the home.
+        records: Function that reads the home's features by rows and classes, for so many numbers each.
+        store: Store that has the front of a task.
+        edge: Address of the edge, http(s)://HOST:PORT; None without.
 
     Privacy: as `split.noised.NoisedTask` and `on_device.HomeTask` say. Mode documented, which protects no
         record, is refused.
@@ -44,7 +44,7 @@ class EdgeLearner(DeviceLearner):
         self._noised_home, self._fronts, self._edge = home, store, edge
 
     def check(self, identifier: str, task: CrowdTask) -> None:
-        """Refuse what it cannot train or pay; see `DeviceLearner`."""
+        """Refuse a task that cannot be trained or paid; see `DeviceLearner`."""
         training = task.training
         if not isinstance(training, NoisedSplit):
             super().check(identifier, task)
@@ -60,7 +60,7 @@ class EdgeLearner(DeviceLearner):
         return self._edge
 
     def update(self, identifier: str, task: CrowdTask, number: int, model: Integers) -> Update:
-        """The update of a round. Raises BudgetExceeded, where nothing was drawn."""
+        """Return the update of a round. Raises BudgetExceeded, and then nothing was drawn."""
         training = task.training
         if not isinstance(training, NoisedSplit):
             return super().update(identifier, task, number, model)

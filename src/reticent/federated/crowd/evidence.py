@@ -1,6 +1,6 @@
-"""What a chain holds about a crowd's contract: every call with its events, blocks, and the state at the end.
+"""The record of a chain about a crowd's contract: every call with its events, blocks, and the final state.
 
-It is only collected here; `verify` judges it.
+This module only collects the record; `verify` judges it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Question = tuple[str, tuple[Any, ...]]  # a view and its arguments
 
 @dataclass(frozen=True)
 class Called:
-    """A transaction, and what the contract wrote in it."""
+    """A transaction, and the events that the contract wrote in it."""
 
     transaction: Transaction
     events: tuple[Event, ...]
@@ -29,17 +29,17 @@ class Called:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a chain holds, up to a block.
+    """The record of a chain about a contract, up to a block.
 
     Attributes:
-        chain_id: of the chain.
+        chain_id: Identifier of the chain.
         address: of the contract, in lower case.
         unit: wei of a unit of stake.
-        calls: in their order.
+        calls: Transactions in their order.
         blocks: hashes by number, of those with calls and those whose hash is a seed.
         last: the number of the last block that was read.
         views: answers of the contract's views at that block.
-        balance: what it has there of coin, or of a token by its address; None if that cannot be asked.
+        balance: Function from a token's address to the contract's balance; None if it cannot be asked.
         version: Version of the contract.
     """
 
@@ -55,18 +55,18 @@ class Evidence:
 
 
 class _Nothing:
-    """Events that add up to nothing: they are looked at afterwards."""
+    """A state that ignores events: they are looked at afterwards."""
 
     def apply(self, event: Event) -> None:
-        """Take it in."""
+        """Ignore the event."""
 
 
 def read(contract: TaskContract, *, first_block: int = 0, confirmations: int = 0) -> Evidence:
-    """All that a chain holds about a contract.
+    """Read everything that a chain holds about a contract.
 
     Args:
         contract: with its node.
-        first_block: in which it was made, or an earlier one.
+        first_block: Block in which the contract was made, or an earlier one.
         confirmations: how many blocks must lie on top of what is read.
 
     Raises:

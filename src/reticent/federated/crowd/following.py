@@ -17,14 +17,14 @@ from reticent.federated.crowd.history import History, TaskHistory
 
 @dataclass(frozen=True)
 class Seen:
-    """A task at a block.
+    """A snapshot of a task at a block.
 
     Attributes:
         identifier: of the task.
-        task: its events so far.
-        progress: where it is.
+        task: Events of the task so far.
+        progress: Stage of the task.
         draw: the draw that runs, or ran last; None before the first.
-        block: that was looked at, with enough others on top.
+        block: Block that was looked at, with enough others on top.
         next: the first block in which a transaction that is sent now can be.
     """
 
@@ -45,8 +45,8 @@ class Follower:
     """All tasks of a contract, from block to block and through reorganisations.
 
     Args:
-        contract: what is followed.
-        first_block: nothing of it is older.
+        contract: Contract to follow.
+        first_block: Block before which there is nothing of the contract.
         confirmations: how many blocks must lie on top of what counts.
     """
 
@@ -65,13 +65,13 @@ class Follower:
         )
 
     def look(self) -> str | None:
-        """Read on; the hash of the last block that counts, None before there is one."""
+        """Read on; return the hash of the last block that counts, None before there is one."""
         self._log.sync()
         return self._log.block_hash
 
     @property
     def history(self) -> History:
-        """What the events add up to."""
+        """The state that the events add up to."""
         return self._log.state
 
     @property
@@ -80,7 +80,7 @@ class Follower:
         return self._log.block
 
     def seen(self, identifier: bytes) -> Seen | None:
-        """A task; None if there is none yet.
+        """Return a snapshot of a task; None if there is no such task yet.
 
         Raises:
             ChainError: the node does not answer, or the chain changed meanwhile: look again.

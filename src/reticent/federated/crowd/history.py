@@ -1,4 +1,4 @@
-"""What the events of FederatedTask add up to, with its arithmetic done again.
+"""The state that the events of FederatedTask add up to, with the contract's arithmetic done again.
 
 `History` is given to `chain.log.ChainLog`. It believes the chain who called and when; what follows from that
 (order, sets, quorums, averages, reputations, pay, fees) it computes itself, and a contract or a node that
@@ -65,7 +65,7 @@ class TaskHistory:
     is_cancelled: bool = False
 
     def number(self) -> int:
-        """Of the round that runs, or would be next."""
+        """Return the number of the round that runs, or would be next."""
         return len(self.rounds) - 1
 
 
@@ -245,7 +245,7 @@ class History:
         which.settled[customer] = reputation, fields["pay"]
 
     def _due(self, task: TaskHistory, which: RoundHistory, customer: str) -> tuple[int, int]:
-        """Reputation and pay by the rules."""
+        """Return the reputation and the pay of a customer by the rules."""
         before = self.reputations[task.manufacturer, customer]
         if which.result is None or which.result == VOID:
             return before, 0

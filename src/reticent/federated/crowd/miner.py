@@ -36,12 +36,12 @@ _PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0  # before a text that could not be fetch
 
 @dataclass
 class _Draw:
-    """What is known of a draw.
+    """A draw as the miner knows it.
 
     Attributes:
         proof: of the lot.
-        lot: the seats that it gives.
-        mine: what the miner computes from all that it could fetch; None before it fetched.
+        lot: Number of seats that the proof gives.
+        mine: Result that the miner computes from all updates that it could fetch; None before it fetched.
     """
 
     proof: bytes
@@ -51,17 +51,17 @@ class _Draw:
 
 
 class Miner(Program):
-    """Serves every task of a contract whose text it can read.
+    """The program of a miner, which serves every task of a contract whose text it can read.
 
     Args:
         follower: see `Program`, also for calls, store and say.
         key: of the miner on the chain, whose lots it proves.
         stake: units to enrol with, if it is not enrolled; 0 for none.
-        most_bytes: of all updates of a round; tasks that may have more are not served.
+        most_bytes: Limit of bytes of all updates of a round; tasks that may have more are not served.
         max_lock_blocks: Blocks for which a seat may lock the stake; tasks that lock it longer are not served.
 
-    Whoever posts a task chooses its text, its windows and its customers. None of that may stop a miner that
-    serves others, too: what a task cannot be served for is said once, and the next one is served.
+    A stranger who posts a task chooses its text, its windows and its customers. None of that may stop a miner
+    that serves others, too: the reason to skip a task is reported once, and the next one is served.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Miner(Program):
         self._draws: dict[tuple[int, bytes], _Draw] = {}  # by number and seed, for reorganisations
 
     def act(self) -> bool:
-        """Do what can be done now, for every task; there is always more."""
+        """Do what can be done now, for every task; return True, as there is always more."""
         if self._is_enrolled():
             for identifier in list(self.follower.history.tasks):
                 seen = self.follower.seen(identifier)
@@ -137,7 +137,7 @@ class Miner(Program):
             self._fetch(seen)
 
     def _text(self, seen: Seen) -> CrowdTask | None:
-        """The text of a task; None, said once, where it is none that can be judged."""
+        """Return the text of a task; None, reported once, where the task cannot be judged."""
         named = seen.identifier
         if named not in self._texts:
             at, pause = self._later.get(named, (0.0, _PAUSE_S))
@@ -219,7 +219,7 @@ class Miner(Program):
         return alpha(chain, contract.address, seen.identifier, progress.round, progress.draw, seen.draw.seed)
 
     def _drawn(self, seen: Seen) -> _Draw:
-        """The lot in the draw that runs, proved once."""
+        """Return the lot in the draw that runs, proved once."""
         assert seen.draw is not None
         which = seen.progress.draw, seen.draw.seed
         if which not in self._draws:
@@ -236,7 +236,7 @@ class Miner(Program):
         return self._draws[which]
 
     def _seats(self, seen: Seen) -> tuple[Seat | None, int]:
-        """What was taken, and what the lot gives, in the draw that runs."""
+        """Return the seats that were taken, and the number that the lot gives, in the draw that runs."""
         if seen.draw is None or seen.progress.status not in (Status.JUDGING, Status.APPEALING):
             return None, 0
         seat = self.follower.contract.seat(seen.progress.draw, self.me, block=seen.block)
@@ -245,7 +245,7 @@ class Miner(Program):
     # Judging
 
     def _judged(self, seen: Seen, counted: int | None = None) -> Judged | None:
-        """What the round makes; None, said, where it cannot be judged."""
+        """Return the result of the round; None, reported once, where it cannot be judged."""
         text = self._text(seen)
         assert text is not None
         place = Place(self.follower.node.chain_id, self.follower.contract.address, seen.identifier)
@@ -256,14 +256,14 @@ class Miner(Program):
             return None
 
     def _fetch(self, seen: Seen) -> Judged | None:
-        """What the miner itself finds, from all updates that it can fetch; once for each draw."""
+        """Return the miner's own result, from all updates that it can fetch; once for each draw."""
         drawn = self._drawn(seen)
         if drawn.mine is None:
             drawn.mine = self._judged(seen)
         return drawn.mine
 
     def _propose(self, seen: Seen, once: str) -> None:
-        """Say what the round made, from all that can be fetched now."""
+        """Propose the result of the round, from all updates that can be fetched now."""
         drawn, found = self._drawn(seen), self._judged(seen)
         if found is None:
             return

@@ -1,4 +1,4 @@
-"""How a crowd's homes train: a class for each mode, with the parameters of a task's text, and a table.
+"""The modes in which a crowd's homes train: a class for each, with the parameters of a task's text.
 
 How the family may evolve: a new mode is one subclass of `Training`, a frozen dataclass whose fields are whole
 numbers, floats or texts, and one entry in `MODES`. The text of a task, its rules and its one form follow from
@@ -32,7 +32,7 @@ class Training(ABC):
     """The parameters of a mode.
 
     Attributes:
-        mode: its name in the text of a task.
+        mode: Name of the mode in the text of a task.
     """
 
     mode: ClassVar[str]
@@ -44,7 +44,7 @@ class Training(ABC):
 
     @abstractmethod
     def predicted(self, theta: Floats, features: Floats) -> Labels:
-        """What the model says of rows: what public accuracy is measured by."""
+        """Return the model's class of each row, by which public accuracy is measured."""
 
     @property
     @abstractmethod
@@ -57,14 +57,14 @@ class Training(ABC):
 
     @abstractmethod
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
-        """What a round costs each record, in the ledger's units of mu^2; None where the mode has none."""
+        """Return the cost of a round per record, in the ledger's units of mu^2; None where there is none."""
 
     def warning(self, rounds: int) -> str | None:
-        """What whoever chooses the mode must read; None where it keeps what it says."""
+        """Return the warning for people who choose the mode; None where it protects records as stated."""
         return None
 
     def words(self) -> dict[str, Any]:
-        """The fields of the text."""
+        """Return the fields of the mode in the text of a task."""
         return asdict(self)
 
 
@@ -77,7 +77,7 @@ class OnDevice(Training):
         classes: that are told apart.
         l2: weight of the penalty.
         clip: see `on_device.HomeTask`, also for those below.
-        records: by how many the sum is divided.
+        records: Number of records by which the sum is divided.
         rate: of a step.
         steps: of a round.
         mu: of all rounds together, for each record.
@@ -98,7 +98,7 @@ class OnDevice(Training):
 
     @property
     def model(self) -> Softmax:
-        """What is learnt."""
+        """The model that is learnt."""
         return Softmax(self.inputs, self.classes, l2=self.l2)
 
     @property
@@ -108,7 +108,7 @@ class OnDevice(Training):
 
     @property
     def inputs_of_test(self) -> int:
-        """Those of a record."""
+        """The numbers of a record."""
         return self.inputs
 
     def predicted(self, theta: Floats, features: Floats) -> Labels:
@@ -116,15 +116,15 @@ class OnDevice(Training):
         return self.model.predict(theta, features)
 
     def check(self, grid: Grid, rounds: int) -> None:
-        """Refuse what no home could be asked."""
+        """Refuse parameters that no home could train with."""
         self.home_task("0", grid, rounds)
 
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
-        """What a home pays."""
+        """Return the cost of a round, as a home pays it."""
         return self.home_task("0", grid, rounds).units
 
     def home_task(self, identifier: str, grid: Grid, rounds: int) -> HomeTask:
-        """What a home is asked, under the task's identifier: 1 to 64 letters and digits."""
+        """Return the task of a home, under the crowd task's identifier: 1 to 64 letters and digits."""
         return HomeTask(
             identifier, self.model, grid, self.clip, self.records, self.rate, self.steps, rounds, self.mu
         )
@@ -161,7 +161,7 @@ class NoisedSplit(Training):
 
     @property
     def inputs_of_test(self) -> int:
-        """Of what the front gives: a test file holds features."""
+        """The numbers that the front computes: a test file holds features."""
         return self.inputs
 
     def predicted(self, theta: Floats, features: Floats) -> Labels:
@@ -169,18 +169,18 @@ class NoisedSplit(Training):
         return nearest(theta, features, self.classes)
 
     def check(self, grid: Grid, rounds: int) -> None:
-        """Refuse what no home could be asked."""
+        """Refuse parameters that no home could train with."""
         whole("side", self.side, low=CELLS, high=128)
         whole("inputs", self.inputs, low=1, high=RAW)
         Cid.parse(self.front)
         self.noised_task("0", grid)
 
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
-        """Its share of what a home pays once, rounded up."""
+        """Return the round's share of the cost that a home pays once, rounded up."""
         return -(-self.noised_task("0", grid).units // rounds)
 
     def noised_task(self, identifier: str, grid: Grid) -> NoisedTask:
-        """What a home is asked, under the task's identifier: 1 to 64 letters and digits."""
+        """Return the task of a home, under the crowd task's identifier: 1 to 64 letters and digits."""
         return NoisedTask(identifier, self.inputs, self.classes, grid, self.rate, self.mu)
 
 
@@ -189,7 +189,7 @@ class DocumentedSplit(Training):
     """The documents' split (`split.documented`). NO PROTECTION OF A RECORD, whatever epsilon is chosen.
 
     Attributes:
-        record: must be "not protected": whoever writes or reads the task is told.
+        record: Text that must be "not protected", so that everybody who writes or reads the task sees it.
         side: pixels of a picture each way.
         classes: that are told apart.
         hidden: units between features and classes.
@@ -226,7 +226,7 @@ class DocumentedSplit(Training):
 
     @property
     def dimensions(self) -> int:
-        """Of both halves."""
+        """The numbers of both halves."""
         return self.documented.dimensions
 
     @property
@@ -250,12 +250,12 @@ class DocumentedSplit(Training):
         self.documented.spent(rounds)
 
     def warning(self, rounds: int) -> str | None:
-        """That no record is protected, and what one gives away."""
+        """Return the warning that no record is protected, with the amount that a record gives away."""
         spent = self.documented.spent(rounds)
         return None if spent is None else spent.words
 
     def mu2_units(self, grid: Grid, rounds: int) -> int | None:
-        """None: nothing of it is an epsilon of a record."""
+        """Return None: no cost of this mode is an epsilon of a record."""
         return None
 
 

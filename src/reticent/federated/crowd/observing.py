@@ -1,4 +1,4 @@
-"""What an observer is shown of a task that was verified: rounds, customers, miners, in words and numbers."""
+"""The view of a verified task for an observer: rounds, customers, miners, in words and numbers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STATUS = {
 
 @dataclass(frozen=True)
 class RoundSeen:
-    """A round.
+    """A round as an observer sees it.
 
     Attributes:
-        number: from 0.
-        state: in words.
-        committed: how many customers did; and so on.
-        accuracy: of the model that the round made, on the public test rows; None where it is not known.
-        is_judged_again: whether its sets and model were made again from the updates.
+        number: Number of the round, from 0.
+        state: State of the round in words.
+        committed: Number of customers who committed; the next fields count customers alike.
+        accuracy: Accuracy of the round's model on the public test rows; None where it is not known.
+        is_judged_again: True if the sets and the model of the round were computed again from the updates.
     """
 
     number: int
@@ -54,7 +54,7 @@ class RoundSeen:
 
 @dataclass(frozen=True)
 class CustomerSeen:
-    """A customer: what was said of each round's update, reputation now, and pay so far."""
+    """A customer: the mark of each round's update, the reputation now, and the pay so far."""
 
     index: int
     address: str
@@ -75,11 +75,11 @@ class MinerSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """All of a task.
+    """A verified task as an observer sees it.
 
     Attributes:
-        start: accuracy of the model that it began with, if it is known.
-        without_accuracy: why there is none, in words; empty if there is.
+        start: Accuracy of the model that the task began with, if it is known.
+        without_accuracy: Reason why there is no accuracy, in words; empty if there is one.
     """
 
     status: str
@@ -97,7 +97,7 @@ class Seen:
 
 
 def seen(report: Report, task: bytes, store: Store) -> Seen:
-    """What is shown of a task that was verified."""
+    """Return the view of a task that was verified."""
     held, history = report.state.tasks[task], report.history
     running = () if held.status >= Status.DONE else (held.number,)
     numbers = [*range(held.number), *running]
@@ -178,7 +178,7 @@ def _customer(report: Report, held: Task, index: int, numbers: list[int]) -> Cus
 
 
 def _mark(which: RoundHistory, address: str, index: int) -> str:
-    """What is said of a customer's update."""
+    """Return the word for a customer's update in a round."""
     proposal = _decided(which)[0]
     if address not in which.revealed:
         return "committed" if address in which.commits else "none"
@@ -209,7 +209,7 @@ def _miners(report: Report, task: bytes, numbers: list[int]) -> list[MinerSeen]:
 
 
 class _Accuracy:
-    """Of models, on the public test rows; each is fetched once."""
+    """The accuracy of models on the public test rows; each model is fetched once."""
 
     def __init__(self, report: Report, store: Store) -> None:
         self._text, self._store = report.text, store

@@ -1,4 +1,4 @@
-"""What a task will cost and risk: gas by role, the pool, and the chances of its committees."""
+"""The costs and risks of a task: gas by role, the pool, and the chances of its committees."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ GAS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task costs at most, and what may go wrong.
+    """The largest costs of a task, and the chances that it goes wrong.
 
     Attributes:
-        customer_gas: of one customer in a round: commit, reveal, be settled.
-        miner_gas: of one miner in a round: seat, vote, be rewarded.
-        round_gas: of a round in all, with every customer and so many miners.
-        task_gas: of all rounds, posting and applying.
-        pool: what must be paid in.
+        customer_gas: Gas of one customer in a round: commit, reveal, be settled.
+        miner_gas: Gas of one miner in a round: seat, vote, be rewarded.
+        round_gas: Gas of a round in all, with every customer and so many miners.
+        task_gas: Gas of all rounds, posting and applying.
+        pool: Amount that must be paid in.
         committee: chances of one draw.
         appeal: chances of the larger committee that decides a dispute; None past what a contract can have.
-        cancelled: that some round stalls in all its draws, so that the task is cancelled.
-        captured: that some round's result is captured.
+        cancelled: Chance that some round stalls in all its draws, so that the task is cancelled.
+        captured: Chance that some round's result is captured.
     """
 
     customer_gas: int
@@ -59,13 +59,13 @@ class Plan:
 
 
 def plan(terms: Terms, prices: Prices, *, miners: int, hostile: float) -> Plan:
-    """What a task costs and risks.
+    """Return the costs and risks of a task.
 
     Args:
         terms: of the task.
         prices: of the task.
-        miners: who are seated in each round.
-        hostile: the share of their stake that does as it is told, or is silent.
+        miners: Number of miners who are seated in each round.
+        hostile: Share of the miners' stake that obeys an attacker, or is silent.
     """
     real("hostile", hostile, low=0, high=1)
     customer = GAS["commit"] + GAS["reveal"] + GAS["settle"]
@@ -89,5 +89,5 @@ def plan(terms: Terms, prices: Prices, *, miners: int, hostile: float) -> Plan:
 
 
 def _some(chance: float, times: int) -> float:
-    """That something happens in one of so many independent tries; at most, where they are not all made."""
+    """Return the chance of a success in so many independent tries; an upper bound if not all are made."""
     return 1.0 - (1.0 - chance) ** times if chance > 1e-9 else min(1.0, chance * times)

@@ -48,7 +48,7 @@ def check_files(files: Sequence[Path]) -> None:
 
 
 def read(files: Sequence[Path], inputs: int) -> tuple[Floats, Labels]:
-    """Features by rows, and classes.
+    """Return features by rows, and classes.
 
     Args:
         files: CSV without a header, `inputs` numbers and the class in each line; or npz with the arrays
@@ -75,7 +75,7 @@ def _of_csv(file: Path, inputs: int) -> Floats:
 
 
 def _row(cells: list[float], inputs: int) -> list[float]:
-    """The class is the last cell; the others are filled or cut."""
+    """Return the features, filled or cut to `inputs` numbers, and the class, which is the last cell."""
     features = (cells[:-1] + [0.0] * inputs)[:inputs]
     return [*features, cells[-1]]
 

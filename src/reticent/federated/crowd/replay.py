@@ -1,8 +1,9 @@
-"""What FederatedTask.vy does, in plain Python: sets and lists where the contract has bits.
+"""A model of FederatedTask.vy in plain Python: sets and lists where the contract has bits.
 
-`Replay.call` takes a call as a transaction has it, and answers as the contract must: what it returns and each
-event with every field, or a refusal for the same reason. `verify` holds a chain against it; the tests hold it
-against the contract itself, call by call. Addresses are in lower case throughout, as ABI decoding gives them.
+`Replay.call` takes a call as a transaction has it, and answers as the contract must: the returned value and
+each event with every field, or a refusal for the same reason. `verify` compares a chain with this model; the
+tests compare this model with the contract itself, call by call. Addresses are in lower case throughout, as
+ABI decoding gives them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PAYABLE = ("post", "enrol", "dispute")
 
 
 class Refused(Exception):
-    """The contract refuses a call; its reason, without its name."""
+    """A refusal of a call by the contract; its reason, without the contract's name."""
 
 
 def _unless(holds: Any, reason: str) -> None:
@@ -50,7 +51,7 @@ def _unless(holds: Any, reason: str) -> None:
 
 @dataclass
 class Draw:
-    """A draw: seats, the two that lead by their hash, what these proposed and who voted for it, by rank."""
+    """A draw: seats, the two leaders by their hash, their proposals and the voters for each, by rank."""
 
     task: bytes
     seed: bytes
@@ -66,7 +67,7 @@ class Draw:
 
 @dataclass
 class Round:
-    """A round: its commitments, indices of those revealed, the result and its draw and rank."""
+    """A round: its commitments, the indices of those revealed, the result with its draw and rank."""
 
     commits: RoundCommitments
     revealed: set[int] = field(default_factory=set)
@@ -77,7 +78,7 @@ class Round:
 
 @dataclass
 class Task:
-    """A task as it stands. `since` is as in `contract.Progress`."""
+    """The current state of a task. `since` is as in `contract.Progress`."""
 
     maker: str
     token: str
@@ -97,7 +98,7 @@ class Task:
 
     @property
     def round(self) -> Round:
-        """The one that runs."""
+        """The round that runs."""
         return self.rounds[self.number]
 
 
@@ -112,10 +113,10 @@ class Miner:
 
 
 class Replay:
-    """The contract's state, from its calls.
+    """The contract's state, computed from its calls.
 
     Args:
-        chain_id: of the chain.
+        chain_id: Identifier of the chain.
         address: of the contract.
         unit: wei of a unit of stake.
         blockhash: the hash of a block by its number.
@@ -144,17 +145,17 @@ class Replay:
     def call(
         self, block: int, sender: str, function: str, *arguments: Any, worth: int = 0
     ) -> tuple[Any, Said]:
-        """What a call returns, and its events.
+        """Apply a call, and return its value and its events.
 
         Args:
-            block: in which it is.
-            sender: who calls.
-            function: its name.
-            arguments: as the ABI decodes them.
-            worth: wei that come along.
+            block: Block of the call.
+            sender: Address of the caller.
+            function: Name of the function.
+            arguments: Arguments as the ABI decodes them.
+            worth: Wei that are sent with the call.
 
         Raises:
-            Refused: as the contract would; nothing has changed.
+            Refused: The contract would refuse the call; nothing has changed.
         """
         self.block = block
         _unless(function in _PAYABLE or not worth, "")
@@ -163,7 +164,7 @@ class Replay:
         return found
 
     def holds(self, token: str) -> int:
-        """Pool + stakes + owed: what the contract must have of coin or a token."""
+        """Return the coin or tokens that the contract must have: pool + stakes + owed."""
         pools = sum(task.pool for task in self.tasks.values() if task.token == token)
         owed = sum(amount for (kind, _), amount in self.owed.items() if kind == token)
         if token != NOBODY:
@@ -334,7 +335,7 @@ class Replay:
         return held.terms.expected * (LARGER if held.status == Status.APPEALING else 1)
 
     def _seat(self, sender: str, task: bytes, point: Any, proof: Any, roots: Any) -> tuple[int, Said]:
-        """Without a point, `proof` is the output, of a proof that is not known."""
+        """Take seats. Without a point, `proof` is the output of a proof that is not known."""
         held = self._find(task)
         _unless(held.status in (Status.APPEALING, Status.JUDGING), "no draw")
         _unless(self.block < held.since + held.terms.seat_blocks, "too late")
@@ -517,7 +518,7 @@ class Replay:
         return pay, [("Settled", fields)]
 
     def _due(self, held: Task, which: Round, customer: str, words: Proposal) -> tuple[int, int]:
-        """Reputation and pay by the rules."""
+        """Return the reputation and the pay of a customer by the rules."""
         bit = 1 << held.customers.index(customer)
         judged = Evaluation.KEPT
         if words.accepted & bit:

@@ -28,30 +28,30 @@ _LEAST = 3  # updates that Multi-Krum needs where nobody lies
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task is: chain, contract, and its identifier there."""
+    """The location of a task: chain, contract, and its identifier there."""
 
     chain_id: int
     contract: str
     task: bytes
 
     def origin(self, number: int, customer: str) -> Origin:
-        """Of a customer's update of a round."""
+        """Return the origin of a customer's update of a round."""
         return Origin(self.chain_id, self.contract, self.task, number, customer)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a round makes. Sets of customers are bits by index.
+    """The result of a round. Sets of customers are bits by index.
 
     Attributes:
         file: of the next model.
-        cid: of that file.
+        cid: CID of that file.
         counted: updates that could be fetched.
-        accepted: of those, that Multi-Krum accepts.
-        low: of the others, those far out or not in order.
-        paid: of the accepted ones, those above the norm floor.
+        accepted: Counted updates that Multi-Krum accepts.
+        low: Counted updates that are rejected and far out, or not in order.
+        paid: Accepted updates above the norm floor.
         scores: of Multi-Krum, by index, of those in order.
-        refused: why, by index, of those not in order.
+        refused: Reasons, by index, for updates that are not in order.
         missing: indices of those that could not be fetched.
     """
 
@@ -66,7 +66,7 @@ class Judged:
     missing: tuple[int, ...]
 
     def proposal(self, draw: int) -> Proposal:
-        """As the leader of a draw proposes it."""
+        """Return the result as the leader of a draw proposes it."""
         return Proposal(draw, keccak(bytes(self.cid)), self.counted, self.accepted, self.low, self.paid)
 
 
@@ -90,11 +90,11 @@ def judged(
     """Judge a round, once its updates are revealed.
 
     Args:
-        task: its text (`task_text.read`).
-        place: where it is.
-        history: what the chain says of it.
+        task: Text of the task (`task_text.read`).
+        place: Location of the task.
+        history: Events of the task on the chain.
         number: of the round.
-        store: where files are.
+        store: Store of the files.
         counted: only these updates, as bits, of those that can be fetched: what somebody else proposed. None
             for all. Compare it with what comes out: an update of it that cannot be fetched is missing there.
 
@@ -140,7 +140,7 @@ def judged(
 def _fetched(
     task: CrowdTask, place: Place, history: TaskHistory, number: int, store: Store, counted: int | None
 ) -> tuple[dict[int, Update | None], dict[int, str], list[int]]:
-    """Updates by index, None for those that cannot be opened; why they cannot; and who is missing."""
+    """Return the updates by index, None if one cannot be opened; the reasons; and the missing indices."""
     held: dict[int, Update | None] = {}
     refused: dict[int, str] = {}
     missing: list[int] = []
@@ -159,7 +159,7 @@ def _fetched(
 
 
 def _update(task: CrowdTask, origin: Origin, cid: bytes, key: bytes, store: Store) -> Update:
-    """An update. Raises StoreError if it cannot be fetched, others if it can be and is none."""
+    """Return an update. Raises StoreError if it cannot be fetched, other errors if it is no update."""
     try:
         file = store.get(_cid(cid), most=updates.size_of(task.grid))
     except ContentTooLarge as error:
@@ -168,7 +168,7 @@ def _update(task: CrowdTask, origin: Origin, cid: bytes, key: bytes, store: Stor
 
 
 def _cid(raw: bytes) -> Cid:
-    """An identifier of the chain; what is none can be fetched by nobody."""
+    """Return the CID of bytes on the chain. Bytes that are no CID count as a file that cannot be fetched."""
     try:
         return Cid.of_bytes(raw, "other bytes on the chain")
     except ParameterError as error:
@@ -176,7 +176,7 @@ def _cid(raw: bytes) -> Cid:
 
 
 def _next(task: CrowdTask, model: Integers, update: Integers) -> bytes:
-    """The file of the last model plus the average: whole numbers, so that no order of adding matters."""
+    """Return the file of the last model plus the average: integers, so that no order of adding matters."""
     return task.model_file(np.add(model, update, dtype=np.int64, out=update))
 
 

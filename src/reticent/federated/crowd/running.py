@@ -1,4 +1,4 @@
-"""What customers and miners have in common: they look at the chain until they are done, or told to stop."""
+"""The common part of customers and miners: they look at the chain until they are done, or told to stop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Program(ABC):
     """A program that follows a contract and sends calls to it.
 
     Args:
-        follower: what it sees.
-        calls: what it sends.
-        store: where files are.
-        say: is called with a line on what happens; nothing in it comes from anybody's records.
+        follower: Follower of the contract's tasks.
+        calls: Sender of calls to the contract.
+        store: Store of the files.
+        say: Function that is called with a line on what happens; no line has anything from anybody's records.
     """
 
     def __init__(self, follower: Follower, calls: Calls, store: Store, say: Callable[[str], None]) -> None:
@@ -40,12 +40,12 @@ class Program(ABC):
         self.close()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the store and the node."""
         self.store.close()
         self.follower.node.close()
 
     def step(self) -> bool:
-        """Do what can be done now; whether there will be more. Without a new block there is nothing new."""
+        """Do what can be done now, if there is a new block; return whether there will be more."""
         looked = self.follower.look()
         if looked == self._looked and time.monotonic() - self._at < AGAIN_S:
             return True
@@ -56,7 +56,7 @@ class Program(ABC):
 
     @abstractmethod
     def act(self) -> bool:
-        """Do what can be done at the block that was looked at; whether there will be more."""
+        """Do what can be done at the block that was looked at; return whether there will be more."""
 
     def run(self, stop: threading.Event, poll_s: float = 1.0) -> None:
         """Go on until it is done or `stop` is set; a node or a store that is away is waited for.

@@ -32,7 +32,7 @@ _OPTIONAL = ("multiple", "test")
 
 @dataclass(frozen=True)
 class Posting:
-    """What is posted.
+    """A task with its terms and prices, ready to be posted.
 
     Attributes:
         text: of the task.
@@ -48,7 +48,7 @@ class Posting:
 
 
 def read(path: Path) -> Posting:
-    """The task of a file.
+    """Read the task of a file.
 
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
@@ -59,7 +59,7 @@ def read(path: Path) -> Posting:
 
 
 def parse(text: str, folder: Path) -> Posting:
-    """The task of a text; files that it names lie in a folder."""
+    """Parse the task of a text; files that the text names lie in a folder."""
     given = yaml_file.fields("the file", yaml_file.loaded("task", text, "federated"), _FIELDS, _OPTIONAL)
     mode = yaml_file.text("mode", given["mode"])
     training = training_of(mode, _training(mode, given["training"]))
@@ -86,7 +86,7 @@ def parse(text: str, folder: Path) -> Posting:
 
 
 def _training(mode: str, given: Any) -> Any:
-    """YAML reads 1e-4 as a text."""
+    """Return the training fields with numbers where YAML reads a text such as 1e-4."""
     kind = MODES.get(mode)
     if kind is None or not isinstance(given, dict):
         return given

@@ -1,6 +1,6 @@
 """The text of a crowd's task: what is learnt, how, on which grid, and how updates are judged.
 
-The contract keeps its CID, so every byte of it is signed by whoever posted. A task has one text only: JSON
+The contract keeps its CID, so every byte of it is signed by the poster. A task has one text only: JSON
 with sorted fields and no spaces. What is paid and how long windows are stands in the contract itself.
 """
 
@@ -41,8 +41,8 @@ class PublicTest:
     """Rows that everybody may have, on which a model's accuracy is told.
 
     Attributes:
-        cid: of a safetensors file with `features` (F32, rows by inputs) and `labels` (I32).
-        rows: of it.
+        cid: CID of a safetensors file with `features` (F32, rows by inputs) and `labels` (I32).
+        rows: Number of rows in the file.
     """
 
     cid: Cid
@@ -56,14 +56,14 @@ class PublicTest:
 
 @dataclass(frozen=True)
 class CrowdTask:
-    """What a crowd learns. The same task has the same text on every machine.
+    """A task that a crowd learns. The same task has the same text on every machine.
 
     Attributes:
         purpose: in words, for those who train.
         training: a mode with its parameters.
         grid: of updates, with norm limit and floor.
         rounds: of the task: over all of them its privacy is counted. The contract must have as many.
-        liars: f of Multi-Krum. The contract must have the same.
+        liars: Number f of Multi-Krum. The contract must have the same.
         multiple: of the median score, which a rejected score must pass to be called low.
         test: a public test file, if there is one.
     """
@@ -110,7 +110,7 @@ class CrowdTask:
                 )
 
     def to_json(self) -> bytes:
-        """The text."""
+        """Return the text of the task."""
         test = None if self.test is None else {"cid": str(self.test.cid), "rows": self.test.rows}
         return texts.written(
             {
@@ -128,7 +128,7 @@ class CrowdTask:
 
     @classmethod
     def from_json(cls, text: Any) -> CrowdTask:
-        """The task of a text.
+        """Return the task of a text.
 
         Raises:
             ParameterError: it is none, or not written as `to_json` writes it; in one line.
@@ -164,12 +164,12 @@ class CrowdTask:
 
     @property
     def cid(self) -> Cid:
-        """What the contract keeps of the text."""
+        """The identifier of the text, which the contract keeps."""
         return unixfs.cid_of(self.to_json())
 
     @property
     def mu2_units(self) -> int | None:
-        """What a round costs each record of a home, in the ledger's units of mu^2."""
+        """The cost of a round for each record of a home, in the ledger's units of mu^2."""
         return self.training.mu2_units(self.grid, self.rounds)
 
     def check_terms(self, terms: Terms) -> None:
@@ -186,11 +186,11 @@ class CrowdTask:
 
     @property
     def model_looks(self) -> tensors.Looks:
-        """Of the file of a model: whole numbers of grid steps."""
+        """The tensors in the file of a model: whole numbers of grid steps."""
         return {"model": ("I64", (self.grid.dimensions,))}
 
     def model(self, store: Store, cid: Cid) -> Integers:
-        """A model from a store.
+        """Return a model that is fetched from a store.
 
         Raises:
             StoreError: it cannot be fetched.
@@ -210,7 +210,7 @@ class CrowdTask:
         return self.model_file(np.zeros(self.grid.dimensions, dtype=np.int64))
 
     def accuracy(self, store: Store, model: Integers) -> float | None:
-        """The share of the public test rows that a model classifies rightly; None where there are none.
+        """Return the share of the public test rows that a model classifies right; None where there are none.
 
         Raises:
             StoreError: the test file cannot be fetched.
@@ -231,7 +231,7 @@ class CrowdTask:
 
 
 def read(store: Store, cid: bytes) -> CrowdTask:
-    """The task that a contract names.
+    """Read the task that a contract names.
 
     Raises:
         StoreError: its text cannot be fetched.
@@ -241,7 +241,7 @@ def read(store: Store, cid: bytes) -> CrowdTask:
 
 
 def _fields(text: Any) -> dict[str, Any]:
-    """The fields of a text, each there and no other."""
+    """Return the fields of a text, which must all be there and no other."""
     if not isinstance(text, bytes) or len(text) > MOST_BYTES:
         raise ParameterError(f"the task must be at most {MOST_BYTES} bytes")
     try:

@@ -1,4 +1,4 @@
-"""What a task is posted with: rounds, people, windows and prices, and the pool that covers all of it."""
+"""The terms of a task: rounds, people, windows and prices, and the pool that covers all of it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _FEE = (1 << 80) - 1
 
 @dataclass(frozen=True)
 class Terms:
-    """How a task runs. Windows are counted in blocks.
+    """The course of a task. Windows are counted in blocks.
 
     Attributes:
         rounds: how many models are made, one after the other.
-        people: customers at most.
+        people: Largest number of customers.
         f: updates of a round that may be hostile; Multi-Krum needs 2 f + 3 updates.
         expected: seats of a committee, on average.
         least: seats that must have been taken for anything to be decided.
         draws: committees of one round that may decide nothing before the task is cancelled.
-        commit_blocks: in which customers bind themselves.
-        reveal_blocks: in which they show what they were bound to.
-        seat_blocks: in which miners take their seats.
-        turn_blocks: in which a leader proposes and the seats vote.
-        dispute_blocks: in which a result may be disputed.
-        claim_blocks: after the end, before what is left of the pool goes back.
+        commit_blocks: Blocks in which customers bind themselves.
+        reveal_blocks: Blocks in which customers show what they were bound to.
+        seat_blocks: Blocks in which miners take their seats.
+        turn_blocks: Blocks in which a leader proposes and the seats vote.
+        dispute_blocks: Blocks in which a result may be disputed.
+        claim_blocks: Blocks after the end, before the remaining pool goes back.
     """
 
     rounds: int
@@ -109,20 +109,20 @@ class Terms:
         return collecting + self.seat_blocks + 2 * self.turn_blocks + self.dispute_blocks
 
     def words(self) -> tuple[int, ...]:
-        """As the contract takes them."""
+        """Return the fields in the order of the contract's struct."""
         return astuple(self)
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a task pays, in wei of its coin or in the smallest part of its token.
+    """The payments of a task, in wei of its coin or in the smallest part of its token.
 
     Attributes:
-        unit: to a customer whose update is accepted, for each point of reputation.
-        bonus: the same again, for the first half of those who committed (Zhao 2022, 5.2.2).
-        leader_fee: to whoever led, of each round.
-        committee_fee: to all seats together; each gets its share, if it voted for the result.
-        deposit: of whoever disputes a result, in wei; lost if it stands.
+        unit: Payment to a customer whose update is accepted, for each point of reputation.
+        bonus: Additional payment, for the first half of those who committed (Zhao 2022, 5.2.2).
+        leader_fee: Fee for the leader of each round.
+        committee_fee: Fee for all seats together; each seat gets its share, if it voted for the result.
+        deposit: Deposit of a miner or customer who disputes a result, in wei; lost if the result stands.
     """
 
     unit: int
@@ -138,11 +138,11 @@ class Prices:
             whole(name, getattr(self, name), low=0, high=_FEE)
 
     def words(self) -> tuple[int, ...]:
-        """As the contract takes them."""
+        """Return the fields in the order of the contract's struct."""
         return astuple(self)
 
 
 def pool(terms: Terms, prices: Prices) -> int:
-    """What must be paid in: all rounds at their dearest. What is not spent goes back at the end."""
+    """Return the pool to be paid in: all rounds at their dearest. The remainder goes back at the end."""
     dearest = terms.people * MOST_REPUTATION * (prices.unit + prices.bonus)
     return terms.rounds * (dearest + prices.leader_fee + prices.committee_fee)

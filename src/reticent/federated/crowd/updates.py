@@ -36,14 +36,14 @@ _HEAD = len(_MAGIC) + _SIGNATURE
 
 @dataclass(frozen=True)
 class Origin:
-    """Of whom and of what an update is.
+    """The origin of an update: chain, contract, task, round and customer.
 
     Attributes:
-        chain_id: of the chain.
-        contract: its address.
-        task: its identifier, 32 bytes.
-        round: its number.
-        customer: the address of whoever made it.
+        chain_id: Identifier of the chain.
+        contract: Address of the contract.
+        task: Identifier of the task, 32 bytes.
+        round: Number of the round.
+        customer: Address of the customer who made the update.
     """
 
     chain_id: int
@@ -61,7 +61,7 @@ class Origin:
             raise ParameterError("task must be an identifier of 32 bytes")
 
     def words(self) -> bytes:
-        """In one form of fixed length, so that no two origins have the same."""
+        """Return the origin in one form of fixed length, so that no two origins have the same."""
         kinds = ["uint256", "address", "bytes32", "uint256", "address"]
         told = [self.chain_id, self.contract, self.task, self.round, self.customer]
         return _MAGIC + bytes(encode(kinds, told))
@@ -79,12 +79,12 @@ class Sealed:
 
 
 def looks(grid: Grid) -> tensors.Looks:
-    """Of what is inside of the file of an update."""
+    """Return the tensors inside of the file of an update."""
     return {"update": ("I32", (grid.dimensions,))}
 
 
 def size_of(grid: Grid) -> int:
-    """The bytes of the file of an update: all have as many."""
+    """Return the size of the file of an update in bytes, the same for all updates."""
     return _HEAD + tensors.size_of(looks(grid)) + _TAG
 
 
@@ -93,8 +93,8 @@ def seal(grid: Grid, update: Update, origin: Origin, signer: Key) -> Sealed:
 
     Args:
         grid: of the task.
-        update: what `on_device.Home.file` gives, or another that is on the grid.
-        origin: whose and which it is.
+        update: Update of `on_device.Home.file`, or another that is on the grid.
+        origin: Origin of the update.
         signer: the customer's key of the chain.
 
     Raises:
@@ -110,13 +110,13 @@ def seal(grid: Grid, update: Update, origin: Origin, signer: Key) -> Sealed:
 
 
 def opened(grid: Grid, file: bytes, key: bytes, origin: Origin) -> Update:
-    """The update of a file. Whether it keeps the grid's norm is for `Grid.checked` to say.
+    """Decrypt the update of a file. The caller checks the grid's norm with `Grid.checked`.
 
     Args:
         grid: of the task.
-        file: what was fetched.
+        file: File that was fetched.
         key: that was revealed.
-        origin: whose and which it must be.
+        origin: Origin that the update must have.
 
     Raises:
         ParameterError: it has another size, no such head, or holds no update of this shape.
@@ -140,5 +140,5 @@ def opened(grid: Grid, file: bytes, key: bytes, origin: Origin) -> Update:
 
 
 def _signed(origin: Origin, hidden: bytes | memoryview) -> bytes:
-    """What the customer signs: a line of fixed length."""
+    """Return the line of fixed length that the customer signs."""
     return origin.words() + sha256(hidden).digest()

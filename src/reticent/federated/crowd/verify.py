@@ -1,4 +1,4 @@
-"""A crowd's task done again from chain and store alone; the first thing that does not fit is named.
+"""Verification of a crowd's task from chain and store alone; the first contradiction is named.
 
 1. Every transaction was signed by its sender as it stands, and lies in the block that it is said to be in.
 2. `replay` does every call again, by the contract's rules and by each proof of a seat: order, windows, seeds,
@@ -6,8 +6,8 @@
 3. The contract's storage and its balance at the end are what the calls add up to, so no call was left out.
 4. Every result is judged again from the updates in the store: the sets and the model's bytes must come out.
 
-Which chain of blocks is the right one is the node's word; whether a file could be fetched when it was judged
-is nobody's. What cannot be checked is said.
+Which chain of blocks is the right one, only the node can say; nobody can say whether a file could be fetched
+when it was judged. Everything that cannot be checked is reported.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _WITHIN = ("post", "withdraw")  # calls that call others, in which somebody may 
 
 
 class Contradiction(LedgerDamaged):
-    """What is said to have happened is not what follows from the rules, in one line."""
+    """A contradiction between the chain's record and the rules, in one line."""
 
 
 @dataclass
 class Report:
-    """What was looked at.
+    """The outcome of a verification.
 
     Attributes:
         calls: transactions that were done again.
-        last: the last block.
-        chain: what all events add up to.
-        state: what all calls add up to.
+        last: Number of the last block.
+        chain: State that all events add up to.
+        state: State that all calls add up to.
         history: of the task.
         text: of the task; None if it is gone.
-        rounds: what came out of each round that was judged again, by number.
-        unchecked: what could not be checked, and why.
-        remarks: what is odd, and contradicts nothing.
+        rounds: Result of each round that was judged again, by number.
+        unchecked: Things that could not be checked, and why.
+        remarks: Things that are odd, and contradict nothing.
     """
 
     calls: int
@@ -71,15 +71,15 @@ class Report:
 
 
 def verify(evidence: Evidence, task: bytes, store: Store) -> Report:
-    """Do a task again.
+    """Verify a task by doing it again.
 
     Args:
-        evidence: what the chain holds (`evidence.read`).
-        task: its identifier.
-        store: where files are.
+        evidence: Record of the chain (`evidence.read`).
+        task: Identifier of the task.
+        store: Store of the files.
 
     Raises:
-        Contradiction: the first one, by name.
+        Contradiction: The first contradiction, by name.
         ParameterError: there is no such task.
     """
     unchecked: list[str] = []
@@ -99,7 +99,7 @@ def verify(evidence: Evidence, task: bytes, store: Store) -> Report:
 
 
 def _done_again(evidence: Evidence, unchecked: list[str]) -> tuple[Replay, History]:
-    """Every call, by the rules; and what the events add up to."""
+    """Apply every call by the rules; return that state, and the one that the events add up to."""
 
     def blockhash(number: int) -> bytes:
         if number not in evidence.blocks:
@@ -133,7 +133,7 @@ def _done_again(evidence: Evidence, unchecked: list[str]) -> tuple[Replay, Histo
 
 
 def _check_place(evidence: Evidence, called: Called) -> None:
-    """That the sender signed it, and that it lies where it is said to."""
+    """Check that the sender signed a transaction, and that it lies in its block."""
     one = called.transaction
     _agree(one.is_signed(evidence.chain_id) is not False, called, "its sender did not sign it so")
     _agree(evidence.blocks.get(one.block) == one.block_hash, called, f"it is not in block {one.block}")
@@ -149,7 +149,7 @@ def _check_place(evidence: Evidence, called: Called) -> None:
 
 
 def _do_again(state: Replay, evidence: Evidence, called: Called) -> None:
-    """One transaction: what its call must write, it wrote."""
+    """Check that a transaction wrote what its call must write."""
     one, events = called.transaction, list(called.events)
     if one.to == evidence.address:
         try:
@@ -171,7 +171,7 @@ def _expect(
     arguments: tuple[Any, ...],
     worth: int,
 ) -> list[Event]:
-    """The events that are left when those of a call are taken off."""
+    """Return the events that are left when those of a call are taken off."""
     try:
         said: Said = state.call(called.transaction.block, sender, function, *arguments, worth=worth)[1]
     except Refused as refusal:
@@ -198,7 +198,7 @@ def _expect(
 
 
 def _meant(state: Replay, event: Event) -> tuple[str, str, tuple[Any, ...], int]:
-    """The call that an event is of: who called, what, with what and how much."""
+    """Return the call that an event follows from: sender, function, arguments and wei."""
     of = event.fields
     task = of.get("task", b"")
     held = state.tasks.get(task)
@@ -242,7 +242,7 @@ def _meant(state: Replay, event: Event) -> tuple[str, str, tuple[Any, ...], int]
 
 
 def _result(state: Replay, task: bytes, number: int) -> tuple[Any, ...]:
-    """The words of the proposal that a round decided; any, where it is void."""
+    """Return the fields of the proposal that a round decided; any, where the round is void."""
     held = state.tasks.get(task)
     named = held.rounds[number].result if held and number < len(held.rounds) else None
     return state.proposed.get(named or b"", (0, bytes(32), 0, 0, 0, 0))
@@ -252,10 +252,10 @@ def _result(state: Replay, task: bytes, number: int) -> tuple[Any, ...]:
 
 
 def _check_state(state: Replay, evidence: Evidence, unchecked: list[str], own: str = NOBODY) -> None:
-    """That the contract's storage is what the calls add up to, and that it has what it owes.
+    """Check that the contract's storage is what the calls add up to, and that it has what it owes.
 
-    Whoever posts a task chooses its token, which may say anything of a balance: what the token of other tasks
-    says is no contradiction in one that is paid in `own`.
+    The poster of a task chooses its token, which may say anything of a balance: a claim of the token of other
+    tasks is no contradiction in one that is paid in `own`.
     """
     expected = dict(_storage(state))
     asked = list(expected)
@@ -276,7 +276,7 @@ def _check_state(state: Replay, evidence: Evidence, unchecked: list[str], own: s
 
 
 def _storage(state: Replay) -> Iterator[tuple[Question, Any]]:
-    """Views, and what each must answer."""
+    """Yield views of the contract, and the answer that each must give."""
     for task, held in state.tasks.items():
         progress = (held.status, held.number, len(held.customers), held.tries, held.since, held.draw)
         yield ("progress", (task,)), progress
@@ -315,7 +315,7 @@ def _storage(state: Replay) -> Iterator[tuple[Question, Any]]:
 
 
 def _task_words(held: Task, progress: tuple[int, ...]) -> tuple[Any, ...]:
-    """A task as the contract packs it."""
+    """Return a task as the contract packs it."""
     terms = _packed(held.terms.words(), (0, 16, 32, 40, 48, 64, 88, 116, 144, 172, 200, 228))
     prices = held.prices
     pay = _packed((prices.unit, prices.bonus), (0, 96))
@@ -333,7 +333,7 @@ def _packed(words: tuple[int, ...], places: tuple[int, ...]) -> int:
 
 
 class _Watched(Store):
-    """A store, and what it could not give or gave wrongly."""
+    """A store that records which files it could not give, or gave wrongly."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -415,7 +415,7 @@ def _compare(what: str, found: Judged, cid: bytes, proposal: Proposal) -> None:
 
 
 def _look_around(report: Report, place: Place, number: int, found: Judged, store: Store) -> None:
-    """The model's own file, and updates that can be fetched and were not counted."""
+    """Remark on a missing model file, and on updates that can be fetched and were not counted."""
     assert report.text is not None
     watched = _Watched(store)
     try:

@@ -17,11 +17,11 @@ class Edwards25519:
     cofactor = 8
 
     def base(self, k: int) -> Extended:
-        """The generator k times."""
+        """Return the generator multiplied by k."""
         return self.multiply(k, _BASE)
 
     def multiply(self, k: int, point: Extended) -> Extended:
-        """A point k times. Unlike on the other curves the identity is a point."""
+        """Return a point multiplied by k. Unlike on the other curves the identity is a point."""
         result = _IDENTITY
         while k:
             if k & 1:
@@ -43,7 +43,7 @@ class Edwards25519:
         return -point[0] % _P, point[1], point[2], -point[3] % _P
 
     def encode(self, point: Extended) -> bytes:
-        """32 bytes: y, and the lowest bit of x on top (RFC 8032, 5.1.2)."""
+        """Return 32 bytes: y, and the lowest bit of x on top (RFC 8032, 5.1.2)."""
         x, y = self.coordinates(point)
         return (y | (x & 1) << 255).to_bytes(32, "little")
 
@@ -65,7 +65,7 @@ class Edwards25519:
         return x, y, 1, x * y % _P
 
     def coordinates(self, point: Extended) -> tuple[int, int]:
-        """Of a point: x and y."""
+        """Return the coordinates x and y of a point."""
         inverse = pow(point[2], -1, _P)
         return point[0] * inverse % _P, point[1] * inverse % _P
 

@@ -1,4 +1,4 @@
-"""How many seats an output gives: sortition by stake, as integers that a contract computes alike.
+"""The number of seats of an output: sortition by stake, as integers that a contract computes alike.
 
 A miner with `stake` of `total` units sits as often as units are drawn, each with chance p = expected / total.
 
@@ -27,7 +27,7 @@ _SHIFT = 32
 
 
 def seats(output: bytes, stake: int, total: int, expected: int) -> int:
-    """The seats of an output of 32 bytes.
+    """Return the number of seats of an output of 32 bytes.
 
     Fractions have 120 bits and floating exponents, so that no chance vanishes. All are rounded down: CDFs are
     below the true ones by less than (stake + 2 j) 2**-118, which is the chance that a draw is not exact.
@@ -53,7 +53,7 @@ def seats(output: bytes, stake: int, total: int, expected: int) -> int:
 
 
 def _power(base: int, times: int) -> tuple[int, int]:
-    """base**times by squaring: a fraction of at least a half, and how often it is halved."""
+    """Return base**times by squaring: a fraction of at least a half, and how often it is halved."""
     found, halvings, more = _ONE, 0, 0
     while base < _HALF:
         base, more = base << 1, more + 1
@@ -71,7 +71,7 @@ def _times(one: int, other: int, halvings: int) -> tuple[int, int]:
 
 
 def seats_exactly(output: bytes, stake: int, total: int, expected: int) -> int:
-    """As `seats`, by exact integers of any length; for small stakes, and to check the other by."""
+    """Return `seats` by exact integers of any length; for small stakes, and to check the fast function."""
     u = _fraction(output)
     _check(stake, total, expected)
     if expected >= total:
@@ -85,7 +85,7 @@ def seats_exactly(output: bytes, stake: int, total: int, expected: int) -> int:
 
 
 def priority(output: bytes, count: int) -> int:
-    """The least hash of an output and the numbers of its seats; whoever has the least of all leads."""
+    """Return the least hash of an output and its seat numbers; the miner with the least of all leads."""
     from eth_utils.crypto import keccak
 
     _fraction(output)

@@ -17,19 +17,19 @@ from reticent.federated.crowd.lottery.weierstrass import P256, SECP256K1, Affine
 
 @cache
 def p256() -> Vrf[Affine]:
-    """ECVRF-P256-SHA256-TAI."""
+    """Return the suite ECVRF-P256-SHA256-TAI."""
     return Vrf(P256, b"\x01", _sha256, int.from_bytes, _nonce_of(P256.order), b"\2", "big")
 
 
 @cache
 def secp256k1() -> Vrf[bytes]:
-    """As `p256`, on the curve of Ethereum's keys."""
+    """Return the suite of `p256` on the curve of Ethereum's keys."""
     return Vrf(Coincurve(), b"\xfe", _sha256, int.from_bytes, _nonce_of(SECP256K1.order), b"\2", "big")
 
 
 @cache
 def edwards25519() -> Vrf[Extended]:
-    """ECVRF-EDWARDS25519-SHA512-TAI."""
+    """Return the suite ECVRF-EDWARDS25519-SHA512-TAI."""
     return Vrf(Edwards25519(), b"\x03", _sha512, _pruned, _nonce_edwards, b"", "little")
 
 
@@ -42,18 +42,18 @@ def _sha512(given: bytes) -> bytes:
 
 
 def _pruned(secret: bytes) -> int:
-    """The secret scalar (RFC 8032, 5.1.5)."""
+    """Return the secret scalar of an Edwards key (RFC 8032, 5.1.5)."""
     low = int.from_bytes(_sha512(secret)[:32], "little")
     return low & ~7 & ((1 << 254) - 1) | 1 << 254
 
 
 def _nonce_edwards(secret: bytes, h: bytes) -> int:
-    """RFC 9381, 5.4.2.2."""
+    """Return the nonce of an Edwards proof (RFC 9381, 5.4.2.2)."""
     return int.from_bytes(_sha512(_sha512(secret)[32:] + h), "little") % Edwards25519.order
 
 
 class _Nonce:
-    """RFC 9381, 5.4.2.1: RFC 6979, 3.2, with SHA-256 and an order of 256 bits."""
+    """A nonce by RFC 9381, 5.4.2.1: RFC 6979, 3.2, with SHA-256 and an order of 256 bits."""
 
     def __init__(self, order: int) -> None:
         self.order = order

@@ -1,7 +1,7 @@
 """ECVRF: a hash that only the holder of a key can compute and everybody can check (RFC 9381, section 5).
 
-One code for every group; what differs between suites (how bytes are numbers, how a nonce is drawn) is given.
-Points are encoded by try-and-increment. A proof has one right form: whoever changes a bit of it is refused.
+One code for every group; the differences between suites (how bytes are numbers, how a nonce is drawn) are
+parameters. Points are encoded by try-and-increment. A proof has one right form: any changed bit is refused.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ _SCALAR = 32  # bytes, qLen
 
 
 class Group(Protocol[P]):
-    """What the proofs need of a group; see `weierstrass.Curve`."""
+    """The operations of a group that the proofs need; see `weierstrass.Curve`."""
 
     @property
     def order(self) -> int:
-        """Of the subgroup of the generator."""
+        """The order of the subgroup of the generator."""
 
     @property
     def cofactor(self) -> int:
-        """How often that goes into the order of the whole group."""
+        """The order of the whole group divided by that of the generator's subgroup."""
 
     def base(self, k: int) -> P:
-        """The generator k times."""
+        """Return the generator multiplied by k."""
 
     def multiply(self, k: int, point: P) -> P:
-        """A point k times."""
+        """Return a point multiplied by k."""
 
     def add(self, one: P, other: P) -> P:
         """The sum of two points."""
 
     def negate(self, point: P) -> P:
-        """The inverse."""
+        """Return the inverse of a point."""
 
     def encode(self, point: P) -> bytes:
-        """As bytes."""
+        """Return a point as bytes."""
 
     def decode(self, given: bytes) -> P:
-        """From bytes. Raises ValueError if it is no point."""
+        """Return the point of an encoding. Raises ValueError if there is none."""
 
     def coordinates(self, point: P) -> tuple[int, int]:
-        """Of a point: x and y."""
+        """Return the coordinates x and y of a point."""
 
 
 class Steps(NamedTuple, Generic[P]):
-    """The points that a verifier meets: what a contract is told instead of computing them."""
+    """The points that a verifier meets, which are sent to a contract so that it need not compute them."""
 
     h: P  # alpha on the curve
     gamma: P
@@ -69,13 +69,13 @@ class Vrf(Generic[P]):
     """A suite of RFC 9381, 5.5.
 
     Attributes:
-        group: where the points are.
-        suite: its one byte.
-        digest: the hash.
+        group: Group of the points.
+        suite: Byte of the suite.
+        digest: Hash function.
         scalar: the secret scalar of a secret key.
         nonce: a number below the order from secret key and encoded point, the same each time.
-        tag: what stands before a hash to make it the encoding of a point.
-        order_of_bytes: how numbers are written.
+        tag: Prefix that makes a hash the encoding of a point.
+        order_of_bytes: Byte order of numbers.
     """
 
     group: Group[P]
@@ -91,7 +91,7 @@ class Vrf(Generic[P]):
         return self.group.encode(self.group.base(self._secret_scalar(secret)))
 
     def prove(self, secret: bytes, alpha: bytes) -> bytes:
-        """The proof of the output for `alpha` (5.1). The same each time; `output` reads the hash off it."""
+        """Return the proof for `alpha` (5.1), the same each time; `output` reads the hash off it."""
         group, x = self.group, self._secret_scalar(secret)
         public = group.encode(group.base(x))
         h = self.encoded(public, alpha)
@@ -102,7 +102,7 @@ class Vrf(Generic[P]):
         return group.encode(gamma) + self._bytes(c, _CHALLENGE) + self._bytes(s, _SCALAR)
 
     def verify(self, public: bytes, alpha: bytes, proof: bytes) -> bytes | None:
-        """The output, if the proof is right for this key and `alpha` (5.3, validating keys); else None."""
+        """Return the output, or None if the proof is wrong for key and `alpha` (5.3, validating keys)."""
         steps = self.steps(public, alpha, proof)
         return None if steps is None else self._output(steps.gamma)
 
@@ -141,7 +141,7 @@ class Vrf(Generic[P]):
         return Steps(h, gamma, c, s, s_h, c_gamma, u, v) if c == right else None
 
     def encoded(self, public: bytes, alpha: bytes) -> P:
-        """`alpha` as a point, salted with the key, by try-and-increment (5.4.1.1)."""
+        """Return `alpha` as a point, salted with the key, by try-and-increment (5.4.1.1)."""
         for found in self._tries(public, alpha):
             try:
                 point = self.group.decode(self.tag + found)
@@ -155,7 +155,7 @@ class Vrf(Generic[P]):
         raise ValueError("no point in 256 tries")  # a chance of 2**-256
 
     def tries(self, public: bytes, alpha: bytes) -> Iterator[int]:
-        """What `encoded` tries, one after the other, as numbers."""
+        """Return the candidates that `encoded` tries, one after the other, as numbers."""
         return map(self._number, self._tries(public, alpha))
 
     def _tries(self, public: bytes, alpha: bytes) -> Iterator[bytes]:
@@ -168,7 +168,7 @@ class Vrf(Generic[P]):
         return self.digest(self.suite + b"\3" + self.group.encode(gamma) + b"\0")
 
     def _decoded(self, proof: bytes) -> tuple[P, int, int]:
-        """The three parts (5.4.4). Raises ValueError."""
+        """Return the three parts of a proof (5.4.4). Raises ValueError."""
         point = len(proof) - _CHALLENGE - _SCALAR
         if point <= 0:
             raise ValueError("too short")
@@ -179,7 +179,7 @@ class Vrf(Generic[P]):
         return gamma, c, s
 
     def _challenge(self, points: list[bytes]) -> int:
-        """Of the five points (5.4.3)."""
+        """Return the challenge of the five points (5.4.3)."""
         return self._number(self.digest(self.suite + b"\2" + b"".join(points) + b"\0")[:_CHALLENGE])
 
     def _secret_scalar(self, secret: bytes) -> int:

@@ -2,7 +2,7 @@
 
 `Curve` is plain Python: it is right on any such curve, and its time depends on what it multiplies by.
 `Coincurve` is secp256k1 by libsecp256k1, 50 times faster; products by secrets are not in constant time there
-either. Whoever can measure a miner's clock cycles is outside of what this defends against.
+either. An attacker who can measure a miner's clock cycles is outside of what this defends against.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Curve:
     cofactor: int = 1
 
     def base(self, k: int) -> Affine:
-        """The generator k times."""
+        """Return the generator multiplied by k."""
         return self.multiply(k, (self.x, self.y))
 
     def multiply(self, k: int, point: Affine) -> Affine:
-        """A point k times. Raises ValueError at infinity."""
+        """Return a point multiplied by k. Raises ValueError at infinity."""
         result, factor = _INFINITY, (point[0], point[1], 1)
         for bit in bin(k % self.order)[2:]:
             result = self._double(result)
@@ -53,7 +53,7 @@ class Curve:
         return point[0], -point[1] % self.p
 
     def encode(self, point: Affine) -> bytes:
-        """33 bytes, compressed (SEC 1, 2.3.3)."""
+        """Return the 33 bytes of a compressed point (SEC 1, 2.3.3)."""
         return bytes([2 + point[1] % 2]) + point[0].to_bytes(_WIDTH)
 
     def decode(self, given: bytes) -> Affine:
@@ -70,7 +70,7 @@ class Curve:
         return x, y if y % 2 == given[0] % 2 else self.p - y
 
     def coordinates(self, point: Affine) -> Affine:
-        """Of a point: x and y."""
+        """Return the coordinates x and y of a point."""
         return point
 
     def _affine(self, point: Jacobian) -> Affine:
@@ -167,7 +167,7 @@ class Coincurve:
         return bytes(public(given).format())
 
     def coordinates(self, point: bytes) -> Affine:
-        """Of a point: x and y."""
+        """Return the coordinates x and y of a point."""
         _, public = self._library
         x, y = public(point).point()
         return int(x), int(y)
