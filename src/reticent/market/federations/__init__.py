@@ -1,10 +1,10 @@
-"""Federations: sellers who deal together, by texts that they sign, and whose sums anybody redoes.
+"""Federations of sellers who deal together by signed texts, whose sums anybody can redo.
 
-`formulas` is the arithmetic: what members contribute, what a deal pays, who earns what, who rode free.
-`purchases` are the texts of a buyer: what she wants, whom she takes at which share, what arrived. `acts` are
-those of a federation, a chain in which each names the one before: founding, joining, votes, bids, deals,
-rounds, settlements. `federation` goes through a chain and refuses whatever breaks a rule or does not add up;
-`deals` works out what a deal's texts must say. `folder` keeps a chain in files, `words` says it to people.
+`formulas` holds the arithmetic: contributions of members, the price of a deal, earnings and free riders.
+`purchases` holds the signed texts of a buyer: request, award and delivery. `acts` holds the signed acts of a
+federation, a hash chain of foundings, joins, votes, bids, deals, rounds and settlements. `federation` replays
+a chain and refuses every act that breaks a rule or does not add up. `deals` computes what the texts of a deal
+must say. `folder` keeps a chain in files, and `words` describes a federation to people.
 
 No act moves data or spends a privacy budget: reports are drawn and paid for by each member's own device.
 """

@@ -1,14 +1,14 @@
-"""The acts of a federation: small signed texts, each of which names the one before it.
+"""The acts of a federation: small signed texts, each of which names the act before it.
 
     {"act": "<the text>", "signature": "<128 hexadecimal digits>", "signer": "<64>"}
 
-A text is JSON with sorted fields: what is done (`kind`), in which federation, after which act (SHA-256 of its
-file), and the fields of its kind. People are called by their public keys. Who may do what, and whether the
-sums are right, is for `federation`.
+A text is JSON with sorted fields: the kind of the act (`kind`), the federation, the SHA-256 of the file of
+the act before, and the fields of its kind. People are named by their public keys. `federation` checks
+whether a signer may do an act and whether its sums are right.
 
-How the family may evolve: kinds are added, never removed or given another meaning, since old chains are gone
-through again. A field that joins a kind says what acts without it mean (`absent`), and is left out where it
-says that, so that no old act changes.
+Compatibility: kinds are added, never removed and never given another meaning, since old chains are replayed.
+A field that is added to a kind has a default for acts without it (`absent`), and is left out of the text
+where it has that default, so that no old act changes.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ EARLIER_RULE, EXACT_RULE = 1, 2  # by which a deal's money is divided; see `shap
 
 
 class Act(Kind):
-    """What somebody does in a federation; one class for each kind.
+    """An act of somebody in a federation, with one subclass for each kind of act.
 
     Attributes:
-        absent: Fields that earlier releases did not write, with what an act without them says.
+        absent: Fields that earlier releases did not write, with their values in acts without them.
     """
 
     what = field = study = "act"
@@ -52,7 +52,7 @@ class Act(Kind):
     absent: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def as_fields(self) -> dict[str, Any]:
-        """Its own fields, as JSON has them."""
+        """Return the fields of the act itself, as JSON has them."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         return {name: said for name, said in found.items() if self.absent.get(name) != said}
 
@@ -62,10 +62,10 @@ class Found(Act):
     """Found a federation. The founder acts for it until a representative is elected.
 
     Args:
-        name: and `purpose`, for people.
-        rounds: of collecting, in one deal.
-        period: deals over which savings are summed: the tolerance period.
-        tolerated: units of epsilon; who keeps back as much of what she is asked for is excluded.
+        name: Name of the federation; it and `purpose` are for people.
+        rounds: Rounds of collecting in one deal.
+        period: Number of deals over which savings are summed: the tolerance period.
+        tolerated: Units of epsilon; a member who keeps back as much of what she is asked for is excluded.
     """
 
     kind = "found"
@@ -84,11 +84,11 @@ class Found(Act):
 
 @dataclass(frozen=True)
 class Join(Act):
-    """Ask to be a member, or, of a member, have other limits from the next deal on.
+    """Ask to become a member, or, for a member, to have other limits from the next deal on.
 
     Args:
-        points: reports that she has to give in a deal.
-        threshold: the most units of epsilon that one of them may cost her.
+        points: Reports that the member can give in a deal.
+        threshold: Largest number of units of epsilon that one report may cost the member.
     """
 
     kind = "join"
@@ -102,11 +102,11 @@ class Join(Act):
 
 @dataclass(frozen=True)
 class Admit(Act):
-    """Take somebody who asked; by the representative.
+    """Admit somebody who asked to join; by the representative.
 
     Args:
-        member: who asked.
-        read: the chains of other federations in which no demerit of hers was found: id and last act of each.
+        member: Public key of the applicant.
+        read: Chains of other federations in which the applicant has no demerit: id and last act of each.
     """
 
     kind = "admit"
@@ -124,7 +124,7 @@ class Admit(Act):
 
 @dataclass(frozen=True)
 class Vote(Act):
-    """Vote for a member as the representative; by a member, in place of her vote before."""
+    """Vote for a member as the representative; by a member, replacing her vote before."""
 
     kind = "vote"
     candidate: str
@@ -135,20 +135,21 @@ class Vote(Act):
 
 @dataclass(frozen=True)
 class Leave(Act):
-    """Be no member any more."""
+    """Stop being a member."""
 
     kind = "leave"
 
 
 @dataclass(frozen=True)
 class Bid(Act):
-    """Bid for what a buyer wants; by the representative.
+    """Bid for what a buyer requests; by the representative.
 
     Args:
-        wanted: the signed text of the buyer, whole.
-        level: Eq. 8.1 of the members' thresholds: how accurate their reports would be, and nobody's privacy.
-        points: reports that members have.
-        most: what they contribute at their thresholds, in units.
+        wanted: Signed text of the buyer, in full.
+        level: Level of Eq. 8.1 of the members' thresholds: how accurate their reports would be, and nobody's
+            privacy.
+        points: Reports that the members have.
+        most: Contribution of the members at their thresholds, in units.
     """
 
     kind = "bid"
@@ -169,8 +170,8 @@ class Seal(Act):
     """Agree to a buyer's award; by the representative.
 
     Args:
-        award: the signed text of the buyer, whole.
-        better_alone: members for whom Theorem 8.1 fails: dealing alone would earn them at least as much.
+        award: Signed text of the buyer, in full.
+        better_alone: Members for whom Theorem 8.1 fails: dealing alone would earn them at least as much.
         rule: Rule by which the money will be divided, so that nobody chooses one once it is known who earns
             how much by each. Seals of earlier releases name none: `EARLIER_RULE`.
     """
@@ -194,8 +195,8 @@ class Ask(Act):
     """Begin a round of collecting; by the representative.
 
     Args:
-        round: from 1 on.
-        asked: units of epsilon, by member who has reports left.
+        round: Number of the round, starting at 1.
+        asked: Units of epsilon for each member who has reports left.
     """
 
     kind = "ask"
@@ -209,12 +210,12 @@ class Ask(Act):
 
 @dataclass(frozen=True)
 class Give(Act):
-    """Say what was given in a round; by a member. She sent so many reports, each of which cost her so much.
+    """Declare the reports that a member sent in a round and the epsilon that each cost her; by a member.
 
     Args:
-        round: that is open.
-        points: reports.
-        units: of epsilon, for each of them.
+        round: Number of the open round.
+        points: Number of reports.
+        units: Units of epsilon that each report cost.
     """
 
     kind = "give"
@@ -233,10 +234,10 @@ class Settle(Act):
     """End a deal; by the representative.
 
     Args:
-        delivery: the signed text of the buyer, whole.
-        paid: cents, by member who earned any; none where the quota was missed.
-        saved: units of epsilon over the tolerance period, by member.
-        excluded: free riders.
+        delivery: Signed text of the buyer, in full.
+        paid: Cents for each member who earned any; empty if the quota was missed.
+        saved: Units of epsilon that each member saved over the tolerance period.
+        excluded: Public keys of the free riders.
     """
 
     kind = "settle"
@@ -256,7 +257,7 @@ class Settle(Act):
 
 @dataclass(frozen=True)
 class Withdraw(Act):
-    """Give up a bid or a deal that the buyer does not go on with; by the representative. Nobody is paid."""
+    """Give up a bid or a deal that the buyer does not continue; by the representative. Nobody is paid."""
 
     kind = "withdraw"
 
@@ -268,14 +269,14 @@ KINDS: dict[str, type[Act]] = {
 
 @dataclass(frozen=True)
 class Signed:
-    """An act with who did it, where and after what.
+    """An act with its signer, its federation and its place in the chain.
 
     Attributes:
-        act: what is done.
-        by: the public key of who signed it.
-        federation: the id of its founding; the founding itself has none.
-        after: the hash of the act before.
-        hash: of its own file.
+        act: Act that was signed.
+        by: Public key of the signer.
+        federation: Id of the founding act; empty in the founding act itself.
+        after: Hash of the act before.
+        hash: Hash of the signed file.
     """
 
     act: Act
@@ -286,22 +287,22 @@ class Signed:
 
     @property
     def id(self) -> str:
-        """As the id of a federation, of its founding."""
+        """The first bytes of the hash, which are the federation's id if the act is a founding."""
         return self.hash[: 2 * ID_BYTES]
 
 
 def signed(act: Act, key: Ed25519PrivateKey, *, federation: str = "", after: str = NOTHING) -> bytes:
-    """The file of an act."""
+    """Sign an act and return the bytes of its file."""
     said = act.as_fields() | {"after": after, "federation": federation, "kind": act.kind}
     return sealed(Act.field, Act.head, texts.written(said), key)
 
 
 def read(file: bytes) -> Signed:
-    """An act of a signed file, if its signature holds and its fields keep their rules.
+    """Read an act from a signed file, if its signature is valid and its fields obey their rules.
 
     Raises:
-        ParameterError, ParameterTypeError: it is no such file, or a field breaks its rule.
-        GuaranteeError: the signature does not hold.
+        ParameterError, ParameterTypeError: The file holds no act, or a field breaks its rule.
+        GuaranteeError: The signature is not valid.
     """
     by = signer_of(Act, file)
     text = opened(Act.field, Act.head, file, by, most=2 * Act.longest, exact=True)  # its hash is the head

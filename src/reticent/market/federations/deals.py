@@ -1,8 +1,8 @@
-"""What the texts of a deal must say: bids, whom Theorem 8.1 fails, what is asked, and how a deal ends.
+"""Computation of a deal's texts: bids, the members whom Theorem 8.1 fails, requests and settlements.
 
 All of it follows from the members' limits, the buyer's texts and what arrived, in whole numbers: units of
-epsilon (1e-12), units of contribution (1e-6 of a true report) and cents. So whoever has the texts gets the
-same sums, and an appeal is to redo them.
+epsilon (1e-12), units of contribution (1e-6 of a true report) and cents. So everybody who has the texts gets
+the same sums, and an appeal is to redo them.
 
 A member's spending in a deal is her reports times the epsilon of each, out of her own ledger; its bound, her
 information limit, is her points times her threshold. What she was asked for at first, for all her points, and
@@ -30,11 +30,11 @@ from reticent.privacy import UNITS_PER_ONE
 
 @dataclass(frozen=True)
 class Limits:
-    """What a member can give in a deal.
+    """The most that a member gives in a deal.
 
     Attributes:
-        points: reports.
-        threshold: the most units of epsilon that one of them may cost her.
+        points: Number of reports.
+        threshold: Largest number of units of epsilon that one report may cost the member.
     """
 
     points: int
@@ -42,13 +42,13 @@ class Limits:
 
     @property
     def information(self) -> int:
-        """The most that a deal can cost her: her information limit."""
+        """The largest epsilon that a deal can cost the member, in units: her information limit."""
         return self.points * self.threshold
 
 
 @dataclass(frozen=True)
 class Given:
-    """Reports of one member in one round."""
+    """The reports that one member gave in one round."""
 
     points: int
     units: int
@@ -59,17 +59,17 @@ class Deal:
     """A deal from the bid to the settlement.
 
     Attributes:
-        wanted: by the buyer.
-        buyer: her public key.
-        members: with the limits that the bid was made of.
-        made: the bid: level, points, and what members contribute at their thresholds.
-        award: once it is sealed.
-        terms: what the award promises this federation, and it promises.
-        round: of collecting; 0 before the first.
-        asked: in this round.
-        due: what the first round asked for, for all points.
-        given: by member and round.
-        better_alone: for whom Theorem 8.1 fails.
+        wanted: Signed request of the buyer.
+        buyer: Public key of the buyer.
+        members: Members, with the limits that the bid was computed from.
+        made: Bid of the federation: level, points, and the contribution of the members at their thresholds.
+        award: Award of the buyer, once the deal is sealed.
+        terms: Part of the award for this federation: its quota and its pay.
+        round: Round of collecting; 0 before the first.
+        asked: Units of epsilon that each member is asked for in this round.
+        due: Units of epsilon that the first round asked each member for, for all her points.
+        given: Reports by member and round.
+        better_alone: Members for whom Theorem 8.1 fails.
         rule: Rule by which the money is divided, as the seal names it.
     """
 
@@ -87,12 +87,12 @@ class Deal:
     rule: int = EXACT_RULE
 
     def points_left(self, member: str) -> int:
-        """Reports that a member has not given yet."""
+        """Return the number of reports that a member has not given yet."""
         return self.members[member].points - sum(one.points for one in self.given.get(member, {}).values())
 
 
 def bid(members: Mapping[str, Limits], k: int) -> tuple[float, int, int]:
-    """What a federation bids: the level of its thresholds, its points, and what they contribute at most.
+    """Compute a federation's bid: the level of its thresholds, its points and its largest contribution.
 
     Raises:
         ParameterError: there are no members.
@@ -105,10 +105,10 @@ def bid(members: Mapping[str, Limits], k: int) -> tuple[float, int, int]:
 
 
 def check_terms(made: tuple[float, int, int], terms: Taken) -> None:
-    """Refuse an award that takes another bid than was made.
+    """Refuse an award that takes another bid than the federation made.
 
     Raises:
-        GuaranteeError: with what is said and what was bid.
+        GuaranteeError: The award and the bid differ; the message gives both.
     """
     if (terms.level, terms.points, terms.most) != made:
         raise GuaranteeError(
@@ -122,7 +122,7 @@ def check_terms(made: tuple[float, int, int], terms: Taken) -> None:
 
 
 def better_alone(wanted: Wanted, members: Mapping[str, Limits], terms: Taken) -> tuple[str, ...]:
-    """Members whom being excluded would cost nothing: Theorem 8.1 fails for them.
+    """Return the members who lose nothing if they are excluded: Theorem 8.1 fails for them.
 
     Alone, a member is paid for one report at her threshold; in the federation, her Shapley share of the deal
     with everybody at their thresholds.
@@ -143,7 +143,7 @@ def better_alone(wanted: Wanted, members: Mapping[str, Limits], terms: Taken) ->
 
 
 def catalysing(saved: int, limits: Limits) -> int:
-    """N of a member: 1 and, for each information limit that she saved in the tolerance period, one more.
+    """Return the factor N of a member: her savings in information limits, rounded up, and at least 1.
 
     Reference: Biswas 2023, Section 8.5.1: N = saving / (points threshold).
     Departure: rounded up, and at least 1 (mathematics 5.3).
@@ -152,10 +152,10 @@ def catalysing(saved: int, limits: Limits) -> int:
 
 
 def asked(deal: Deal, saved: Mapping[str, int]) -> dict[str, int]:
-    """The units of epsilon that each member with reports left is asked for next.
+    """Return the units of epsilon that each member with reports left is asked for next.
 
-    N times what she gave in the round before; in the first, or if she gave nothing, N times her share of
-    what was promised. Never more than her threshold.
+    It is N times what the member gave in the round before; in the first round, or if she gave nothing, N
+    times her share of what was promised. It is never more than her threshold.
 
     Reference: Biswas 2023, Algorithm 11.
     """
@@ -173,16 +173,16 @@ def asked(deal: Deal, saved: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Settlement:
-    """How a deal ends.
+    """The result of a deal.
 
     Attributes:
-        contributions: by member, in units.
-        quota: in the same unit.
-        paid: cents by member, of those who earned any.
-        spent: units of epsilon that each member's reports cost her.
-        kept: units of epsilon that she was asked for in this deal and did not spend.
-        saved: units of epsilon over the tolerance period, by member.
-        excluded: free riders, sorted.
+        contributions: Contribution of each member, in units.
+        quota: Quota of the deal, in the same unit.
+        paid: Cents for each member who earned any.
+        spent: Units of epsilon that each member's reports cost her.
+        kept: Units of epsilon that each member was asked for in this deal and did not spend.
+        saved: Units of epsilon that each member saved over the tolerance period.
+        excluded: Public keys of the free riders, sorted.
     """
 
     contributions: Mapping[str, int]
@@ -195,7 +195,7 @@ class Settlement:
 
     @property
     def reached(self) -> bool:
-        """Whether the quota was; otherwise the deal is void."""
+        """Whether the contributions reach the quota; if not, the deal is void."""
         return sum(self.contributions.values()) >= self.quota
 
 
@@ -208,18 +208,18 @@ def settled(
     tolerated: int,
     earlier_rule: bool = False,
 ) -> Settlement:
-    """End a deal by what arrived.
+    """Compute the settlement of a deal from the reports that arrived.
 
     Args:
-        deal: that was sealed.
-        arrived: as the buyer counted it; of each round at most what the member said that she gave.
-        earlier: what each member saved in the deals before, the last one last.
-        period: deals over which savings are summed, with this one.
-        tolerated: units of epsilon that may be saved over them.
+        deal: Sealed deal.
+        arrived: Reports as the buyer counted them; in each round at most what the member declared.
+        earlier: Units of epsilon that each member saved in the deals before, the latest deal last.
+        period: Number of deals over which savings are summed, this one included.
+        tolerated: Units of epsilon from which on a saving excludes a member.
         earlier_rule: Divide the money as earlier releases did; see `threshold_values`.
 
     Raises:
-        GuaranteeError: something arrived that nobody gave.
+        GuaranteeError: The delivery has reports that no member declared.
     """
     if deal.terms is None:
         raise ParameterError("a deal must be sealed before it is settled")

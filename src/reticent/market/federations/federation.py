@@ -1,16 +1,17 @@
-"""A federation as its chain of acts makes it: who belongs to it, who acts for it, its deals, its demerits.
+"""A federation as its chain of acts makes it: its members, its representative, its deals and its demerits.
 
-`Federation.apply` takes one act after the other and refuses whatever its signer may not do, comes at the
-wrong time, or says a sum that is not what redoing gives. What was refused changed nothing. So a chain that
-can be gone through is right, whoever wrote it; that its end is not missing shows only who remembers a head.
+`Federation.apply` takes one act after the other. It refuses an act that its signer may not do, that comes at
+the wrong time, or whose sums differ when they are redone. A refused act changes nothing. So a chain that can
+be replayed is right, no matter who wrote it. Only somebody who remembers its last hash can tell that the end
+of a chain is missing.
 
 The seal of a deal names the rule by which its money is divided, before anything is given. Seals of earlier
 releases name none; such a deal may be divided by either rule, if its settlement is stored already and no deal
 of the chain was sealed with a rule before it.
 
-Trust: the buyer says what arrived. The representative can be slow or give up a deal, and can be replaced; she
-cannot write wrong sums. Epsilons are what members say that they sent: whether the noise was drawn so cannot
-be seen by anybody.
+Trust: the buyer declares what arrived. The representative can be slow or give up a deal, and can be replaced;
+she cannot write wrong sums. Epsilons are what members declare: nobody can see whether the noise was really
+drawn at them.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Text = TypeVar("Text", Wanted, Award, Delivery)
 
 @dataclass(frozen=True)
 class Demerit:
-    """That somebody was excluded as a free rider.
+    """A record that a member was excluded as a free rider.
 
     Attributes:
-        member: who.
-        deal: the number of the deal, from 0.
-        saved: units of epsilon over the tolerance period.
-        tolerated: from how many on members are excluded.
-        act: the number of the act that says so.
+        member: Public key of the excluded member.
+        deal: Number of the deal, starting at 0.
+        saved: Units of epsilon that the member saved over the tolerance period.
+        tolerated: Units of epsilon from which on members are excluded.
+        act: Number of the act that excluded the member.
     """
 
     member: str
@@ -52,21 +53,21 @@ class Demerit:
 
 
 class Federation:
-    """What a chain of acts adds up to. See `through`."""
+    """The state of a federation after a chain of acts. See `through`."""
 
     def __init__(self, founding: bytes) -> None:
         first = acts.read(founding)
         if not isinstance(first.act, acts.Found) or first.after != acts.NOTHING:
             raise ParameterError("the first act of a federation must be its founding")
         self.charter, self.founder, self.id = first.act, first.by, first.id
-        self.heads = [first.hash]  # of every act
+        self.heads = [first.hash]  # hashes of all acts
         self.members: dict[str, Limits] = {}
-        self.waiting: dict[str, Limits] = {}  # who asked to be admitted, or members for other limits
+        self.waiting: dict[str, Limits] = {}  # applicants, with their limits
         self.votes: dict[str, str] = {}
         self.demerits: list[Demerit] = []
         self.deal: Deal | None = None
         self.settled: list[tuple[Deal, Settlement]] = []
-        self.savings: dict[str, tuple[int, ...]] = {}  # of each member, deal by deal
+        self.savings: dict[str, tuple[int, ...]] = {}  # savings of each member, deal by deal
         self.admissions: list[tuple[str, Mapping[str, str]]] = []
         self._elected: str | None = None
         self._rule = acts.EARLIER_RULE  # the latest that a seal named
@@ -74,10 +75,10 @@ class Federation:
 
     @classmethod
     def through(cls, files: Iterable[bytes]) -> Federation:
-        """Go through a chain of signed acts, in which earlier releases may have sealed and settled deals.
+        """Replay a chain of signed acts, in which earlier releases may have sealed and settled deals.
 
         Raises:
-            ParameterError, GuaranteeError: with the number of the act that breaks a rule, from 0.
+            ParameterError, GuaranteeError: An act breaks a rule; the message gives its number, from 0.
         """
         found: Federation | None = None
         for number, file in enumerate(files):
@@ -99,24 +100,24 @@ class Federation:
 
     @property
     def count(self) -> int:
-        """Of all acts."""
+        """The number of acts in the chain."""
         return len(self.heads)
 
     @property
     def representative(self) -> str:
-        """Who acts for the federation: whom more than half of the members voted for last, or its founder."""
+        """The member whom more than half of the members elected last, or else the founder."""
         return self._elected if self._elected in self.members else self.founder
 
     def apply(self, file: bytes, *, is_stored: bool = False) -> Signed:
-        """Take one more act.
+        """Check one more act and apply it.
 
         Args:
             file: The signed act.
-            is_stored: Whether a chain holds it already; a new act keeps the rules of today.
+            is_stored: True if a stored chain holds the act already; a new act obeys the rules of today.
 
         Raises:
-            ParameterError, ParameterTypeError: it is no act, or comes at the wrong time.
-            GuaranteeError: its signer may not do it, or its sums are not what redoing gives.
+            ParameterError, ParameterTypeError: The file holds no act, or the act comes at the wrong time.
+            GuaranteeError: The signer may not do this act, or its sums differ when they are redone.
         """
         signed = acts.read(file)
         if isinstance(signed.act, acts.Found):
@@ -135,18 +136,18 @@ class Federation:
         return signed
 
     def demerit_of(self, member: str) -> Demerit | None:
-        """The last demerit of somebody; None if there is none."""
+        """Return the last demerit of a person, or None."""
         return next((one for one in reversed(self.demerits) if one.member == member), None)
 
     def check_admissions(self, others: Mapping[str, Federation]) -> None:
-        """Hold every admission against the chains that its representative said she read.
+        """Check every admission against the chains that the representative declared to have read.
 
         Args:
-            others: by id; those that are not among them are not looked at.
+            others: Federations by id; those that are missing here are skipped.
 
         Raises:
-            GuaranteeError: somebody was admitted who had a demerit there at the act that was read, or that
-                act is none of the other's.
+            GuaranteeError: An admitted member had a demerit at the act that was read, or that act is not in
+                the chain of the other federation.
         """
         for member, read in self.admissions:
             for federation, last in read.items():
@@ -164,7 +165,7 @@ class Federation:
                         f"member {member} was admitted though federation {federation} gave her a demerit"
                     )
 
-    # What each kind of act does
+    # Handlers, one for each kind of act
 
     def _join(self, by: str, act: acts.Join) -> None:
         if self.demerit_of(by) is not None:
@@ -309,22 +310,22 @@ class Federation:
         self._open_deal()
         self.deal = None
 
-    # What acts are made of
+    # Contents of new acts
 
     def saved(self) -> dict[str, int]:
-        """Units of epsilon that each member saved over the tolerance period."""
+        """Return the units of epsilon that each member saved over the tolerance period."""
         period = self.charter.period
         return {name: sum(kept[-period:]) for name, kept in self.savings.items() if name in self.members}
 
     def settlement(self, delivery: Delivery, *, earlier_rule: bool = False) -> Settlement:
-        """Return how the open deal ends if this arrived.
+        """Return the settlement of the open deal for a delivery.
 
         Args:
-            delivery: What the buyer says arrived.
+            delivery: Delivery that the buyer signed.
             earlier_rule: Divide the money as earlier releases did; see `threshold_values`.
 
         Raises:
-            GuaranteeError: the delivery is of another deal, or of something that nobody gave.
+            GuaranteeError: The delivery is of another deal, or has reports that no member declared.
         """
         deal = self._open_deal(sealed=True)
         assert deal.award is not None
@@ -340,10 +341,10 @@ class Federation:
         )
 
     def act_of(self, file: bytes) -> Act:
-        """The act by which the representative takes a buyer's text: a bid, a seal or a settlement.
+        """Build the act by which the representative takes a buyer's text: a bid, a seal or a settlement.
 
         Raises:
-            ParameterError: it is none of these texts.
+            ParameterError: The file is none of these texts.
         """
         text = file.decode("ascii", errors="replace")
         if self.deal is None:
@@ -358,7 +359,7 @@ class Federation:
         return acts.Settle(text, dict(redone.paid), dict(redone.saved), redone.excluded)
 
     def next_round(self) -> acts.Ask:
-        """The act that begins the next round of collecting."""
+        """Build the act that begins the next round of collecting."""
         deal = self._open_deal(sealed=True)
         return acts.Ask(deal.round + 1, deals.asked(deal, self.saved()))
 
@@ -384,7 +385,7 @@ class Federation:
         return self.deal
 
     def _check_not_settled(self, award: Award) -> None:
-        """Refuse an award that was settled: the buyer signed it, and what arrived, for one deal."""
+        """Refuse an award that was settled before: the buyer signed it for one deal."""
         for number, (deal, _) in enumerate(self.settled):
             if deal.award == award:
                 raise GuaranteeError(
@@ -411,6 +412,6 @@ def _without(held: Mapping[str, Limits], *gone: str) -> dict[str, Limits]:
 
 
 def _differs(what: str, unit: str, said: Mapping[str, int], redone: Mapping[str, int]) -> str:
-    """The first member of whom another amount is said than redoing gives."""
+    """Describe the first member whose amount differs from the redone sum."""
     name = next(one for one in sorted({*said, *redone}) if said.get(one) != redone.get(one))
     return f"{what}: {said.get(name, 0)} {unit} of member {name}, redone {redone.get(name, 0)}"

@@ -1,7 +1,7 @@
-"""A chain of acts in a folder: one file for each, numbered, which appears whole or not at all.
+"""Storage of a chain of acts in a folder: one numbered file per act, written completely or not at all.
 
-Whoever has the folder has the federation: it is gone through from the start whenever it is opened. Acts come
-in by one process at a time; of two that sign at once the first is kept, and the other is told to sign again.
+The folder is the federation: its chain is replayed from the start whenever the folder is opened. One process
+at a time adds acts; if two sign at once, the first act is kept and the second signer must sign again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MOST_ACTS = 999_999
 
 
 def founded(folder: Path, act: Found, key: Ed25519PrivateKey) -> Federation:
-    """Found a federation in a folder.
+    """Create a federation in a folder.
 
     Raises:
-        ParameterError: there is one already.
+        ParameterError: The folder holds a federation already.
     """
     file = acts.signed(act, key)
     found = Federation(file)
@@ -37,10 +37,10 @@ def founded(folder: Path, act: Found, key: Ed25519PrivateKey) -> Federation:
 
 
 def files(folder: Path) -> Iterator[bytes]:
-    """The acts of a folder, in their order.
+    """Yield the files of the acts in a folder, in their order.
 
     Raises:
-        ParameterError: there are none, or one is missing.
+        ParameterError: The folder has no acts, or one is missing.
     """
     names = (
         sorted(one.name for one in folder.iterdir() if _NAME.fullmatch(one.name)) if folder.is_dir() else []
@@ -56,25 +56,25 @@ def files(folder: Path) -> Iterator[bytes]:
 
 
 def opened(folder: Path) -> Federation:
-    """The federation of a folder, gone through.
+    """Load the federation of a folder and check its chain.
 
     Raises:
-        ParameterError, GuaranteeError: with the number of the act that breaks a rule.
+        ParameterError, GuaranteeError: An act breaks a rule; the message gives its number.
     """
     return Federation.through(files(folder))
 
 
 def done(folder: Path, federation: Federation, act: Act, key: Ed25519PrivateKey) -> Signed:
-    """Do something in the federation of a folder: sign it, take it, keep it.
+    """Sign an act, apply it to a federation and store it in the federation's folder.
 
     Raises:
-        ParameterError, GuaranteeError: it is refused, or another act came first; nothing was kept.
+        ParameterError, GuaranteeError: The act is refused, or another act came first; nothing was stored.
     """
     return taken(folder, federation, acts.signed(act, key, federation=federation.id, after=federation.head))
 
 
 def taken(folder: Path, federation: Federation, file: bytes) -> Signed:
-    """Keep an act that somebody else signed, if it is right."""
+    """Check an act that somebody else signed, apply it and store it."""
     number = federation.count
     if number > MOST_ACTS:
         raise ParameterError(f"a federation must have at most {MOST_ACTS} acts")
@@ -93,7 +93,7 @@ def _name(number: int) -> str:
 
 
 def _put(folder: Path, number: int, file: bytes) -> None:
-    """Let a file have its name, unless another has it."""
+    """Write a file under the name of its number, unless that name is taken."""
     draft = folder / f".{_name(number)}.{secrets.token_hex(8)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:

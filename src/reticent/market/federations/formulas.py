@@ -1,8 +1,8 @@
-"""Sellers who deal together: what they can promise, what each brought, who rode free, who earns what.
+"""Formulas for sellers who deal together: contributions, quotas, free riders and earnings.
 
-Every member draws by randomised response among k values at her own epsilon, and pays her own ledger for it.
-What a federation's pooled reports are worth is a matter of accuracy; `pooled_level` says it in the documents'
-words, and is no privacy of anybody's.
+Every member uses randomised response among k values at her own epsilon, and charges her own ledger for it.
+The value of a federation's pooled reports is a matter of accuracy. `pooled_level` measures it as the
+documents do; it is not the privacy of anybody.
 
 One unit runs through a deal: the contribution of d reports at epsilon is d e^eps / (k - 1 + e^eps), the
 number of them that are expected to be true. It is additive, so a quota in it makes a threshold game, whose
@@ -31,15 +31,15 @@ from reticent.errors import ParameterError
 from reticent.market.shapley import threshold_values
 from reticent.mechanisms.base import Floats
 
-UNITS = 10**6  # of a contribution of one true report
-MOST_POINTS = 64  # of a valuation by points
-_ALIKE = Fraction(1, 10**9)  # of a cent
+UNITS = 10**6  # units in the contribution of one true report
+MOST_POINTS = 64  # points of one valuation
+_ALIKE = Fraction(1, 10**9)  # cents by which equal shares may differ
 
 
 def pooled_level(points: ArrayLike, epsilons: ArrayLike, k: int) -> float:
-    """The level of one randomised response whose errors are as frequent as those of the pooled reports.
+    """Return the level of one randomised response that errs as often as the pooled reports.
 
-    A measure of accuracy: each member has spent her own epsilon, whatever this says.
+    The level measures accuracy only: each member has spent her own epsilon, independently of it.
 
     Reference: Biswas 2023, Eq. 8.1.
     """
@@ -52,13 +52,13 @@ def pooled_level(points: ArrayLike, epsilons: ArrayLike, k: int) -> float:
 
 
 def contribution(points: ArrayLike, epsilons: ArrayLike, k: int) -> Floats:
-    """The true reports that each member's are expected to hold."""
+    """Return the expected number of true reports of each member."""
     counts, levels = _members(points, epsilons)
     return np.asarray(counts / (1.0 + (whole("k", k, low=2) - 1.0) * np.exp(-levels)))
 
 
 def quota_of(points: int, level: float, k: int) -> int:
-    """The contribution of so many reports whose pooled level is this, in units, rounded down.
+    """Return the contribution of a number of reports at a pooled level, in units, rounded down.
 
     With everybody's reports at their own epsilons, and the level that Eq. 8.1 gives them, it is the sum of
     the contributions: the pooled channel tells the truth as often as the members do on average.
@@ -70,18 +70,18 @@ class Worth(Protocol):
     """An increasing function from money to a level, and back."""
 
     def level(self, money: float) -> float:
-        """The level that this much money buys: f."""
+        """Return the level that an amount of money buys: f."""
 
     def money(self, level: float) -> float:
-        """The inverse of f: what a level is paid."""
+        """Return the pay for a level: the inverse of f."""
 
 
 @dataclass(frozen=True)
 class Tabled:
-    """An increasing f by points, from nothing for nothing on, straight between them and flat beyond the last.
+    """An increasing f given by points: linear from the origin to the last point, constant after it.
 
     Attributes:
-        points: (money, level) each, both increasing.
+        points: Pairs of money and level, both increasing.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -96,11 +96,11 @@ class Tabled:
             raise ParameterError("a valuation must give more level for more money")
 
     def level(self, money: float) -> float:
-        """The level that this much money buys: f."""
+        """Return the level that an amount of money buys: f."""
         return self._between(real("money", money, low=0.0), 0)
 
     def money(self, level: float) -> float:
-        """The inverse of f: what a level is paid, at most that of the last point."""
+        """Return the pay for a level, at most that of the last point: the inverse of f."""
         return self._between(real("level", level, low=0.0), 1)
 
     def _between(self, given: float, side: int) -> float:
@@ -123,18 +123,18 @@ class Valuation:
         real("k2", self.k2, low=0.0, open_low=True)
 
     def level(self, money: float) -> float:
-        """The level that this much money buys: f."""
+        """Return the level that an amount of money buys: f."""
         return self.k1 * math.expm1(self.k2 * real("money", money, low=0.0))
 
     def money(self, level: float) -> float:
-        """The inverse of f: what a level is paid."""
+        """Return the pay for a level: the inverse of f."""
         return math.log1p(real("level", level, low=0.0) / self.k1) / self.k2
 
 
 def deal_share(valuation: Worth, levels: Sequence[float], budget: float) -> float:
-    """The share w of every federation's highest level that a budget buys; 1 if it buys all.
+    """Return the share w of every federation's highest level that a budget buys; 1 if it buys all.
 
-    Rounded down: the payments at it are within the budget.
+    The share is rounded down, so that the payments at it are within the budget.
 
     Reference: Biswas 2023, Eq. 8.2.
     """
@@ -159,7 +159,7 @@ def deal_share(valuation: Worth, levels: Sequence[float], budget: float) -> floa
 
 
 def saving(points: float, threshold: float, used: float) -> float:
-    """What a member kept back in a year: points times (threshold - epsilon used); never below zero.
+    """Return a member's saving in a year: points times (threshold - epsilon used), at least zero.
 
     Reference: Biswas 2023, Definition 8.4.2, a summand of it.
     """
@@ -167,9 +167,9 @@ def saving(points: float, threshold: float, used: float) -> float:
 
 
 def catalysed(epsilon: float, savings: float, points: float, threshold: float) -> float:
-    """The epsilon that a member is asked for next, after what she used and what she saved.
+    """Return the epsilon that a member is asked for next, given her last epsilon and her savings.
 
-    N times the last one, where N = max(1, ceil(savings / (points threshold))), within her threshold.
+    It is N times the last one, where N = max(1, ceil(savings / (points threshold))), at most her threshold.
 
     Reference: Biswas 2023, Section 8.4.2 and Algorithm 11.
     """
@@ -181,7 +181,7 @@ def catalysed(epsilon: float, savings: float, points: float, threshold: float) -
 
 
 def free_riders(savings: Sequence[float], tolerated: float) -> list[int]:
-    """The places of the members who saved at least what is tolerated.
+    """Return the indices of the members who saved at least what is tolerated.
 
     Reference: Biswas 2023, Definition 8.4.3. A higher tolerance has fewer of them; Section 8.5.2 says more.
     """
@@ -192,14 +192,14 @@ def free_riders(savings: Sequence[float], tolerated: float) -> list[int]:
 def earnings(
     contributions: Sequence[int], quota: int, cents: int, *, earlier_rule: bool = False
 ) -> list[int]:
-    """What each member earns of so many cents, by Shapley value: whole cents that sum to all of them.
+    """Divide cents among members by Shapley value, into whole cents that sum to the total.
 
-    Cents that are left over go to the largest fractions, then to the first members.
+    Remaining cents go to the largest fractions, then to the first members.
 
     Args:
-        contributions: of each member, whole numbers of the deal's unit (`in_units`).
-        quota: in the same unit.
-        cents: that the federation was paid.
+        contributions: Contribution of each member, a whole number of the deal's unit (`in_units`).
+        quota: Quota of the deal, in the same unit.
+        cents: Cents that the federation was paid.
         earlier_rule: Divide as earlier releases did; see `threshold_values`.
 
     Returns:
@@ -210,10 +210,10 @@ def earnings(
     if not values.any():
         return [0] * len(values)
     shares = [Fraction(value) for value in values.tolist()]
-    all_of_it = sum(shares)  # 1, but for the last digits, which are cents where there are many of these
+    all_of_it = sum(shares)  # 1 up to rounding, which would matter if there are many cents
     exact = [share * money / all_of_it for share in shares]
     paid = [math.floor(one + _ALIKE) for one in exact]
-    # Fractions that are equal are so on every machine, whatever the last digits of a sum.
+    # Rounding makes equal fractions equal on every machine, whatever the last digits of a sum.
     order = sorted(range(len(paid)), key=lambda place: (round(paid[place] - exact[place], 9), place))
     for place in order[: money - sum(paid)]:
         paid[place] += 1
@@ -221,7 +221,7 @@ def earnings(
 
 
 def in_units(contributions: ArrayLike) -> list[int]:
-    """Contributions in millionths of a true report, rounded down."""
+    """Convert contributions to millionths of a true report, rounded down."""
     return [math.floor(UNITS * float(one)) for one in np.asarray(contributions, dtype=np.float64)]
 
 

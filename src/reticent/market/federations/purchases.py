@@ -1,6 +1,6 @@
-"""The texts of a buyer who deals with federations: what she wants, whom she takes, what arrived.
+"""The signed texts of a buyer who deals with federations: her request, her award and her delivery.
 
-Money is in whole cents. A level is one of Eq. 8.1: how accurate pooled reports are, and nobody's privacy.
+Money is in whole cents. A level is that of Eq. 8.1: the accuracy of pooled reports, and nobody's privacy.
 
 Reference: Biswas 2023, Section 8.4.1, Eq. 8.2, Algorithm 10.
 Departure: a promise is a quota of contributions (`formulas.contribution`), since levels do not add up.
@@ -33,21 +33,21 @@ _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def checked_id(field: str, given: Any) -> str:
-    """The id of a text."""
+    """Check that a value is the id of a text, and return it."""
     if not isinstance(given, str) or not _ID.fullmatch(given):
         raise ParameterError(f"{field} must be 16 hexadecimal digits")
     return given
 
 
 def checked_key(field: str, given: Any) -> str:
-    """A public key, which is what people are called."""
+    """Check that a value is a public key, which is how people are named, and return it."""
     if not isinstance(given, str) or not _KEY.fullmatch(given):
         raise ParameterError(f"{field} must be a public key: 64 hexadecimal digits")
     return given
 
 
 def listed(field: str, given: Any, most: int) -> Sequence[Any]:
-    """A list of some length."""
+    """Check that a value is a list of at most a given length, and return it."""
     if not isinstance(given, (list, tuple)) or len(given) > most:
         raise ParameterError(f"{field} must be a list of at most {most}")
     return given
@@ -55,13 +55,13 @@ def listed(field: str, given: Any, most: int) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Wanted(Published):
-    """What a buyer asks federations for: her budget, and what a level is worth to her.
+    """A signed request to federations: the buyer's budget, and the worth of each level to her.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        budget: in cents, for all federations together.
-        k: the values of the question that is asked.
-        worth: from cents to levels.
+        name: Name of the request; see `Published` for it, `version` and `purpose`.
+        budget: Cents for all federations together.
+        k: Number of values that the question has.
+        worth: Function between cents and levels.
     """
 
     what = field = study = "wanted"
@@ -99,21 +99,21 @@ class Wanted(Published):
         return cls(**_given_words(given), budget=given["budget"], k=given["k"], worth=worth)
 
     def payment(self, level: float) -> int:
-        """What a level is paid, in cents, rounded down."""
+        """Return the pay for a level, in cents, rounded down."""
         return math.floor(self.worth.money(level))
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A bid as the buyer takes it.
+    """A bid as the buyer accepts it.
 
     Attributes:
-        federation: the id of its founding.
-        level: that it bid: Eq. 8.1 of its members' thresholds.
-        points: reports that its members have.
-        most: what its members contribute at their thresholds, in units.
-        quota: that is promised, in the same unit.
-        cents: that are paid if it is reached; nothing otherwise.
+        federation: Id of the federation's founding.
+        level: Level that the federation bid: Eq. 8.1 of its members' thresholds.
+        points: Reports that the members have.
+        most: Contribution of the members at their thresholds, in units.
+        quota: Contribution that the federation promises, in the same unit.
+        cents: Pay if the quota is reached; otherwise nothing is paid.
     """
 
     federation: str
@@ -134,13 +134,13 @@ class Taken:
 
 @dataclass(frozen=True)
 class Award(Published):
-    """Whom a buyer takes, at which share of their highest levels, for how much.
+    """A signed award: the bids that a buyer accepts, their share of the highest levels, and the pay.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        wanted: the id of what was wanted.
-        share: w of Eq. 8.2.
-        taken: every bid, in the order of their federations' ids.
+        name: Name of the award; see `Published` for it, `version` and `purpose`.
+        wanted: Id of the buyer's request.
+        share: Share w of Eq. 8.2.
+        taken: All accepted bids, sorted by the ids of their federations.
     """
 
     what = field = study = "award"
@@ -177,7 +177,7 @@ class Award(Published):
         return cls(**_given_words(given), wanted=given["wanted"], share=given["share"], taken=taken)
 
     def of(self, federation: str) -> Taken:
-        """What a federation is promised and promises."""
+        """Return the accepted bid of a federation."""
         for one in self.taken:
             if one.federation == federation:
                 return one
@@ -190,15 +190,15 @@ def awarded(
     *,
     name: str = "award",
 ) -> Award:
-    """The award of Eq. 8.2: the same share of every federation's highest level, within the budget.
+    """Build the award of Eq. 8.2: one share of every federation's highest level, within the budget.
 
     Args:
-        wanted: the buyer's.
-        bids: by federation: level, points, and what its members contribute at their thresholds.
-        name: of the award.
+        wanted: Request of the buyer.
+        bids: Bids by federation: level, points, and the contribution of the members at their thresholds.
+        name: Name of the award.
 
     Raises:
-        ParameterError: no bids.
+        ParameterError: There are no bids.
     """
     share = deal_share(wanted.worth, [level for level, _, _ in bids.values()], wanted.budget)
     purpose = "the share of every bid that the budget buys"
@@ -220,10 +220,10 @@ def _taken(wanted: Wanted, share: float, bids: Mapping[str, tuple[float, int, in
 
 
 def check_award(wanted: Wanted, award: Award) -> None:
-    """Redo an award from the bids that it lists.
+    """Recompute an award from the bids that it lists, and refuse it if it differs.
 
     Raises:
-        GuaranteeError: it is of something else, or a number is not what the bids give.
+        GuaranteeError: The award is for another request, or a number differs from what the bids give.
     """
     if award.wanted != wanted.id.hex():
         raise GuaranteeError(f"the award {award.name} is of something else than {wanted.name}")
@@ -243,7 +243,7 @@ def check_award(wanted: Wanted, award: Award) -> None:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Reports of one member in one round that the buyer counted."""
+    """The reports of one member in one round that the buyer counted."""
 
     member: str
     round: int
@@ -259,13 +259,13 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Delivery(Published):
-    """What arrived of a deal, as the buyer counted it.
+    """A signed delivery: the reports of a deal that arrived, as the buyer counted them.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        award: the id of the award.
-        federation: whose deal it is.
-        arrived: at most one entry for each member and round.
+        name: Name of the delivery; see `Published` for it, `version` and `purpose`.
+        award: Id of the award.
+        federation: Id of the federation whose deal it is.
+        arrived: At most one entry for each member and round.
     """
 
     what = field = study = "delivery"

@@ -1,7 +1,7 @@
-"""What a federation is and what became of its deals, in words: who earned what, and why.
+"""Descriptions of a federation and of its deals for people: who earned how much, and why.
 
-Privacy: every line of a member says her own epsilon, which is what she spends. The level of Eq. 8.1 stands
-beside it as what the buyer gets, and is called accuracy.
+Privacy: every line about a member gives her own epsilon, which is what she spends. The level of Eq. 8.1
+stands beside it as what the buyer gets, and is called accuracy.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from reticent.privacy import UNITS_PER_ONE
 
 
 def short(key: str) -> str:
-    """A public key as people compare it."""
+    """Shorten a public key to the part that people compare."""
     return key[:8]
 
 
 def epsilon(units: int) -> str:
-    """Units of epsilon as a number, with all its digits."""
+    """Format units of epsilon as a number, with all its digits."""
     return f"{(Decimal(units) / UNITS_PER_ONE).normalize():f}"
 
 
 def reports(units: int) -> str:
-    """Units of contribution as true reports."""
+    """Format units of contribution as a number of true reports."""
     return f"{units / UNITS:.6g}"
 
 
 def status(federation: Federation) -> list[str]:
-    """A federation today."""
+    """Describe the present state of a federation."""
     charter = federation.charter
     acts_for = "its founder, until somebody is elected"
     if federation.representative in federation.members:
@@ -81,7 +81,7 @@ def _open(deal: Deal) -> list[str]:
 
 
 def outcome(settlement: Settlement) -> str:
-    """How a deal ended."""
+    """Describe the result of a deal."""
     brought = reports(sum(settlement.contributions.values()))
     if not settlement.reached:
         return f"void: {brought} true reports of the {reports(settlement.quota)} promised; nobody is paid."
@@ -92,10 +92,10 @@ def outcome(settlement: Settlement) -> str:
 
 
 def account(federation: Federation, member: str, number: int | None = None) -> list[str]:
-    """What a member brought, spent, earned and saved in a deal, the last by default: the sums redone.
+    """Describe a member's reports, spending, earnings and savings in a deal, by default the last.
 
     Raises:
-        ParameterError: there is no such deal, or she had no part in it.
+        ParameterError: There is no such deal, or the member had no part in it.
     """
     if not federation.settled:
         raise ParameterError("no deal is settled yet")
@@ -139,5 +139,5 @@ def _why(settlement: Settlement, member: str) -> str:
     shares = threshold_values([settlement.contributions[name] for name in names], settlement.quota)
     share = float(shares[names.index(member)])
     if share == 0.0:
-        return "whoever else came, the quota was reached or missed without her."
+        return "the other members reached or missed the quota without her in every order."
     return f"in {share:.2%} of all orders in which members could come, it is she who reaches the quota."
