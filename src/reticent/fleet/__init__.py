@@ -1,3 +1,3 @@
-"""What every device and every operator shares: signed texts, enrolment, revocation, tags, lots, secrets."""
+"""The protocol that all devices and operators share: signed texts, enrolment, revocation, tags, secrets."""
 
 __all__: list[str] = []

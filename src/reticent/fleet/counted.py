@@ -1,11 +1,12 @@
-"""A collector's word on which periods of an enrolment it has counted, for devices that may have forgotten.
+"""A collector's receipt for the periods of an enrolment that it has counted.
 
-A device that was put back together with all its marks cannot know what it sent. Whoever counted it can. It
-takes that word and draws nothing for those periods any more: what it remembers it sends again as it was, what
-it does not is paid for, as it has left, and never drawn. So a liar can only silence, and make a device pay
-what a survey could make it pay anyway; the word needs no signature.
+A device that was restored from a backup, ledger and marks together, cannot know what it has sent. The
+collector that counted its reports can. The device applies the receipt and draws no report for those periods
+any more: a report that it remembers is sent again unchanged; a report that it has lost is paid for, since it
+has left, and never drawn. So a collector that lies can only silence a device, and make it pay what a survey
+could make it pay anyway; the receipt needs no signature.
 
-A device asks with a tag of its key: whether somebody reported is not told to everybody.
+A device asks with a tag of its key, so that nobody else learns whether it reported.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from reticent.errors import ParameterError
 from reticent.fleet.enrolment import ID_BYTES, TAG_BYTES, Enrolment, Use, device_key, tag
 
 FORGOTTEN = "its collector counts no other report, and this device does not hold the one that it has counted"
-MOST = 1 << 17  # periods in a word
+MOST = 1 << 17  # periods in a receipt
 _HIGHEST = 1 << 32
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a collector says.
+    """A collector's receipt for the periods that it has counted for one enrolment.
 
     Args:
-        study: `survey:<id>`, `campaign:<name>` or `training:<id>`.
-        enrolment: the id of whom it is about.
-        periods: that were counted.
-        closed: periods before this one take no reports any more, and who reported there may be forgotten.
+        study: Name of the study: `survey:<id>`, `campaign:<name>` or `training:<id>`.
+        enrolment: Id of the enrolment that the receipt is about.
+        periods: Numbers of the periods that were counted.
+        closed: First period that still takes reports; the reporters of earlier periods may be forgotten.
     """
 
     study: str
@@ -40,7 +41,7 @@ class Counted:
     closed: int = 0
 
     def fields(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields of the receipt, ready for JSON."""
         return {
             "study": self.study,
             "enrolment": self.enrolment.hex(),
@@ -49,12 +50,12 @@ class Counted:
         }
 
     def to_json(self) -> str:
-        """The text that a device is given."""
+        """Return the JSON text that the device receives."""
         return json.dumps(self.fields())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Counted:
-        """A word from its text."""
+        """Parse a receipt from its JSON text."""
         try:
             given: Any = json.loads(text)
             found = cls(
@@ -70,7 +71,7 @@ class Counted:
         return found
 
     def check(self, study: str, enrolment: Enrolment) -> None:
-        """Refuse a word on something or somebody else."""
+        """Refuse a receipt for another study or another enrolment."""
         if self.study != study:
             raise ParameterError(f"the word must be on {study}, got one on {self.study!r:.100}")
         if self.enrolment != enrolment.id:
@@ -78,12 +79,12 @@ class Counted:
 
 
 def question(enrolment: Enrolment, study: str) -> bytes:
-    """What a device asks with: its id, and a tag that no other can make."""
+    """Build the request for a receipt: the enrolment's id, and a tag that only its device can make."""
     return enrolment.id + tag(enrolment.key, Use.COUNTED, study.encode())
 
 
 def asker(master: bytes, study: str, asked: bytes) -> bytes | None:
-    """The id of the enrolment that asks; None if it is none of this master's."""
+    """Return the id of the enrolment that asks for a receipt; None if its tag is not of this master key."""
     if len(asked) != ID_BYTES + TAG_BYTES:
         return None
     identity, sent = asked[:ID_BYTES], asked[ID_BYTES:]

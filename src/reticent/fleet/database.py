@@ -1,10 +1,10 @@
-"""What collectors on several machines share in PostgreSQL: one connection that writes, one that looks.
+"""PostgreSQL storage that collectors on several machines share: one connection to write, one to read.
 
-Sessions are those of `reticent.postgres`. `postgres.Database` gives each transaction a turn; here they run
-beside each other, and the tables' keys decide. A connection that was lost is made anew by the next call. What
-the server says is told in our words: its own could quote a row, and name the host and the user.
+Sessions are those of `reticent.postgres`. `postgres.Database` runs one transaction after the other; here
+transactions run concurrently, and the keys of the tables decide. The next call replaces a lost connection.
+Errors of the server are worded anew: its own messages could quote a row, and name the host and the user.
 
-It lies beside a ledger in the same database, in a schema of its own, so that one address does for both.
+The tables may share a database with a ledger: they have a schema of their own, so one address does for both.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from reticent.files import appearing
 
 Result = TypeVar("Result")
 
-SHARED = ".shared"  # of `enrolment.key` the note is `enrolment.shared`
+SHARED = ".shared"  # suffix of the note: beside `enrolment.key` lies `enrolment.shared`
 
-_TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237433)"  # of those who make tables
+_TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7237433)"  # taken by the process that creates tables
 _TRIES = 5
 
 
 class GaveWay(StorageUnavailable):
-    """Another transaction was let through first; nothing was written. `again` tries once more."""
+    """An error: PostgreSQL rolled back for a concurrent transaction. Nothing was written; `again` retries."""
 
 
 def is_address(where: str | os.PathLike[str]) -> bool:
-    """Whether this is an address of PostgreSQL, and no path."""
+    """Return whether a location is an address of PostgreSQL, not a path."""
     return os.fsdecode(where).startswith(postgres.ADDRESSES)
 
 
 def noted(master: Path) -> str | None:
-    """The address of the database that the machines with a master key share, if noted beside the key."""
+    """Return the address of the shared database that is noted beside a master key, or None."""
     note = master.resolve().with_suffix(SHARED)
     return note.read_text(encoding="utf-8").strip() if note.exists() else None
 
 
 def note(master: Path, address: str) -> None:
-    """Note it, for everybody here who uses the key."""
+    """Write the address of the shared database beside the master key, for every process that uses the key."""
     with appearing(master.resolve().with_suffix(SHARED), mode=0o600) as file:
         file.write(f"{address}\n".encode())
 
 
 def again(work: Callable[[], Result]) -> Result:
-    """Do a transaction, again where PostgreSQL gave way to another."""
+    """Run a transaction, and retry it while PostgreSQL rolls it back for another one."""
     for _ in range(_TRIES - 1):
         with contextlib.suppress(GaveWay):
             return work()
@@ -62,8 +62,8 @@ class Database:
     """A schema of a server: `reticent_fleet`, or NAME_fleet where the address names the schema of a ledger.
 
     Args:
-        url: a libpq connection string. `options=-csearch_path=NAME` in it names the schema of a ledger.
-        what: cannot be used, in errors: "the collection".
+        url: Connection string of libpq. `options=-csearch_path=NAME` in it names the schema of a ledger.
+        what: Subject of error messages, such as "the collection".
 
     Raises:
         MissingExtra: psycopg is not installed.
@@ -88,7 +88,7 @@ class Database:
 
     @contextmanager
     def making(self) -> Iterator[Any]:
-        """A transaction in which tables are made, by one process at a time; the schema is there."""
+        """Open a transaction to create tables in, by one process at a time; the schema exists by then."""
         with self.writing() as connection:
             connection.execute(_TURN)
             there = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s"
@@ -99,16 +99,16 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """A transaction. If it fails, nothing was written, unless the server was lost while it committed.
+        """Open a transaction. If it fails, nothing was written, unless the server was lost during the commit.
 
-        One thread at a time: that is the caller's to see to.
+        The caller must let only one thread write at a time.
         """
         with self._told():
             connection = self._begun()
             try:
                 yield connection
                 ended = connection.execute("COMMIT").statusmessage
-                if ended != "COMMIT":  # of a transaction in which a statement failed, it says ROLLBACK
+                if ended != "COMMIT":  # after a failed statement, the server answers ROLLBACK
                     raise StorageUnavailable(f"{self._what} cannot be used now: PostgreSQL answered {ended}")
             except BaseException:
                 self._undo(connection)
@@ -116,7 +116,7 @@ class Database:
 
     @contextmanager
     def looking(self) -> Iterator[Any]:
-        """A connection on which each statement sees what is committed; waits for nobody who writes."""
+        """Yield a connection whose statements see what is committed, and which never waits for writers."""
         with self._looking, self._told():
             connection = self._connected(write=False)
             try:

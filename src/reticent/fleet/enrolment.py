@@ -1,12 +1,12 @@
-"""Who may report: an id and a key, given by the operator, one for each device.
+"""Enrolment of devices: an id and a key for each device, issued by the operator.
 
-A device's key is HMAC-SHA256(master, "reticent-device/v1" || id), so that the collector keeps one master
-and no list of keys. The key makes tags of reports, each beginning with the label of its use: what a device
-tagged for a survey holds in no training and no campaign, whatever ids an operator finds for them.
+A device's key is HMAC-SHA256(master, "reticent-device/v1" || id), so that the collector stores one master key
+and no list of keys. The key tags reports, and the tagged bytes begin with the label of their use: a tag made
+for a survey is valid in no training and no campaign, whatever ids an operator chooses for them.
 
-Ids are drawn at random by the operator: whoever could choose an id could choose what `lots` draws for it.
-A device that takes part in several surveys may have an enrolment for each, so that
-its reports cannot be linked across them.
+The operator draws ids at random: a device that could choose its id could choose its assignment in `lots`. A
+device that takes part in several surveys may have an enrolment for each, so that its reports cannot be linked
+across them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 
 
 class Use(Enum):
-    """What a device's key is used for. No label begins another one, and none is ever given a new meaning."""
+    """The uses of a device's key. No label is a prefix of another, and none is ever given a new meaning."""
 
     SURVEY = b"reticent-survey-report/v2\n"
     PLACE = b"reticent-place-report/v2\n"
@@ -42,7 +42,7 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What a device is given once, and keeps to itself."""
+    """The id and the secret key that a device receives once."""
 
     id: bytes
     key: bytes
@@ -57,12 +57,12 @@ class Enrolment:
         return f"Enrolment({self.id.hex()})"
 
     def to_json(self) -> str:
-        """The text that a device stores."""
+        """Return the JSON text that a device stores."""
         return json.dumps({"id": self.id.hex(), "key": self.key.hex()})
 
     @classmethod
     def from_json(cls, text: str) -> Enrolment:
-        """An enrolment from its text."""
+        """Parse an enrolment from its JSON text."""
         try:
             given: Any = json.loads(text)
         except (ValueError, RecursionError):  # the error holds the text, which is secret
@@ -76,16 +76,16 @@ class Enrolment:
 
 
 def device_key(master: bytes, identity: bytes) -> bytes:
-    """The key of an enrolled device."""
+    """Derive the key of an enrolled device from the master key."""
     return hmac.digest(master, LABEL + identity, "sha256")
 
 
 def enrolled(master: bytes) -> Enrolment:
-    """A new device."""
+    """Enrol a new device under a random id."""
     identity = os.urandom(ID_BYTES)
     return Enrolment(identity, device_key(master, identity))
 
 
 def tag(key: bytes, use: Use, content: bytes) -> bytes:
-    """The first 16 bytes of HMAC-SHA256 of the label of a use and a report's content."""
+    """Return the first 16 bytes of HMAC-SHA256 of the label of a use and a report's content."""
     return hmac.digest(key, use.value + content, "sha256")[:TAG_BYTES]

@@ -1,9 +1,9 @@
-"""How an operator takes reports in: each is judged, those that may count are counted once.
+"""Admission of reports: each report is validated, and every valid report is counted once.
 
-Surveys, campaigns and trainings all come in through `Intake`: length, beginning, tag, and whether the
-enrolment was taken back, in this order. The list of those is no option of it, it looks at the list itself at
-each call, and it cannot be derived from; nothing else in the tree compares tags of reports. What a kind adds
-is which forms its reports may have, and how those that passed are counted.
+Reports of surveys, campaigns and trainings all pass `Intake`, which checks length, beginning, tag and
+revocation, in this order. The list of revocations is not optional: `Intake` reads it at each call and cannot
+be subclassed; nothing else in the tree compares tags of reports. A kind of reports only adds the forms that
+its reports may have, and how admitted reports are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from reticent.fleet.enrolment import ID_BYTES, Use
 from reticent.fleet.tags import are_genuine
 
-if TYPE_CHECKING:  # who trains needs none of it
+if TYPE_CHECKING:  # training does not need them
     from reticent.fleet.operator import Operator
     from reticent.fleet.revocation import Revocations
 
@@ -35,34 +35,34 @@ class Forms(Protocol[_Told]):
 
     @property
     def use(self) -> Use:
-        """Of the reporter's key, for its tag."""
+        """Use of the reporter's key with which these reports are tagged."""
 
     @property
     def outcomes(self) -> type[_Told]:
-        """Of reports; COUNTED, LENGTH, TAG and REVOKED are among them."""
+        """Enum of the outcomes of a report; COUNTED, LENGTH, TAG and REVOKED are among them."""
 
     @property
     def start_bytes(self) -> int:
-        """How many bytes say what a report answers."""
+        """Number of leading bytes that say which text a report answers."""
 
     @property
     def reporter(self) -> slice:
-        """Where the reporter's id stands, in all of them."""
+        """Position of the reporter's id, the same in all reports."""
 
     def fault(self, length: int, start: bytes) -> _Told | None:
-        """What is wrong with all reports of this length that begin so. Never raises."""
+        """Return the fault of all reports of this length and beginning, or None. Never raises."""
 
 
 @dataclass(frozen=True)
 class Form(Generic[Outcome]):
-    """What every report to one part of a text has in common, whatever it says.
+    """The form that all reports to one part of a text share, whatever their content.
 
     Args:
-        use: of the reporter's key, for its tag.
-        length: of a report.
-        start: what it begins with, piece by piece, each with what becomes of a report that has another. The
-            reporter's id follows.
-        outcomes: of reports; COUNTED, LENGTH, TAG and REVOKED are among them.
+        use: Use of the reporter's key with which these reports are tagged.
+        length: Length of a report in bytes.
+        start: Pieces that a report begins with, each with the outcome of a report that has other bytes there.
+            The reporter's id follows.
+        outcomes: Enum of the outcomes of a report; COUNTED, LENGTH, TAG and REVOKED are among them.
     """
 
     use: Use
@@ -72,16 +72,16 @@ class Form(Generic[Outcome]):
 
     @cached_property
     def start_bytes(self) -> int:
-        """How many bytes come before the reporter's id."""
+        """Number of bytes before the reporter's id."""
         return sum(len(piece) for piece, _ in self.start)
 
     @cached_property
     def reporter(self) -> slice:
-        """Where the reporter's id stands."""
+        """Position of the reporter's id."""
         return slice(self.start_bytes, self.start_bytes + ID_BYTES)
 
     def fault(self, length: int, start: bytes) -> Outcome | None:
-        """What is wrong with all reports of this length that begin so. Never raises."""
+        """Return the fault of all reports of this length and beginning, or None. Never raises."""
         if length != self.length:
             return self.outcomes["LENGTH"]
         at = 0
@@ -94,12 +94,12 @@ class Form(Generic[Outcome]):
 
 @dataclass(frozen=True)
 class Admitted:
-    """Reports of one length and one beginning: genuine, and of nobody who was taken back.
+    """Reports of one length and one beginning, all genuine and none from a revoked enrolment.
 
     Attributes:
-        start: what they begin with.
-        places: in the caller's list, in its order.
-        rows: their bytes, a row each.
+        start: Bytes that the reports begin with.
+        places: Indices into the caller's list of reports, in its order.
+        rows: Bytes of the reports, one row each.
     """
 
     start: bytes
@@ -109,11 +109,11 @@ class Admitted:
 
 @final
 class Intake:
-    """The one way in.
+    """The admission check that every report must pass.
 
     Args:
-        master: from which the keys of enrolments follow.
-        revocations: enrolments that were taken back.
+        master: Master key from which the keys of enrolments follow.
+        revocations: List of revoked enrolments.
     """
 
     def __init__(self, master: bytes, revocations: Revocations) -> None:
@@ -124,7 +124,7 @@ class Intake:
         raise TypeError("nothing is derived from Intake: a kind of reports is given one")
 
     def look(self) -> None:
-        """See who was taken back until now.
+        """Read which enrolments have been revoked until now.
 
         Raises:
             LedgerError: the list cannot be read.
@@ -134,10 +134,10 @@ class Intake:
     def admitted(
         self, reports: Sequence[bytes], forms: Forms[Outcome]
     ) -> tuple[list[Outcome], list[Admitted]]:
-        """What becomes of reports before it is looked at what they say, and those that passed. None raises.
+        """Check reports before their content is read; return all outcomes and the admitted reports.
 
         Raises:
-            LedgerError: the list of enrolments that were taken back cannot be read; nothing is admitted.
+            LedgerError: the list of revoked enrolments cannot be read; nothing is admitted.
         """
         self.look()
         outcomes, passed = [forms.outcomes["COUNTED"]] * len(reports), []
@@ -167,7 +167,11 @@ class Intake:
         return outcomes, passed
 
     def reporter(self, report: bytes, forms: Forms[Outcome]) -> bytes | None:
-        """Who made a report; None if it is not genuine, or of somebody taken back until the last look."""
+        """Return the id of a report's author, or None.
+
+        None means that the report is not genuine, or that the enrolment was revoked before the last call of
+        `look`.
+        """
         if forms.fault(len(report), report[: forms.start_bytes]) is not None:
             return None
         who = report[forms.reporter]
@@ -178,13 +182,13 @@ class Intake:
 
 
 class RoundIntake(ABC, Generic[Outcome]):
-    """The reports of one round, as an operator takes them in.
+    """The reports of one round, as an operator admits and counts them.
 
     Attributes:
-        outcomes: how many reports came to what.
+        outcomes: Number of reports by outcome.
 
     Args:
-        operator: who knows the reporters, and in whose ledger it is entered what is learnt.
+        operator: Operator that knows the reporters, and whose ledger records what is learnt.
     """
 
     def __init__(self, operator: Operator) -> None:
@@ -193,10 +197,10 @@ class RoundIntake(ABC, Generic[Outcome]):
         self.outcomes: Counter[Outcome] = Counter()
 
     def add(self, reports: Sequence[bytes]) -> list[Outcome]:
-        """Count reports; each reporter once, and nothing that is not whole. None raises.
+        """Count reports, each reporter once, and return the outcome of each. No report makes it raise.
 
         Raises:
-            LedgerError: the list of enrolments that were taken back cannot be read; nothing is counted.
+            LedgerError: the list of revoked enrolments cannot be read; nothing is counted.
         """
         outcomes, admitted = self._intake.admitted(reports, self.form)
         for alike in admitted:
@@ -210,13 +214,13 @@ class RoundIntake(ABC, Generic[Outcome]):
     @property
     @abstractmethod
     def form(self) -> Form[Outcome]:
-        """Of the reports that are taken in."""
+        """Form of the reports that are admitted."""
 
     @abstractmethod
     def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
-        """Count those that passed, each reporter once; what became of each."""
+        """Count admitted reports, each reporter once, and return the outcome of each."""
 
 
 def _rows(reports: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Reports of one length, a row for each."""
+    """Return reports of one length as an array with one row each."""
     return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), -1)

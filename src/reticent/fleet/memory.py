@@ -1,4 +1,4 @@
-"""What a reporter said in the parts of a series: paid for first, recorded, then the same ever after."""
+"""Storage of the reports of a series: paid for first, recorded, and repeated unchanged ever after."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from reticent.ledger.device.ledger import DeviceLedger
 
 
 class Memory(Protocol):
-    """How the reports of a series are kept in the ledger, for one thread at a time."""
+    """Storage of the reports of a series in the ledger, for one thread at a time."""
 
     def remembered(self, number: int) -> tuple[int, ...] | None:
-        """What was said in a part; () if that is not held; None if nothing was."""
+        """Return the values reported in a part; () if they were lost, None if nothing was reported."""
 
     def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
-        """Let a part have been reported whose report is not held, if it is not there; whether it is not.
+        """Mark a part as reported unless it was; return whether its report is not stored.
 
         Args:
-            number: of the part.
-            pay: pays under a key, and records values there.
+            number: Number of the part.
+            pay: Function that pays under a key and records values there.
         """
 
     def next_key(self, number: int) -> str:
-        """The key that `paid` would pay under."""
+        """Return the ledger key that `paid` would charge."""
 
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
-        """Pay for a part, draw, record; return what was drawn."""
+        """Pay for a part, draw its values, record and return them."""
 
 
 class ByNumber:
-    """One key of the ledger for each part.
+    """Storage of reports with one ledger key for each part.
 
     Args:
-        ledger: the reporter's.
-        terms: of the account in it.
-        head: names reporter and series, the beginning of the keys.
+        ledger: Ledger of the reporter.
+        terms: Terms of the account in the ledger.
+        head: Beginning of the keys, which names the reporter and the series.
         earlier_head: Beginning of the keys of an earlier release, if it had another: what was paid for under
             such a key is the report of its part, ever after.
     """
@@ -54,27 +54,27 @@ class ByNumber:
         return f"{self._head}/{number}"
 
     def is_paid(self, number: int) -> bool:
-        """Whether a part was paid for, recorded or not."""
+        """Return whether a part was paid for, recorded or not."""
         reading = self._ledger.reading(self._terms.name, self._key(number))
         return reading.information + reading.pending > 0
 
     def remembered(self, number: int) -> tuple[int, ...] | None:
-        """What was said in a part; () if that is not held; None if nothing was."""
+        """Return the values reported in a part; () if they were lost, None if nothing was reported."""
         return self._ledger.recorded(self._terms.name, self._key(number))
 
     def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
-        """Let a part have been reported whose report is not held, if it is not there; see `Memory`."""
+        """Mark a part as reported unless it was; see `Memory`."""
         held = self.remembered(number)
         if held is None:
             pay(self._key(number), [])
         return not held
 
     def next_key(self, number: int) -> str:
-        """The key of a part."""
+        """Return the ledger key of a part."""
         return self._key(number)
 
     def paid(self, number: int, units: int, draw: Callable[[], Sequence[int]]) -> tuple[int, ...]:
-        """Pay for a part, draw, record; return what was drawn.
+        """Pay for a part, draw its values, record and return them.
 
         Raises:
             BudgetExceeded: the account does not hold it.

@@ -1,7 +1,7 @@
-"""Whoever runs a fleet: the secret that knows its devices, those that were taken back, and the ledger.
+"""The operator of a fleet: the master key of its devices, the list of revocations, and the ledger.
 
-Surveys, campaigns and trainings are given all three at once, so that none of them can count a device that was
-taken back, or show what is in no ledger.
+Surveys, campaigns and trainings receive all three together, so that none of them can count a revoked device,
+or show anything that is not in the ledger.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LEDGER, LEDGER_KEY = "ledger.sqlite", "ledger.key"
 
 @dataclass(frozen=True)
 class Operator:
-    """What an operator holds.
+    """The master key, the revocations and the record of an operator.
 
     Args:
-        master: 32 secret bytes, from which the keys of devices come.
-        revocations: enrolments that were taken back.
-        record: where it is entered what was learnt.
+        master: Master key of 32 secret bytes, from which the keys of devices are derived.
+        revocations: List of revoked enrolments.
+        record: Record in the ledger of everything that was learnt.
     """
 
     master: bytes = field(repr=False)
@@ -35,11 +35,11 @@ class Operator:
 
     @classmethod
     def at(cls, master: Path, *, ledger: Ledger | None = None) -> Operator:
-        """The operator of a master key in a file, which is made if there is none.
+        """Open the operator of a master key file, and create the file if it is missing.
 
         Args:
-            master: the file. The list of what was taken back lies beside it.
-            ledger: where it is entered what was learnt; by default ledger.sqlite beside the key.
+            master: File of the master key. The list of revocations lies beside it.
+            ledger: Ledger that records what was learnt; by default ledger.sqlite beside the key.
         """
         from reticent.fleet.revocation import Revocations
         from reticent.fleet.secret_file import kept_secret
@@ -51,7 +51,7 @@ class Operator:
         return cls(kept_secret(master), Revocations.beside(master), Record(ledger))
 
     def close(self) -> None:
-        """Close ledger and list."""
+        """Close the ledger and the list of revocations."""
         self.revocations.close()
         self.record.ledger.close()
 

@@ -1,4 +1,4 @@
-"""Many whole numbers in a signed text: 32 bits each, compressed, in base64."""
+"""Packing of many whole numbers into a signed text: 32 bits each, compressed, in base64."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from reticent.errors import ParameterError
 
 
 def packed(numbers: Sequence[int]) -> str:
-    """Whole numbers below 2^32 as a text. Compressors differ: a text that was read is kept as it was."""
+    """Pack whole numbers below 2^32 into a text.
+
+    Compressors differ: a text that was read must be stored unchanged.
+    """
     content = zlib.compress(np.array(numbers, dtype=">u4").tobytes(), 9)
     return base64.b64encode(content).decode("ascii")
 
 
 def unpacked(field: str, given: Any, count: int) -> tuple[int, ...]:
-    """The numbers of a packed text, exactly so many."""
+    """Return the numbers of a packed text, exactly `count` of them."""
     if not isinstance(given, str):
         raise ParameterError(f"{field} must be a text")
     try:

@@ -1,16 +1,17 @@
-"""Surveys and trainings under the account of the people whom they ask: what they show is paid for there, too.
+"""Accounts of the people that studies ask: what a study shows is charged to their account, too.
 
 An operator's ledger has an account for each study (`record`). If data sets about the same people share an
 account in that ledger, a study may be put under it, for ever: an account `<study>/people`, opened once and
-never charged, says whose. From then on each period or round is charged to the people before anything of it is
-shown, or refused; and so is what was shown before.
+never charged, names it. From then on each period or round is charged to the people before anything of it is
+shown, or refused; what was shown before is charged as well.
 
-What a report of a study costs the people, in mu^2 (mathematics 2):
+The price of a report to the people, in mu^2 (mathematics 2):
 
 - a pure epsilon: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), with k devices of one person k epsilon;
 - mu^2 of Gaussian noise: itself, with k devices k^2 of it (group privacy of GDP; Dong, Roth and Su 2022,
   Theorem 2.14);
-- epsilon per km: nothing that could be added. What it hides depends on a distance, and is not a person.
+- epsilon per km: nothing that could be added. Its protection depends on a distance, and does not cover a
+  person.
 
 Privacy: a report hides what a device says, not that it took part. So people whose account promises that
 nobody knows whether somebody is among them (add or remove one) take no study; with "replace one" the report
@@ -40,9 +41,9 @@ from reticent.privacy.neighbours import Neighbours
 if TYPE_CHECKING:
     from reticent.fleet.record import Study
 
-PEOPLE = "people:"  # how accounts of people begin
-UNDER = "/people"  # how the account ends that says under whose a study is
-STUDIES = ("survey:", "survey-", "campaign:", "training:")  # how accounts of studies begin
+PEOPLE = "people:"  # prefix of accounts of people
+UNDER = "/people"  # suffix of the account that names the people of a study
+STUDIES = ("survey:", "survey-", "campaign:", "training:")  # prefixes of accounts of studies
 _SUBJECT = re.compile(
     r"under (people:\S{1,80}) \[([0-9a-f]{32})\], at most ([0-9]{1,4}) devices of one person"
 )
@@ -50,12 +51,12 @@ _SUBJECT = re.compile(
 
 @dataclass(frozen=True)
 class People:
-    """The account that several data sets share, as studies know it.
+    """The account that several data sets share, as studies see it.
 
     Attributes:
-        account: its name.
-        identity: of the people, the end of the account's subject.
-        devices: the most devices that one of them has enrolled.
+        account: Name of the account.
+        identity: Identity of the people, the end of the account's subject.
+        devices: Largest number of devices that one person has enrolled.
     """
 
     account: str
@@ -63,12 +64,12 @@ class People:
     devices: int
 
     def note(self, study_account: str) -> Terms:
-        """The account that says that a study is under theirs: one unit, never charged."""
+        """Return the terms of the account that puts a study under these people: one unit, never charged."""
         subject = f"under {self.account} [{self.identity}], at most {self.devices} devices of one person"
         return Terms(f"{study_account}{UNDER}", Unit.MU2, Neighbours.REPLACE_ONE, subject, 1)
 
     def held(self, ledger: Ledger) -> Terms:
-        """The terms of their account.
+        """Return the terms of the people's account.
 
         Raises:
             LedgerError: it is not in this ledger.
@@ -85,7 +86,7 @@ class People:
 
 
 def of_study(ledger: Ledger, account: str) -> People | None:
-    """The people under whose account a study is; None if it is under nobody's."""
+    """Return the people under whose account a study is; None if it is under no account."""
     try:
         subject = ledger.balance(f"{account}{UNDER}").terms.subject
     except UnknownAccount:
@@ -101,7 +102,7 @@ def _noted(subject: str, account: str) -> People:
 
 
 def under(balances: list[Balance]) -> dict[str, str]:
-    """The account of the people of each study among some accounts, by the study's."""
+    """Map the account of each study among these balances to the account of its people."""
     found = {}
     for one in balances:
         name = one.terms.name
@@ -111,7 +112,7 @@ def under(balances: list[Balance]) -> dict[str, str]:
 
 
 def not_added(balances: list[Balance]) -> list[str]:
-    """What is in a ledger with accounts of people, and is not added to any of them: a sentence each."""
+    """List the studies in a ledger that are added to no account of people: one sentence each."""
     if not any(one.terms.name.startswith(PEOPLE) for one in balances):
         return []
     whose, said = under(balances), []
@@ -124,19 +125,19 @@ def not_added(balances: list[Balance]) -> list[str]:
 
 
 def why_not(terms: Terms) -> str | None:
-    """Why what a study shows cannot be added to an account of people, in words; None if it can."""
+    """Explain why a study cannot be added to an account of people; None if it can."""
     if terms.unit is Unit.MU2 or terms.unit is Unit.EPSILON:
         return None
     return f"{terms.unit.value.replace('_', ' ')} does not add to mu2"
 
 
 def price(unit: Unit, units: int, devices: int) -> int:
-    """What a part of a study costs its people, in units of 1e-12 mu^2, rounded up.
+    """Return the cost of a part of a study to its people, in units of 1e-12 mu^2, rounded up.
 
     Args:
-        unit: of the study.
-        units: that one device pays for the part.
-        devices: the most that one person has.
+        unit: Unit of the study.
+        units: Units that one device pays for the part.
+        devices: Largest number of devices that one person has.
 
     Raises:
         MixedGuarantees: the unit says nothing about a person.
@@ -151,14 +152,14 @@ def price(unit: Unit, units: int, devices: int) -> int:
 def put_under(ledger: Ledger, study: Study, account: str, people: People) -> int:
     """Put a study under an account of people, for ever, and charge them for what it showed before.
 
-    If their account does not hold that, all that is left of it is charged: the sum counts. After a crash
-    anywhere, doing it again ends it.
+    If the account has too little left, all that is left is charged: the sum counts. After a crash at any
+    point, calling this again completes it.
 
     Args:
-        ledger: of the operator, with both accounts.
-        study: which.
-        account: the name of its account.
-        people: whose.
+        ledger: Ledger of the operator, with both accounts.
+        study: Study to put under the account.
+        account: Name of the study's account.
+        people: People who pay for the study.
 
     Returns:
         The units of mu^2 that were charged now.
@@ -200,7 +201,7 @@ def charge(
     *,
     all_that_is_left: bool = False,
 ) -> int:
-    """Charge people for a part of a study, once however often it is called; what was charged now.
+    """Charge people once for a part of a study, however often this is called; return the units charged now.
 
     Raises:
         BudgetExceeded: their account does not hold it; nothing may be shown.

@@ -1,8 +1,9 @@
-"""What an operator publishes and devices answer: a text that means the same on every machine, and its id.
+"""Documents that an operator publishes and devices answer, and their ids.
 
-Surveys, training tasks and rounds of places are such texts. A kind of text says once, as attributes of its
-class, what it is called, which line is signed with it and under what its reports are remembered. `signing`
-and `reporter` go by that alone, so that no kind can be signed or answered under the words of another.
+Surveys, training tasks and rounds of locations are such documents: texts that mean the same on every machine.
+Each kind declares once, as attributes of its class, its name, the line that is signed with it and the key
+under which its reports are stored. `signing` and `reporter` use nothing else, so that no kind can be signed
+or answered as another.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from reticent.fleet.texts import LONGEST_TEXT
 from reticent.privacy.budget import cost_units
 
 ID_BYTES = 8
-WORDS = ("format", "name", "version", "purpose")  # fields of every text
+WORDS = ("format", "name", "version", "purpose")  # fields of every document
 
 
 class Kind:
-    """What a kind of texts says of itself. None of it is a field of the text.
+    """The declarations of a kind of documents. None of them is a field of the text.
 
     Attributes:
-        what: it is called.
-        field: of a signed file, that holds it.
-        head: the line that is signed before it.
-        names: of its fields.
-        optional: fields that may be missing.
-        longest: how many bytes it may have.
-        study: that it belongs to, as the words of collectors call it (`counted`).
+        what: Name of the kind, for messages.
+        field: Field of a signed file that holds the text.
+        head: Line that is signed before the text.
+        names: Names of the fields.
+        optional: Names of the fields that may be missing.
+        longest: Largest size of the text in bytes.
+        study: Prefix of the study in receipts of collectors (`counted`).
     """
 
     what: ClassVar[str]
@@ -48,12 +49,12 @@ class Kind:
 
 @dataclass(frozen=True)
 class Published(Kind, ABC):
-    """A text of any kind: JSON with sorted fields and no spaces.
+    """A document of any kind: JSON with sorted fields and no spaces.
 
     Args:
-        name: of what is asked; letters, digits, dots, dashes.
-        version: of its text, for people.
-        purpose: why it is asked, in words that the person behind a device reads.
+        name: Name of the study; letters, digits, dots, dashes.
+        version: Version of the text, for people.
+        purpose: Reason for the study, in words that the person behind a device reads.
     """
 
     name: str
@@ -63,19 +64,19 @@ class Published(Kind, ABC):
     def __post_init__(self) -> None:
         texts.check_words(self.name, self.version, self.purpose)
 
-    # What each kind says of itself
+    # Declared by each kind
 
     @abstractmethod
     def _fields(self) -> Mapping[str, Any]:
-        """Of the text, by name."""
+        """Return the fields of the text by name."""
 
     @classmethod
     @abstractmethod
     def _of(cls, given: dict[str, Any]) -> Self:
-        """The one of these fields, if they keep their rules."""
+        """Build the document from these fields, if they keep their rules."""
 
     def check(self) -> None:
-        """Look closer, before a device answers it: at what is too dear for whoever only reads it.
+        """Check what is too expensive to check at every parse, before a device answers the document.
 
         Raises:
             GuaranteeError: it does not keep what it claims.
@@ -83,15 +84,15 @@ class Published(Kind, ABC):
 
     @property
     def title(self) -> str:
-        """Its name, for messages."""
+        """Name of the document, for messages."""
         return self.name
 
     @property
     def series(self) -> str:
-        """Under which reports are remembered: one for each part of a series, whatever text asks for it."""
+        """Key under which reports are stored: one for each part of a series, whichever text asks for it."""
         return self.id.hex()
 
-    # What follows
+    # Derived
 
     @cached_property
     def text(self) -> bytes:
@@ -100,7 +101,7 @@ class Published(Kind, ABC):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """What a text says, if what it claims is so.
+        """Parse a document from its text, and verify what it claims.
 
         Raises:
             ParameterError: in one line, with the field, the rule and the value; also if the text is not
@@ -117,12 +118,12 @@ class Published(Kind, ABC):
 
     @cached_property
     def id(self) -> bytes:
-        """The first eight bytes of SHA-256 of the text: what reports name."""
+        """The first eight bytes of SHA-256 of the text, which reports refer to."""
         return hashlib.sha256(self.text).digest()[:ID_BYTES]
 
 
 class Local(Published):
-    """A text whose reports are epsilon-LDP, and that has draws of its own."""
+    """A document whose reports are epsilon-LDP, with pseudo-random draws of its own."""
 
     epsilon: float
     key: bytes
@@ -139,10 +140,10 @@ class Local(Published):
 
     @cached_property
     def units(self) -> int:
-        """What one report costs the ledger of its reporter, in units of 1e-12 epsilon, rounded up."""
+        """Cost of one report in the ledger of its reporter, in units of 1e-12 epsilon, rounded up."""
         return cost_units(self.epsilon)
 
     @cached_property
     def lots(self) -> Lots:
-        """The text's own draws."""
+        """Pseudo-random draws of this document."""
         return Lots(self.key)

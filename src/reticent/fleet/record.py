@@ -1,15 +1,16 @@
-"""What an operator learnt from devices, in the ledger: an entry for each part before anything of it is shown.
+"""The operator's record of what it learnt from devices: a ledger entry before anything is shown.
 
-Devices paid for their reports already, each out of its own ledger. The operator's ledger says the same to an
-auditor: an account for each survey, campaign and training, for one device that takes part in all of it; a
-request for each period or round that was looked at; and, once no more reports come, how many it counted.
+Devices have already paid for their reports, each out of its own ledger. The operator's ledger shows an
+auditor the same: an account for each survey, campaign and training, for one device that takes part in all of
+it; a request for each period or round that was looked at; and, once no more reports come, how many it
+counted.
 
 Accounts are called survey:<id>, campaign:<id> and training:<id>. No data set may have a colon in its name,
 so nobody can open such an account before the operator does. Ledgers of earlier releases have survey-<id>,
 which could be a data set's name: one that was opened with the survey's own terms goes on being charged.
 
-A study may be under the account of people whom data sets are about, too (`people`): then they are charged, or
-nothing is shown.
+A study may also be under the account of the people whom data sets are about (`people`): then that account is
+charged, or nothing is shown.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Study:
 
     Args:
         kind: survey, campaign or training.
-        id: of its text.
-        subject: whose data the account is about, in words.
-        unit: what a report costs, as devices pay it.
-        neighbours: the relation of that guarantee.
-        units: what one device pays for a part, at most, in units of 1e-12.
-        parts: how many there are.
-        part: what is learnt at once: a period, or a round.
-        old_name: of the account in ledgers of earlier releases, if they had one.
+        id: Id of the study's text.
+        subject: Description of the people whose data the account is about.
+        unit: Unit of the cost of a report, as devices pay it.
+        neighbours: Neighbouring relation of that guarantee.
+        units: Largest amount that one device pays for a part, in units of 1e-12.
+        parts: Number of parts.
+        part: Name of what is learnt at once: a period, or a round.
+        old_name: Name of the account in ledgers of earlier releases, if they had one.
     """
 
     kind: str
@@ -54,25 +55,27 @@ class Study:
 
     @property
     def terms(self) -> Terms:
-        """Of the account: all parts, for one device."""
+        """Terms of the study's account: all parts, for one device."""
         cap = min(self.units * self.parts, MAX_UNITS)
         return Terms(f"{self.kind}:{self.id.hex()}", self.unit, self.neighbours, self.subject, cap)
 
 
 class Record:
-    """Enters what is learnt into a ledger, each part once. What this process entered it does not ask again.
+    """A writer of ledger entries for what is learnt, each part once.
+
+    It does not repeat an entry that this process has made.
 
     Args:
-        ledger: of the operator.
+        ledger: Ledger of the operator.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._accounts: dict[str, str] = {}  # names of accounts that are open, by the name that is due
+        self._accounts: dict[str, str] = {}  # names of open accounts, by the name in the terms
         self._entered: set[tuple[str, int, int, bool]] = set()  # account, part, units, whether it is counted
 
     def account(self, study: Study) -> str:
-        """The name of a study's account, which is open then."""
+        """Return the name of a study's account, and open the account if needed."""
         terms = study.terms
         if terms.name not in self._accounts:
             self._accounts[terms.name] = self._opened(terms, study.old_name)
@@ -88,12 +91,12 @@ class Record:
         return terms.name
 
     def learn(self, study: Study, parts: Mapping[int, int | None], units: int | None = None) -> None:
-        """Enter that something of these parts is shown. Entering it again changes nothing.
+        """Enter that something of these parts is shown. Entering a part again changes nothing.
 
         Args:
-            study: whose reports were counted.
-            parts: by number, how many reports were counted; None while more may come.
-            units: what each device paid for these parts, if that is less than the most that the study says.
+            study: Study whose reports were counted.
+            parts: Number of reports counted, by number of the part; None while more may come.
+            units: Amount that each device paid for these parts, if it is less than the study's maximum.
 
         Raises:
             LedgerError: it could not be entered, or the people under whose account the study is have spent
@@ -117,8 +120,8 @@ class Record:
     def _requested(self, study: Study, name: str, number: int, amount: Amount) -> Grant:
         """Enter a part, then charge the people of the study, if there are any.
 
-        In this order: `put_under` says whose a study is before it looks at what was entered, so that either
-        of the two sees what the other one wrote.
+        In this order: `put_under` names the people of a study before it reads what was entered, so that at
+        least one of two concurrent calls sees what the other wrote.
         """
         grant = self.ledger.request(name, f"{study.part} {number}", amount)
         whose = peoples.of_study(self.ledger, name)
@@ -127,7 +130,7 @@ class Record:
         return grant
 
     def put_under(self, study: Study, people: People) -> int:
-        """Let the account of people pay for all that a study shows, before and from now on; for ever.
+        """Let the account of people pay for everything that a study shows, past and future, for ever.
 
         Returns:
             The units of mu^2 that were charged to them now, for what was shown before.
@@ -139,10 +142,10 @@ class Record:
         return peoples.put_under(self.ledger, study, self.account(study), people)
 
     def next_part(self, study: Study) -> int:
-        """Enter the first part that nobody entered: for whoever holds all rows, and reports of them at once.
+        """Enter the first part that is not entered yet: for an operator that holds all rows itself.
 
         Raises:
-            BudgetExceeded: every part was.
+            BudgetExceeded: every part was entered.
         """
         name, amount = self.account(study), Amount(study.units, study.unit, study.neighbours)
         number = self.ledger.balance(name).spent // study.units

@@ -1,13 +1,13 @@
-"""What runs where the data are: takes signed texts, and gives one private report for each part of them.
+"""The reporter on a device: it takes signed documents and gives one private report for each part of them.
 
-Everything that protects the person behind a device is here, once for all kinds: whose texts are taken, what
-they may ask, that a report is paid for before it is drawn, drawn once, remembered before it leaves, and the
-same ever after; and that nothing is drawn which the collector says has left. A kind of devices adds what it
-draws and how that is written as bytes.
+Everything that protects the person behind a device is here, once for all kinds: the signer is checked, and
+what a text may ask; a report is paid for before it is drawn, drawn once, stored before it leaves, and the
+same ever after; and nothing is drawn that has left according to the collector. A kind of devices adds what it
+draws and how the result is encoded.
 
 A device is a total function of its data: odd and missing values are reported like any other. It refuses only
-for what everybody may know: a text that is not signed, does not keep its guarantee or asks for more than the
-owner allows; a part that there is not; a spent ledger.
+for reasons that everybody may know: a text that is not signed, does not keep its guarantee or asks for more
+than the owner allows; a part that does not exist; a spent ledger.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from reticent.privacy.budget import UNITS_PER_ONE, cap_units
 from reticent.privacy.neighbours import Neighbours
 from reticent.randomness import Stream, secure_or
 
-if TYPE_CHECKING:  # few are told
+if TYPE_CHECKING:  # rarely needed
     from reticent.fleet.counted import Counted
 
 Asked = TypeVar("Asked", bound=Published)
 
 
 class Kept(TypedDict, total=False):
-    """What a `Reporter` has of its own, as arguments of a call."""
+    """The parts of a `Reporter` that are passed on as keyword arguments."""
 
     rng: Stream | None
     marks: Marks | None
@@ -51,7 +51,7 @@ class Kept(TypedDict, total=False):
 
 
 class Held(Kept):
-    """The same, with its lifetime budget."""
+    """The parts of a `Reporter` that are passed on, together with its lifetime budget."""
 
     lifetime: Required[float]
 
@@ -60,24 +60,24 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
     """One enrolled device and its lifetime budget.
 
     Attributes:
-        kind: of the texts that it takes.
-        account: of its ledger.
-        part: what one report answers.
-        me: what it calls itself.
-        per: what the names of its amounts end in, where they are no plain epsilon.
+        kind: Class of the documents that it takes.
+        account: Name of its account in the ledger.
+        part: Name of the unit that one report answers.
+        me: Word for the device in messages.
+        per: Suffix of the names of its amounts, where they are not a plain epsilon.
 
     Args:
-        path: the device's ledger, one file; made if there is none.
-        enrolment: what the operator gave it.
-        signer: the public key (32 bytes) whose texts it answers.
-        lifetime: what its reports may spend in all, over all texts; fixed with the ledger.
-        most: what it allows a single report.
-        rng: None for secure randomness; a SimulationStream in tests and simulations.
-        marks: where it is remembered what has left, apart from the ledger; None for the usual place.
-        lifetime_delta: what its reports may spend in all of delta, where a level is kept but for a delta; a
-            second account. None for devices that take no such texts.
-        total: one lifetime above all that the ledger pays for: surveys, trainings and places. Fixed with the
-            ledger; None takes the one that it has, if it has one.
+        path: File of the device's ledger; created if it is missing.
+        enrolment: Enrolment that the operator issued.
+        signer: Public key (32 bytes) of the signer whose texts it answers.
+        lifetime: Amount that its reports may spend in all, over all texts; fixed with the ledger.
+        most: Largest amount that it allows a single report.
+        rng: Random stream: None for secure randomness; a SimulationStream in tests and simulations.
+        marks: Record of what has left, stored apart from the ledger; None for the usual location.
+        lifetime_delta: Amount of delta that its reports may spend in all, where a level holds except with
+            probability delta; a second account. None for devices that take no such texts.
+        total: Lifetime above everything that the ledger pays for: surveys, trainings and locations. Fixed
+            with the ledger; None takes the lifetime that the ledger has, if any.
     """
 
     kind: type[Asked]
@@ -108,7 +108,7 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         self._guard = threading.Lock()
         self._taken: dict[bytes, Asked] = {}
         self._memories: dict[str, Memory] = {}  # by head
-        self._noted: dict[str, datetime.date] = {}  # until when the ledger says who asks
+        self._noted: dict[str, datetime.date] = {}  # last day noted in the ledger, by name of the note
         whose = f"the person behind this {self.me}"
         self._terms = Terms(self.account, self._unit, self._neighbours, whose, cap)
         beside = None
@@ -119,7 +119,7 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         super().__init__(path, self._terms, enrolment.key, marks, beside, total)
 
     def take(self, file: bytes) -> Asked:
-        """Take part in what a signed text asks, if it keeps what it says and asks no more than is allowed.
+        """Accept a signed document, if it keeps its guarantee and asks no more than is allowed.
 
         Raises:
             GuaranteeError, ParameterError: it does not; nothing was sent or spent.
@@ -133,17 +133,17 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
 
     @property
     def spent_delta(self) -> float:
-        """What its reports have spent of delta in all."""
+        """Amount of delta that its reports have spent in all."""
         return 0.0 if self._beside is None else self.ledger.balance(self._beside.name).spent / UNITS_PER_ONE
 
     @property
     def spent(self) -> float:
-        """What its reports have spent in all."""
+        """Amount that its reports have spent in all."""
         return self.ledger.balance(self.account).spent / UNITS_PER_ONE
 
     @property
     def left(self) -> int:
-        """What a report may still cost, in units of 1e-12, below the lifetime of the ledger if it has one."""
+        """Largest price of a further report, in units of 1e-12, also below the lifetime of the ledger."""
         left = self.ledger.balance(self.account).remaining
         if self._total is None or self._unit is not Unit.EPSILON:
             return left
@@ -151,19 +151,19 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
 
     @property
     def signer(self) -> bytes:
-        """The public key whose texts it answers."""
+        """Public key of the signer whose texts it answers."""
         return self._signer
 
     @property
     def enrolment(self) -> Enrolment:
-        """What the operator gave it; for what runs on the same device."""
+        """Enrolment that the operator issued, for other code on the same device."""
         return self._enrolment
 
-    # What a kind adds
+    # Added by each kind
 
     @abstractmethod
     def _check(self, asked: Asked) -> None:
-        """Refuse a text that asks for more than is allowed, or that cannot be drawn: it is not paid for.
+        """Refuse a document that asks for more than is allowed, or that cannot be drawn, before it is paid.
 
         Raises:
             GuaranteeError: it does.
@@ -171,28 +171,28 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
 
     @abstractmethod
     def _number(self, asked: Asked, number: int) -> int:
-        """The number of a part that a collector names, or an error."""
+        """Validate the number of a part that a collector names, and return it."""
 
     @abstractmethod
     def _price(self, asked: Asked) -> int:
-        """What the report of a part costs, in units of 1e-12."""
+        """Return the price of the report of a part, in units of 1e-12."""
 
     def _delta(self, asked: Asked) -> int:
-        """What the report of a part costs of delta, in units of 1e-12; nothing where the level is pure."""
+        """Return the price of the report of a part in delta, in units of 1e-12; 0 where the level is pure."""
         return 0
 
     def _reach(self, asked: Asked) -> Reach | None:
-        """How far apart, at most, two places so many km apart are to the mechanism; None without places."""
+        """Return a bound on the mechanism's distance by km; None for documents without locations."""
         return None
 
     def _kept(self, asked: Asked, head: str) -> Memory:
-        """How the reports of a series are kept, under keys with this beginning."""
+        """Return the storage of a series' reports, under keys with this beginning."""
         return ByNumber(self.ledger, self._terms, head)
 
-    # What all of them do
+    # Shared by all kinds
 
     def _held(self, asked: Asked) -> Asked:
-        """The text as it was taken."""
+        """Return the accepted document with this id, or raise."""
         held = self._taken.get(asked.id)
         if held is None:
             raise ParameterError(f"{asked.what} must be one that this {self.me} took, got {asked.title}")
@@ -210,13 +210,13 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
     def _once(
         self, held: Asked, number: int, draw: Callable[[], Sequence[int]], **price: Callable[[], int]
     ) -> Sequence[int]:
-        """What is said in a part: paid for, drawn and recorded now; or as it was recorded.
+        """Return the values of a part: paid for, drawn and recorded now, or as they were recorded.
 
         Args:
-            held: the text.
-            number: of the part.
-            draw: what is said, as whole numbers; called once it is paid for.
-            price: see `_paid`.
+            held: Document to answer.
+            number: Number of the part.
+            draw: Function that draws the values, as whole numbers; called once they are paid for.
+            price: Price of the report, see `_paid`.
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
@@ -225,7 +225,7 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         with self._guard:
             said = self._memory(held).remembered(number)
             if self._is_forgotten(self._head(held), number, said):
-                from reticent.fleet.counted import FORGOTTEN  # most never forget
+                from reticent.fleet.counted import FORGOTTEN  # rarely needed
 
                 raise ReportForgotten(f"{self.part} {number} of {held.name}: {FORGOTTEN}")
             return self._paid(held, number, draw, **price) if said is None else said
@@ -238,7 +238,10 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         *,
         price: Callable[[], int] | None = None,
     ) -> Sequence[int]:
-        """Pay, draw, record. The price, in units of 1e-12, is that of the text unless another is given."""
+        """Pay, draw and record the values of a part.
+
+        The price, in units of 1e-12, is that of the document unless another is given.
+        """
         units, memory = self._price(held) if price is None else price(), self._memory(held)
         beside, delta = f"{self._head(held)}/{number}", self._delta_amount(held)
         if delta is not None and self._beside is not None:
@@ -252,7 +255,7 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         return said
 
     def _note(self, held: Asked) -> None:
-        """Keep in the ledger who asks and on which days, for the person behind it (`told`)."""
+        """Note in the ledger who asks and on which days, for the person behind the device (`told`)."""
         name, today = note_name(self.account, self._head(held)), datetime.datetime.now(datetime.UTC).date()
         if self._noted.get(name) == today:
             return
@@ -265,16 +268,16 @@ class Reporter(Budgeted, ABC, Generic[Asked]):
         return Amount(units, Unit.METRIC_DELTA, self._neighbours) if units else None
 
     def _settle_both(self, held: Asked, key: str, values: Sequence[int] = ()) -> None:
-        """Pay all accounts for what has left; the first last, since what it holds says that it is done."""
+        """Charge all accounts for a report that has left; the main account last, as it marks the end."""
         self._settle_above(self._price(held), key, self._reach(held))
         if (delta := self._delta_amount(held)) and self._beside is not None:
             self._settle_in(self._beside.name, delta, key)
         self._settle(Amount(self._price(held), self._unit, self._neighbours), key, values)
 
     def _heed(self, asked: Asked, word: Counted) -> list[int]:
-        """Take the collector's word on the parts that it has counted: what is not remembered is never drawn.
+        """Apply a receipt: a report that was counted and is not stored here is never drawn again.
 
-        It is paid for all the same, since it has left. A liar can only silence.
+        It is paid for all the same, since it has left. A collector that lies can only silence the device.
 
         Returns:
             The parts that were counted and that this device does not remember.

@@ -1,8 +1,8 @@
-"""Enrolments that were taken back: one list for each master key, for all that the key is used for.
+"""Revoked enrolments: one list for each master key, for all uses of the key.
 
 The list is a small SQLite file beside the key, which processes share, or a table of the PostgreSQL database
-that collectors on several machines share. It only grows. Without it nothing is taken back: keep it with the
-key.
+that collectors on several machines share. It only grows. Without it no enrolment is revoked: back it up with
+the key.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _WHAT = "the list of enrolments that were taken back"
 
 
 class Revocations:
-    """The list at a place.
+    """The list of revoked enrolments in a file or a database.
 
     Args:
-        where: a file, made if there is none, readable by its owner alone; ":memory:" for tests; or a
+        where: File, created if it is missing, readable by its owner alone; ":memory:" for tests; or a
             postgresql:// address.
 
     Raises:
@@ -35,16 +35,16 @@ class Revocations:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self._guard = threading.Lock()
-        self._known: dict[bytes, None] = {}  # in the order in which they were taken back
+        self._known: dict[bytes, None] = {}  # in the order of revocation
         self._newest = 0
         self._list: _List = _Table(os.fsdecode(where)) if is_address(where) else _File(where)
 
     @classmethod
     def beside(cls, master: str | os.PathLike[str]) -> Revocations:
-        """The list of the master key in a file: of `enrolment.key` it is `enrolment.revoked`.
+        """Open the list of the master key in a file: for `enrolment.key` it is `enrolment.revoked`.
 
-        It lies beside the key itself, whichever links lead there: the key is one, and so is its list. Of an
-        address, or where one is noted beside the key, it is the list in that database.
+        The list lies beside the key itself, whichever links lead there. If `master` is an address, or an
+        address is noted beside the key, the list is in that database.
         """
         if is_address(master):
             return cls(master)
@@ -53,22 +53,22 @@ class Revocations:
 
     @classmethod
     def of_this_machine(cls, master: str | os.PathLike[str]) -> Revocations:
-        """The list beside the key, whatever is noted there."""
+        """Open the list beside the key, whatever address is noted there."""
         return cls(Path(master).resolve().with_suffix(".revoked"))
 
     def close(self) -> None:
-        """Close it."""
+        """Close the list."""
         self._list.close()
 
     def revoke(self, identity: bytes) -> bool:
-        """Take an enrolment back; whether it was not before."""
+        """Revoke an enrolment, and return whether it was not revoked before."""
         if not isinstance(identity, bytes) or len(identity) != ID_BYTES:
             raise ParameterError(f"an enrolment's id must be {ID_BYTES} bytes")
         with self._guard:
             return self._list.add(identity)
 
     def look(self) -> Set[bytes]:
-        """The ids of all that were taken back until now, by whichever process. It grows with later looks."""
+        """Return the ids that any process has revoked until now. The set grows with later calls."""
         with self._guard:
             for number, identity in self._list.newer(self._newest):
                 self._known[bytes(identity)] = None
@@ -76,7 +76,7 @@ class Revocations:
         return self._known.keys()
 
     def listed(self) -> list[bytes]:
-        """The same as a list, the oldest first."""
+        """Return the ids of revoked enrolments as a list, the oldest first."""
         self.look()
         with self._guard:
             return list(self._known)
@@ -86,13 +86,13 @@ class _List(Protocol):
     def add(self, identity: bytes) -> bool: ...
 
     def newer(self, than: int) -> Iterable[tuple[int, bytes]]:
-        """Numbers and ids with a higher number, in order; none comes before them later."""
+        """Return numbers and ids above a number, in order; no smaller number appears later."""
 
     def close(self) -> None: ...
 
 
 class _File:
-    """The list in a file."""
+    """The list of revocations in a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         table = (
@@ -124,7 +124,10 @@ class _File:
 
 
 class _Table:
-    """The list in a database. Numbers are given by one process at a time: none is seen before a lower one."""
+    """The list of revocations in a database.
+
+    One process at a time assigns numbers, so that no number is visible before a lower one.
+    """
 
     def __init__(self, url: str) -> None:
         self._base = Database(url, what=_WHAT)
@@ -140,7 +143,7 @@ class _Table:
 
     def add(self, identity: bytes) -> bool:
         with self._base.writing() as connection:
-            connection.execute("LOCK TABLE revoked IN EXCLUSIVE MODE")  # who looks does not wait
+            connection.execute("LOCK TABLE revoked IN EXCLUSIVE MODE")  # readers do not wait
             done = connection.execute(
                 "INSERT INTO revoked SELECT coalesce(max(number), 0) + 1, %s FROM revoked "
                 "ON CONFLICT (reporter) DO NOTHING",

@@ -1,4 +1,4 @@
-"""The operator's secrets: 32 bytes each, in a file that its owner alone can read."""
+"""Secrets of the operator: 32 bytes each, in a file that its owner alone can read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from reticent.fleet.enrolment import KEY_BYTES
 
 
 def kept_secret(path: Path) -> bytes:
-    """32 secret bytes from a file, drawn and written if there is none. Processes agree on them.
+    """Read 32 secret bytes from a file, created if it is missing. All processes get the same bytes.
 
     Raises:
-        StorageUnavailable: it cannot be written. Nothing is left of it.
+        StorageUnavailable: the file cannot be written. No partial file is left.
     """
     if not path.exists():
         try:
@@ -33,7 +33,7 @@ def kept_secret(path: Path) -> bytes:
 
 
 def _write(path: Path, text: str) -> None:
-    """Let a file hold a text, unless another process was first."""
+    """Create a file with a text, unless another process was first."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""Texts with the signature of whoever answers for them. A device takes no others.
+"""Signed files: a document with the signature of its author. A device takes no others.
 
     {"signature": "<128 hexadecimal digits>", "signer": "<64>", "survey": "<the survey's text>"}
 
@@ -21,24 +21,24 @@ from reticent.errors import GuaranteeError, ParameterError
 from reticent.fleet.published import Kind, Published
 from reticent.fleet.texts import LONGEST_TEXT
 
-MOST_BYTES = 2 * LONGEST_TEXT  # of a signed file
+MOST_BYTES = 2 * LONGEST_TEXT  # largest signed file
 _HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 
 Text = TypeVar("Text", bound=Published)
 
 
 def signed(text: Published, key: Ed25519PrivateKey) -> bytes:
-    """The file of a text, signed as what it is."""
+    """Return the signed file of a document."""
     return sealed(text.field, text.head, text.text, key)
 
 
 def verified(kind: type[Text], file: bytes, signer: bytes) -> Text:
-    """The text of a signed file, if this signer signed it and it keeps what it claims.
+    """Return the document of a signed file, if this signer signed it and it keeps what it claims.
 
     Args:
-        kind: of text.
-        file: as `signed` wrote it.
-        signer: the 32 bytes of the public key that the device trusts.
+        kind: Class of the document.
+        file: Content of the file, as `signed` wrote it.
+        signer: Public key that the device trusts, 32 bytes.
 
     Raises:
         ParameterError: it is no such file, or a field breaks its rule.
@@ -50,20 +50,20 @@ def verified(kind: type[Text], file: bytes, signer: bytes) -> Text:
 
 
 def unverified(kind: type[Text], file: bytes) -> Text:
-    """The text of a signed file, whoever signed it: for its author and for people who read it."""
+    """Return the document of a signed file without checking the signer: for its author and for readers."""
     return kind.parse(_read(kind.field, file, 2 * kind.longest)[kind.field].encode("ascii"))
 
 
 def signer_of(kind: type[Kind], file: bytes) -> bytes:
-    """Who is said to have signed a file."""
+    """Return the public key that a file names as its signer."""
     return bytes.fromhex(_read(kind.field, file, 2 * kind.longest)["signer"])
 
 
-# Any text, under the name of its field
+# Any text, stored in a field named after its kind
 
 
 def sealed(field: str, head: bytes, text: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The file of a text in ASCII, signed together with the line that says what it is."""
+    """Return the signed file of an ASCII text; the signature covers the line that names its kind, too."""
     fields = {
         "signature": key.sign(head + text).hex(),
         "signer": key.public_key().public_bytes_raw().hex(),
@@ -88,7 +88,7 @@ def opened(
         signer: Public key of the signer, 32 bytes.
         most: Largest size of the file in bytes.
         exact: Refuse a file that is not written byte by byte as `sealed` writes it. The signature covers the
-            text alone: whoever goes by the hash of the file must ask for this.
+            text alone: set this if you rely on the hash of the file.
     """
     given = _read(field, file, most)
     if exact and _encode(given) != file:

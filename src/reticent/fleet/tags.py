@@ -1,4 +1,4 @@
-"""Whether reports are genuine: HMAC-SHA256 of many short texts.
+"""Verification of the tags of many reports: HMAC-SHA256 of many short texts.
 
 It is written out here (RFC 2104) since `hmac` spends most of its time on setting up, and lets other threads
 in at each call.
@@ -20,18 +20,18 @@ _REST = [bytes([pad]) * (_BLOCK - KEY_BYTES) for pad in _PADS]
 
 
 def are_genuine(master: bytes, reports: NDArray[np.uint8], use: Use, reporter: slice) -> NDArray[np.bool_]:
-    """Which reports of one length, a row each, bear the tag of their reporter's key for a use.
+    """Return which reports of one length, a row each, bear the tag of their reporter's key for a use.
 
     Args:
-        master: from which the keys of enrolments follow.
-        reports: a row each.
-        use: of the key.
-        reporter: where the reporter's id stands.
+        master: Master key from which the keys of enrolments follow.
+        reports: Bytes of the reports, a row each.
+        use: Use of the key.
+        reporter: Position of the reporter's id.
     """
     inner, outer = _padded(master)
     inner += LABEL
     (one, other), (rest, other_rest) = _XORED, _REST
-    rest += use.value  # what follows the key in the inner hash
+    rest += use.value  # the inner hash goes on with the use
     text, length = reports.tobytes(), reports.shape[1]
     due, (first, end) = bytearray(), (reporter.start, reporter.stop)
     for start in range(0, len(text), length):
@@ -44,7 +44,7 @@ def are_genuine(master: bytes, reports: NDArray[np.uint8], use: Use, reporter: s
 
 
 def _are_equal(due: NDArray[np.uint8], sent: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which rows are the same: every byte of every row is looked at, so the time it takes tells nothing."""
+    """Return which rows are equal, in constant time: every byte of every row is compared."""
     return np.asarray(np.bitwise_or.reduce(due ^ sent, axis=1) == 0)
 
 

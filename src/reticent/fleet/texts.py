@@ -1,4 +1,4 @@
-"""What signed texts have in common: names, words for people, JSON with sorted fields and no others."""
+"""Common parts of signed texts: names, descriptions, JSON with sorted fields and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 
 
 def check_words(name: Any, version: Any, purpose: Any) -> None:
-    """Refuse a name that no file could have, and words that nobody could read."""
+    """Refuse a name that no file could have, and a version or purpose that cannot be printed."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ParameterError(f"name must be 1 to 80 letters, digits, dots, dashes, got {name!r:.60}")
     for field, text, most in (("version", version, 80), ("purpose", purpose, 1000)):
@@ -24,7 +24,7 @@ def check_words(name: Any, version: Any, purpose: Any) -> None:
 
 
 def written(fields: Mapping[str, Any]) -> bytes:
-    """A text."""
+    """Encode fields as the canonical text."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
@@ -36,7 +36,7 @@ def read(
     what: str = "task",
     most: int = LONGEST_TEXT,
 ) -> dict[str, Any]:
-    """The fields of a text, exactly these; only the optional ones may be missing."""
+    """Decode the fields of a text, exactly these; only the optional ones may be missing."""
     if not isinstance(text, bytes) or len(text) > most:
         raise ParameterError(f"the {what} must be at most {most} bytes")
     try:
@@ -49,7 +49,7 @@ def read(
 def checked_fields(
     where: str, given: Any, names: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """An object with these fields and no others."""
+    """Return an object that has these fields and no others, or raise."""
     if not isinstance(given, dict):
         raise ParameterError(f"{where} must be an object")
     for name in given:
@@ -62,7 +62,7 @@ def checked_fields(
 
 
 def hexadecimal(field: str, given: Any) -> bytes:
-    """Bytes of a text."""
+    """Decode the bytes of a hexadecimal text."""
     if not isinstance(given, str) or not _HEX.fullmatch(given):
         raise ParameterError(f"{field} must be hexadecimal")
     return bytes.fromhex(given)

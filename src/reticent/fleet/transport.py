@@ -1,11 +1,11 @@
-"""How reports leave a device: over HTTP, or through an MQTT broker, until somebody says that they arrived.
+"""Delivery of reports from a device, over HTTP or an MQTT broker, until they are acknowledged.
 
-A report is drawn once and sent as often as it takes: what is sent again are the same bytes, which collectors
-know as duplicates. Nothing here knows what was measured, and how often something is sent depends on the
-network alone.
+A report is drawn once and sent as often as needed: each time the same bytes, which collectors recognise as
+duplicates. This module does not know what was measured, and the number of attempts depends on the network
+alone.
 
 Privacy: a key (of an operator or an analyst) goes over plain http to this machine only. Reports are private
-already and bear the tag of their device; whoever listens learns that it reported.
+already and bear the tag of their device; an eavesdropper learns that it reported.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from reticent import peers
 from reticent.arguments import real, whole
 from reticent.errors import MissingExtra, ParameterError, SourceError
 
-LONGEST_REPLY = 1 << 24  # bytes; a signed round takes at most as many
-_AGAIN = (429, 502, 503, 504)  # come later
-_PAUSES_S = (0.1, 10.0)  # the shortest and the longest, between tries
-_LONGEST_MESSAGE = 4096  # of a refusal
-_LATEST_S = 60.0  # for the broker's last acknowledgement
+LONGEST_REPLY = 1 << 24  # bytes; a signed round is never larger
+_AGAIN = (429, 502, 503, 504)  # retry later
+_PAUSES_S = (0.1, 10.0)  # shortest and longest pause between tries
+_LONGEST_MESSAGE = 4096  # characters of an error message
+_LATEST_S = 60.0  # time limit for the broker's last acknowledgement
 
 
 class Http:
-    """A service.
+    """A client of an HTTP service, with retries.
 
     Args:
-        url: of the service, with or without a path; `https`, or `http`.
-        key: that it asks for, if it does.
-        tries: how often something is sent before it is given up.
-        timeout_s: for a whole reply.
-        pause: waits for so many seconds between tries.
+        url: Address of the service, with or without a path; `https`, or `http`.
+        key: Bearer key of the service, if it needs one.
+        tries: Number of attempts before a request is given up.
+        timeout_s: Time limit for a complete reply, in seconds.
+        pause: Function that waits for so many seconds between attempts.
 
     Raises:
         ParameterError: it is no such address, or a key would be sent over plain http to another machine.
@@ -64,16 +64,16 @@ class Http:
         self._pause = pause
 
     def fetch(self, path: str) -> bytes:
-        """What is found at a path below the service's."""
+        """Return the content at a path below that of the service."""
         return self._called("GET", path, None, {})
 
     def send(self, path: str, content: bytes, *, kind: str = "application/octet-stream") -> bytes:
-        """Send bytes, the same ones again until they arrive, and return the reply.
+        """Send bytes, repeatedly until they arrive, and return the reply.
 
         Args:
-            path: below the service's; of something that may be sent twice, as reports may.
-            content: what is sent.
-            kind: of content, as HTTP calls it.
+            path: Path below that of the service; its resource must accept duplicates, as reports do.
+            content: Bytes to send.
+            kind: Media type of the content.
 
         Raises:
             SourceError: they did not arrive, or were refused. They may be sent again later.
@@ -126,7 +126,7 @@ class Http:
 
 
 def _message(reply: bytes) -> str:
-    """What a service says of a refusal, in one line; nothing if it is said in another shape."""
+    """Return the error message of a service in one line; empty if the reply has another shape."""
     try:
         said = json.loads(reply[:_LONGEST_MESSAGE])["error"]["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -145,15 +145,18 @@ def publishing(
     password: str | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[Callable[[bytes], None]]:
-    """Send reports to a broker at QoS 1: yields what sends one; leaves once all are acknowledged.
+    """Connect to a broker and yield a function that sends a report at QoS 1.
+
+    On exit it waits until all reports are acknowledged.
 
     Args:
-        host: of the broker.
-        port: of it.
-        topic: to which each report is a message.
-        username: if the broker asks for one.
-        password: of that name.
-        tls: how the broker is verified, e.g. `ssl.create_default_context()`; None for a plain connection.
+        host: Host of the broker.
+        port: Port of the broker.
+        topic: Topic to which each report is published as a message.
+        username: User name, if the broker asks for one.
+        password: Password of that user.
+        tls: TLS context to verify the broker, e.g. `ssl.create_default_context()`; None for a plain
+            connection.
 
     Raises:
         MissingExtra: paho-mqtt is not installed.

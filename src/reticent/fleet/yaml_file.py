@@ -1,4 +1,4 @@
-"""Files that operators write in YAML: fields by name; errors name the file, the field and the rule."""
+"""Reading of YAML files that operators write; errors name the file, the field and the rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def read(what: str, path: Path, parse: Callable[[str], Result]) -> Result:
-    """What a file describes.
+    """Read a file and parse what it describes.
 
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
@@ -32,7 +32,7 @@ def read(what: str, path: Path, parse: Callable[[str], Result]) -> Result:
 
 
 def loaded(what: str, text: str, extra: str) -> Any:
-    """What a text in YAML holds."""
+    """Load the content of a YAML text."""
     try:
         import yaml
     except ImportError as error:
@@ -44,7 +44,7 @@ def loaded(what: str, text: str, extra: str) -> Any:
 
 
 def fields(where: str, given: Any, names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """An object with these fields and no others."""
+    """Return an object that has these fields and no others, or raise."""
     if not isinstance(given, dict):
         raise ParameterError(f"{where} must have fields, got {type(given).__name__}")
     for name in given:
@@ -57,7 +57,7 @@ def fields(where: str, given: Any, names: tuple[str, ...], optional: tuple[str, 
 
 
 def attribute(where: str, name: str, given: Any, optional: tuple[str, ...] = ()) -> Attribute:
-    """A number with bounds, or a category with values."""
+    """Parse an attribute: a number with bounds, or a category with values."""
     if not isinstance(given, dict):
         raise ParameterError(f"{where} must have fields: low and high, or values")
     if "values" in given:
@@ -68,14 +68,14 @@ def attribute(where: str, name: str, given: Any, optional: tuple[str, ...] = ())
 
 
 def text(field: str, given: Any) -> str:
-    """A text; YAML reads a version 1 as a number."""
+    """Return a value as a text; YAML reads a version 1 as a number."""
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         raise ParameterTypeError(f"{field} must be a text, got {type(given).__name__}")
     return str(given)
 
 
 def number(field: str, given: Any) -> float:
-    """A number; YAML reads 1e-4 as a text."""
+    """Return a value as a number; YAML reads 1e-4 as a text."""
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         raise ParameterTypeError(f"{field} must be a number, got {given!r:.60}")
     try:
