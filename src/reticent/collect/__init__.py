@@ -1,7 +1,7 @@
-"""Private reports from a fleet: surveys, devices, the bytes between, and the collector.
+"""Private reports from a fleet: surveys, devices, the report format, and the collector.
 
-What runs on a device (`survey`, `instruments`, `wire`, `device`, `fleet`) loads numpy, cryptography and the
-device ledger, and solves nothing.
+The code that runs on a device (`survey`, `instruments`, `wire`, `device`, `fleet`) loads numpy, cryptography
+and the device ledger, and solves nothing.
 """
 
 import typing as _typing

@@ -1,4 +1,4 @@
-"""Surveys over tables that lie in files: perturb every row, count every report, however large the file is.
+"""Surveys over tables in files: perturb every row, count every report, however large the file is.
 
 A file is read in blocks. Each block is a job for an `Executor`: a pool of processes here, or a Dask cluster.
 Every process has its own secure stream, keyed by the operating system. A few blocks are under way at a time,
@@ -6,11 +6,11 @@ so that memory is bounded, and results are taken in the order of the blocks.
 
 Reports are a table with a column for each attribute, empty where a row's sample does not hold it: the symbol
 as a whole number, or for OUE, OLH and Subset the packed report in hexadecimal. Their order is drawn anew
-within each block; which block a row was in is told, as is how many rows there are. Blocks are cut by number
-of rows alone, whatever the rows hold: how a file is cut would tell how long its rows are. What a cell says
-depends on no other row (`reticent.tables.cells`), nor does where a record of a CSV ends
-(`reticent.tables.records`).
-Whoever runs `perturb` sees the rows: this is for data that somebody already holds, not for devices.
+within each block; the block of a row is disclosed, and so is the number of rows. Blocks are cut by number of
+rows alone, whatever the rows hold: other cuts would disclose how long the rows are. The meaning of a cell
+depends on no other row (`reticent.tables.cells`), nor does the end of a record of a CSV
+(`reticent.tables.records`). The process that runs `perturb` sees the rows: this is for data that somebody
+already holds, not for devices.
 """
 
 from __future__ import annotations
@@ -64,17 +64,18 @@ def perturb(
     progress: Progress = lambda rows: None,
     paying: Callable[[], None] = lambda: None,
 ) -> int:
-    """Write a private report of each row of a CSV or Parquet file; returns how many.
+    """Write a private report of each row of a CSV or Parquet file, and return the number of rows.
 
     Args:
-        survey: what is asked.
-        given: the rows.
-        out: the reports.
-        executor: does the work.
-        workers: how many of its processes work at once.
-        progress: called with the rows that are done.
-        paying: called once it is clear that there will be reports, and before the first is drawn: where it
-            is entered into a ledger. Whoever gives none must know that the rows were not reported before.
+        survey: Survey to answer.
+        given: File of the rows.
+        out: File of the reports.
+        executor: Executor that does the work.
+        workers: Number of its processes that work at once.
+        progress: Function that is called with the number of rows that are done.
+        paying: Function that enters the reports into a ledger, called once it is clear that there will be
+            reports, and before the first is drawn. If you pass none, you must know that the rows were not
+            reported before.
 
     Raises:
         ParameterError: a column is missing, or `out` exists; nothing was written.
@@ -128,7 +129,7 @@ def aggregate(
 def columns(
     given: Path, attributes: Sequence[Attribute], *, key: str | None = None
 ) -> tuple[dict[str, Any], NDArray[np.int64] | None]:
-    """A whole file in memory: the values of each attribute, and the numbers of what the cells of `key` say.
+    """Read a whole file: the values of each attribute, and a number for each distinct cell of `key`.
 
     Raises:
         SourceError: the file cannot be read, or a column is missing.
@@ -148,7 +149,7 @@ def columns(
 def _in_order(
     executor: Executor, workers: int, work: Callable[..., Result], jobs: Iterator[tuple[Any, ...]]
 ) -> Iterator[Result]:
-    """The results of jobs, a few of which are under way at a time."""
+    """Yield the results of jobs in order, while a few jobs are under way."""
     waiting: deque[Future[Result]] = deque()
     try:
         for job in jobs:
@@ -175,7 +176,10 @@ def _survey(text: bytes) -> Survey:
 
 
 def _perturbed(text: bytes, block: Any) -> Any:
-    """Reports of a block. What goes wrong with the rows is not told: it would tell of them."""
+    """Return the reports of a block.
+
+    Errors in the rows are not described: a message would disclose them.
+    """
     try:
         return _reports(_survey(text), block)
     except Exception:  # its text may quote the rows
@@ -196,15 +200,15 @@ def perturbed(
     ids: NDArray[np.uint64] | None = None,
     period: int = 0,
 ) -> list[tuple[NDArray[np.int64], Any]]:
-    """For each attribute the rows that report it, and what the mechanism drew.
+    """Return, for each attribute, the rows that report it and what the mechanism drew.
 
     Args:
-        survey: what is asked.
-        table: by attribute, one value a row.
-        rows: how many there are.
-        rng: None for secure randomness.
-        ids: of the reporters behind the rows, for whom the survey's own draws are made; if there are any.
-        period: of those draws.
+        survey: Survey to answer.
+        table: Values by attribute, one for each row.
+        rows: Number of rows.
+        rng: Random stream; None for secure randomness.
+        ids: Ids of the reporters behind the rows, if any, for which the survey's own draws are made.
+        period: Period of those draws.
     """
     stream = secure_or(rng)
     d, size = len(survey.attributes), survey.sample_size
@@ -232,12 +236,12 @@ def perturbed(
 
 
 def reports_table(survey: Survey, reports: list[tuple[NDArray[np.int64], Any]], rows: int) -> Any:
-    """Reports as a table, in an order that is drawn anew.
+    """Return reports as a table, in an order that is drawn anew.
 
     Args:
-        survey: what was asked.
-        reports: for each attribute the rows that report it, and what the mechanism drew.
-        rows: how many there are.
+        survey: Survey that was answered.
+        reports: Rows that report each attribute, and what the mechanism drew.
+        rows: Number of rows.
     """
     order = np.argsort(secure_or(None).words(rows)) if rows else np.empty(0, dtype=np.int64)
     columns = [
@@ -275,7 +279,7 @@ def _schema(survey: Survey) -> Any:
 
 
 def _values(column: Any, attribute: Attribute) -> Any:
-    """A column for a mechanism, by what each cell says: a value, a missing one or the fallback."""
+    """Convert a column for a mechanism: each cell becomes a value, a missing value or the fallback."""
     if isinstance(attribute, Number):
         return numbers(column)
     if isinstance(attribute.values, int):
@@ -289,7 +293,7 @@ def _values(column: Any, attribute: Attribute) -> Any:
 
 @cache
 def _numbering(attribute: Category) -> Numbering:
-    """The places of the values among what cells say.
+    """Map the values of a category, as cells spell them, to their indices.
 
     Raises:
         ParameterError: no cell could tell two of them apart.
@@ -318,7 +322,7 @@ def _column(instrument: Instrument, rows: NDArray[np.int64], drawn: Any, size: i
 
 
 def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
-    """What a column of reports says; an illegal report is refused."""
+    """Decode a column of reports, and refuse an illegal report."""
     if not isinstance(instrument, Channel):
         try:
             return np.concatenate([instrument.unpack(bytes.fromhex(text), 1) for text in column.to_pylist()])
@@ -334,7 +338,7 @@ def _drawn(instrument: Instrument, column: Any, name: str) -> Any:
 
 
 def _blocks(path: Path, names: list[str], schema: Any = None) -> Iterator[Any]:
-    """The columns of a file, in blocks of rows."""
+    """Yield the columns of a file in blocks of rows."""
     try:
         reader = _recut(_reader(path, names, schema))
         first = next(reader, None)
@@ -346,7 +350,7 @@ def _blocks(path: Path, names: list[str], schema: Any = None) -> Iterator[Any]:
 
 
 def _recut(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in blocks of BLOCK_ROWS, of which the last may be shorter."""
+    """Yield the rows in blocks of BLOCK_ROWS, of which the last may be shorter."""
     held: list[Any] = []
     rows = 0
     for block in blocks:
@@ -395,13 +399,13 @@ def _reader(path: Path, names: list[str], schema: Any) -> Iterator[Any]:
 
 
 def _typed(batch: Any, schema: Any) -> Any:
-    """Reports as they were written."""
+    """Convert a batch of CSV cells back to the types of the reports."""
     columns = [pa.compute.if_else(pa.compute.equal(one, ""), None, one) for one in batch.columns]
     return pa.record_batch(columns, names=batch.schema.names).cast(schema)
 
 
 class _Writer:
-    """Writes blocks to a file, by its suffix."""
+    """A writer of blocks to a file, in the format of its suffix."""
 
     def __init__(self, path: Path, suffix: str, schema: Any) -> None:
         if suffix.lower() in (".parquet", ".pq"):

@@ -1,11 +1,11 @@
-"""The collector: reads reports, counts each once, and keeps counts instead of reports.
+"""The collector: reads reports, counts each once, and stores counts instead of reports.
 
-What it keeps, in one SQLite file or a PostgreSQL database (`counts`): the surveys, how often each symbol
-came, and which reporter was counted in which period, so that none is counted twice. A cell of the table that
-one reporter fills names its reporter to whoever knows the ids, as dither level and group follow from an id:
-epsilon is the protection of a report, not the counting. A report is acknowledged only when its count is on
-the disk; several callers share a commit. Rejected reports change nothing but a number for each reason (which
-a crash may set back a little).
+It stores, in one SQLite file or a PostgreSQL database (`counts`), the surveys, the count of each symbol, and
+which reporter was counted in which period, so that none is counted twice. A cell of the table that only one
+reporter fills identifies this reporter to anybody who knows the ids, as dither level and group follow from an
+id: epsilon is the protection of a report, not the counting. A report is acknowledged only when its count is
+on the disk; several callers share a commit. Rejected reports change nothing but a number for each reason
+(which a crash may set back a little).
 
 Several processes may use one file, and collectors on several machines one database. Open it after forking.
 """
@@ -47,8 +47,8 @@ from reticent.fleet.intake import Intake
 from reticent.fleet.revocation import Revocations
 from reticent.mechanisms.base import Channel
 
-_ON_THE_WAY_S = 120.0  # that a commit may take
-_FORGET_S = 3600.0  # how often closed periods are looked for
+_ON_THE_WAY_S = 120.0  # longest duration of a commit
+_FORGET_S = 3600.0  # interval of the search for closed periods
 _FIRST = bytes([VERSION])
 
 
@@ -57,8 +57,9 @@ class _Held:
     """A survey, or a follow-up, that is collected.
 
     Attributes:
-        number: of its counts.
-        reporters: of who reported: a follow-up's are those of the survey that it follows.
+        number: Number of its counts in the store.
+        reporters: Number under which its reporters are stored: for a follow-up, that of the survey that it
+            follows.
     """
 
     number: int
@@ -71,7 +72,7 @@ class _Held:
 
 
 class _Forms:
-    """Of reports to the surveys that are collected: version, survey, period, reporter."""
+    """The forms of reports to the surveys that are collected: version, survey, period, reporter."""
 
     use, outcomes, start_bytes, reporter = Use.SURVEY, Outcome, 9, slice(13, 21)
 
@@ -79,7 +80,10 @@ class _Forms:
         self._held = held
 
     def fault(self, length: int, start: bytes) -> Outcome | None:
-        """What is wrong with all reports of a length and beginning. Strangers do not pass: they are many."""
+        """Return the fault of all reports of a length and beginning.
+
+        Reports to unknown surveys are refused here, before the costly checks: they may be many.
+        """
         if start[:1] != _FIRST or not SHORTEST <= length <= LONGEST:
             return Outcome.VERSION if start and start[:1] != _FIRST else Outcome.LENGTH
         held = self._held.get(start[1:9])
@@ -93,7 +97,7 @@ class _Checked:
     """Reports of one survey and one length whose form is right, to be counted if they are new."""
 
     held: _Held
-    places: NDArray[np.int64]  # in the caller's list
+    places: NDArray[np.int64]  # indices into the caller's list
     who: NDArray[np.uint8]  # reporter and nonce, 16 bytes in each row
     periods: NDArray[np.int64]
     groups: NDArray[np.int64]
@@ -102,7 +106,7 @@ class _Checked:
 
 @dataclass
 class _Batch:
-    """What one caller brought."""
+    """The reports of one call, and their outcomes."""
 
     outcomes: list[Outcome]
     checked: list[_Checked]
@@ -115,16 +119,17 @@ class _Batch:
 
 
 class Collector:
-    """Counts the reports of surveys.
+    """A counter of the reports of surveys.
 
     Args:
-        where: a file, made if there is none, readable by its owner alone; or a postgresql:// address of a
+        where: File, created if it is missing, readable by its owner alone; or a postgresql:// address of a
             database that several collectors share.
-        master: the operator's 32 bytes from which devices' keys come.
-        late_s: how long after its end a period still takes reports.
-        early_s: how long before its beginning, for devices whose clocks are ahead.
-        clock: seconds since 1970.
-        revocations: enrolments that were taken back; by default a list beside the file, or in the database.
+        master: Master key of the operator, 32 bytes, from which the devices' keys are derived.
+        late_s: Seconds after its end for which a period still takes reports.
+        early_s: Seconds before its beginning from which a period takes reports, for devices whose clocks are
+            ahead.
+        clock: Function that returns the seconds since 1970.
+        revocations: List of revoked enrolments; by default a list beside the file, or in the database.
 
     Raises:
         LedgerError: the file cannot be opened, or a newer Reticent wrote it.
@@ -151,7 +156,7 @@ class Collector:
         self._rejected: Counter[str] = Counter()
         self._held: dict[bytes, _Held] = {}
         self._forms = _Forms(self._held)
-        self._newest = 0  # survey that is known
+        self._newest = 0  # highest known number of a survey
         with ExitStack() as held:
             self._counts = opened(where, master)
             held.callback(self._counts.close)
@@ -184,7 +189,7 @@ class Collector:
         self.close()
 
     def _refresh(self) -> None:
-        """Learn of surveys that came since the last look, from whichever process."""
+        """Load the surveys that any process has added since the last call."""
         with self._looking:
             for number, identity, text in self._counts.surveys(self._newest):
                 survey, reporters = _unchanged(identity, text), number
@@ -194,7 +199,7 @@ class Collector:
                 self._newest = number
 
     def _adopt_revoked(self) -> None:
-        """Earlier releases kept in this file which enrolments were taken back: they stay so."""
+        """Copy the revocations that earlier releases stored in this file to the list of revocations."""
         for one in self._counts.revoked():
             if one not in self.revocations.look():
                 self.revocations.revoke(one)
@@ -231,13 +236,13 @@ class Collector:
             raise ParameterError(f"period {survey.follows.period} of {survey.name} has a follow-up already")
 
     def surveys(self) -> list[Survey]:
-        """All surveys that are collected, in the order in which they came; without follow-ups."""
+        """Return all surveys that are collected, in the order in which they came; without follow-ups."""
         self._refresh()
         with self._looking:
             return [held.survey for held in self._held.values() if held.survey.follows is None]
 
     def follow_ups(self, survey: Survey) -> dict[int, Survey]:
-        """The follow-ups of a survey that learns, by their period."""
+        """Return the follow-ups of a survey that learns, by their period."""
         self._refresh()
         with self._looking:
             return self._follow_ups(survey)
@@ -249,7 +254,7 @@ class Collector:
         return {one.follows.period: one for one in texts if one.follows and one.follows.survey == survey.id}
 
     def file(self, survey: Survey) -> bytes:
-        """The signed file of a survey, for devices."""
+        """Return the signed file of a survey, for devices."""
         return self._counts.file(self._number(survey))
 
     def _number(self, survey: Survey) -> int:
@@ -259,18 +264,18 @@ class Collector:
         return held.number
 
     def revoke(self, reporter: bytes) -> None:
-        """Take an enrolment back: what it sends from now on is not counted."""
+        """Revoke an enrolment: reports that it sends from now on are not counted."""
         self.revocations.revoke(reporter)
         self._intake.look()
 
     def is_closed(self, survey: Survey, period: int) -> bool:
-        """Whether a period takes no reports any more, and what was on its way has arrived."""
+        """Return whether a period takes no reports any more and no commit for it is under way."""
         return period < survey.period_at(self._clock() - self._late_s - _ON_THE_WAY_S)
 
     def forget(self) -> int:
-        """Forget who reported in periods that take no reports any more; returns how many rows that were.
+        """Forget who reported in periods that take no reports any more; return the number of rows deleted.
 
-        Those periods stay closed, whatever the clock says later: nobody could tell a second arrival there.
+        Those periods stay closed, whatever the clock says later: a duplicate could not be recognised there.
         """
         self._refresh()
         now, gone = self._clock(), 0
@@ -284,10 +289,10 @@ class Collector:
     # Receiving
 
     def receive(self, reports: Sequence[bytes]) -> list[Outcome]:
-        """Count reports, each once; returns what became of each when that is on the disk.
+        """Count reports, each once, and return the outcome of each when it is on the disk.
 
         Raises:
-            LedgerError: it could not be written. None of them is acknowledged: send all of them again.
+            LedgerError: the counts could not be written. No report is acknowledged: send all of them again.
         """
         self._refresh()
         batch = self._examined(reports)
@@ -303,24 +308,24 @@ class Collector:
                 raise batch.error
         if batch.outcomes.count(Outcome.COUNTED) < len(reports):
             self.reject(one for one in batch.outcomes if not one.is_acknowledged)
-        if not 0.0 < self._forget_at - self._clock() <= _FORGET_S:  # it may have been set back since
+        if not 0.0 < self._forget_at - self._clock() <= _FORGET_S:  # the clock may have been set back since
             self._forget_at = self._clock() + _FORGET_S
             self.forget()
         return batch.outcomes
 
     def knows(self, report: bytes) -> bool:
-        """Whether a report is from an enrolled device, for a survey that is collected here."""
+        """Return whether a report is from an enrolled device, for a survey that is collected here."""
         return self._intake.reporter(report, self._forms) is not None
 
     def reject(self, reasons: Iterable[Outcome]) -> None:
-        """Count what was refused."""
+        """Count refused reports by reason."""
         counted = Counter(one.value for one in reasons)
         if counted:
             with self._queue:
                 self._rejected += counted
 
     def _examined(self, reports: Sequence[bytes]) -> _Batch:
-        """Everything that can be said of reports without knowing which came before."""
+        """Check reports as far as possible without knowing which reports came before."""
         outcomes, admitted = self._intake.admitted(reports, self._forms)
         batch = _Batch(outcomes, [])
         for alike in admitted:
@@ -330,7 +335,7 @@ class Collector:
     def _examine(
         self, batch: _Batch, held: _Held, table: NDArray[np.uint8], places: NDArray[np.int64]
     ) -> None:
-        """Genuine reports of one survey and one length."""
+        """Check genuine reports of one survey and one length, and add them to the batch."""
         survey, now = held.survey, self._clock()
         first, last = survey.period_at(now - self._late_s), survey.period_at(now + self._early_s)
         found = judged(
@@ -347,7 +352,7 @@ class Collector:
     # Counting
 
     def _commit(self, batches: list[_Batch]) -> None:
-        """Count what is new in all of these, in one transaction, or in none."""
+        """Count the new reports of all batches in one transaction, or none of them."""
         try:
             told, written = again(lambda: self._counted(batches))
         except BaseException as error:
@@ -368,7 +373,7 @@ class Collector:
     def _counted(
         self, batches: list[_Batch]
     ) -> tuple[list[tuple[_Batch, _Checked, list[Outcome]]], Counter[str]]:
-        """The transaction: who is new is noted, and counted, or neither is. Returns what is to be told."""
+        """Run the transaction: note new reporters, count their reports, return the outcomes to announce."""
         told: list[tuple[_Batch, _Checked, list[Outcome]]] = []
         cells: Counter[Cell] = Counter()
         together = [(batch, checked) for batch in batches for checked in batch.checked]
@@ -384,11 +389,11 @@ class Collector:
             return told, self._write_rejects()
 
     def _seen(self, checked: _Checked) -> list[Outcome] | None:
-        """Note who reports; what became of each, or None if all of them are new."""
+        """Note who reports; return the outcome of each report, or None if all of them are new."""
         return self._counts.see(checked.held.reporters, checked.periods, checked.who)
 
     def _count(self, checked: _Checked, is_new: NDArray[np.bool_], cells: Counter[Cell]) -> None:
-        """Add what is new to the cells that are written."""
+        """Add new reports to the cells that are written."""
         survey, number = checked.held.survey, checked.held.number
         for attribute, (members, drawn) in checked.symbols.items():
             chosen = is_new[members]
@@ -412,16 +417,16 @@ class Collector:
                 cells[number, period, attribute, symbol, group] += n
 
     def _write_rejects(self) -> Counter[str]:
-        """Write the numbers of refused reports that are not written yet; returns them."""
+        """Write the numbers of refused reports that are not written yet, and return them."""
         with self._queue:
             written = self._rejected.copy()
         self._counts.refuse(written)
         return written
 
-    # Looking
+    # Reading
 
     def tallies(self, survey: Survey, periods: Sequence[int] | None = None) -> list[Tally]:
-        """What was counted in some periods of a survey, or in all: of its own text, then of follow-ups."""
+        """Return the counts of some or all periods of a survey: of its own text, then of its follow-ups."""
         found = [self.tally(survey, periods)]
         for period, text in sorted(self.follow_ups(survey).items()):
             if periods is None or period in periods:
@@ -429,7 +434,7 @@ class Collector:
         return found
 
     def tally(self, survey: Survey, periods: Sequence[int] | None = None) -> Tally:
-        """What was counted in some periods of a text, or in all."""
+        """Return the counts of some or all periods of one text."""
         found, number = Tally.empty(survey), self._number(survey)
         for attribute, symbol, group, n in self._counts.tally(number, periods):
             if symbol == REPORTS:
@@ -439,7 +444,7 @@ class Collector:
         return found
 
     def periods(self, survey: Survey) -> dict[int, int]:
-        """How many reports were counted in each period of a survey, of its own text and of follow-ups."""
+        """Return the number of reports counted in each period of a survey, follow-ups included."""
         found: Counter[int] = Counter()
         for text in (survey, *self.follow_ups(survey).values()):
             rows = self._counts.reports(self._number(text))
@@ -447,7 +452,7 @@ class Collector:
         return dict(found)
 
     def counted(self, survey: Survey, reporter: bytes) -> Counted:
-        """Which periods of an enrolment were counted, of those that still take reports."""
+        """Return the receipt for the periods of an enrolment that were counted and still take reports."""
         number, now = self._number(survey), self._clock()
         closed = self._counts.closed(number)
         first = min(max(closed, survey.period_at(now - self._late_s), 0), survey.periods)
@@ -456,7 +461,7 @@ class Collector:
         return Counted(f"survey:{survey.id.hex()}", reporter, tuple(periods), int(first))
 
     def rejected(self) -> dict[str, int]:
-        """How many reports were refused, by reason."""
+        """Return the number of refused reports by reason."""
         with self._guard:  # nobody writes them down meanwhile
             found = Counter(self._counts.refused())
             with self._queue:
@@ -474,6 +479,6 @@ def _unchanged(identity: bytes, text: bytes) -> Survey:
 
 
 def _distinct(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Each distinct number, and how often it occurs."""
+    """Return each distinct number, and how often it occurs."""
     found, n = np.unique(numbers, return_counts=True)
     return list(zip(found.tolist(), n.tolist(), strict=True))

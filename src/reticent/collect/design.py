@@ -1,6 +1,7 @@
-"""Making a survey: the best mechanism for each attribute, and how many of them a report should hold.
+"""Design of a survey: the best mechanism for each attribute, and how many attributes a report should hold.
 
-This solves and searches, which is the operator's work; devices get the result (`survey`, `instruments`).
+This module solves and searches, which is the operator's work; devices get the result (`survey`,
+`instruments`).
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ def designed(
     regret: float | None = None,
     waves: Waves | None = None,
 ) -> Survey:
-    """A survey whose mechanisms have the least variance.
+    """Design a survey whose mechanisms have the least variance.
 
     Args:
-        name: see `Survey`, as for what is not listed here.
-        attributes: what a record holds.
-        epsilon: the LDP level of the report of one period.
-        purpose: why it is asked, in words for the person behind a device.
-        start: when the first period begins, in seconds since 1970.
-        period_s: how long a period is.
-        periods: how many there are.
-        version: of the survey's text.
-        sample_size: how many attributes a report holds; the number of least variance if not given.
-        assigned: whether the survey draws which attributes a device reports.
-        groups: of reporters, a power of two.
-        mechanisms: by attribute, the kind of mechanism to take instead of the best, or the mechanism itself,
-            such as a `Tailored` for a guess.
-        guesses: by the name of a number, where its values may lie: its mechanism is a `Tailored` for that,
-            and how many attributes a report holds is chosen together with it.
-        regret: of these mechanisms; none if not given.
-        waves: how the survey learns, if it does.
+        name: Name of the survey; see `Survey`, also for arguments that are not listed here.
+        attributes: Attributes of a record.
+        epsilon: LDP level of the report of one period.
+        purpose: Reason for the survey, in words for the person behind a device.
+        start: Beginning of the first period, in seconds since 1970.
+        period_s: Length of a period in seconds.
+        periods: Number of periods.
+        version: Version of the survey's text.
+        sample_size: Number of attributes in a report; the number of least variance if not given.
+        assigned: True if the survey draws which attributes a device reports.
+        groups: Number of groups of reporters, a power of two.
+        mechanisms: Kind of mechanism to take instead of the best, by attribute; or the mechanism itself, such
+            as a `Tailored` for a guess.
+        guesses: Guess of where the values of a number lie, by its name: its mechanism is a `Tailored` for
+            that, and the number of attributes in a report is chosen together with it.
+        regret: Regret of these mechanisms; none if not given.
+        waves: Waves of a survey that learns, if it does.
     """
     chosen: dict[str, str | Instrument] = dict(mechanisms or {})
     if guesses and sample_size is None:
@@ -104,7 +105,7 @@ def designed(
 def _sample_size(
     attributes: Sequence[Attribute], epsilon: float, guesses: Mapping[str, Guess], regret: float | None
 ) -> int:
-    """How many attributes a report holds: the least product of the variances that are expected of them."""
+    """Return the number of attributes in a report: the least product of their expected variances."""
     d = len(attributes)
 
     def objective(size: int) -> float:
@@ -128,7 +129,7 @@ def _sample_size(
 
 
 def _of_kind(attribute: Attribute, kind: str, epsilon: float) -> Instrument:
-    """A mechanism of a given kind; what must be solved is solved here."""
+    """Build a mechanism of a given kind, and solve what must be solved for it."""
     if kind in ("Window", "Tailored") and not isinstance(attribute, Category):
         made: Instrument = loaded(kind)(epsilon=epsilon, bounds=attribute.bounds)
         return made

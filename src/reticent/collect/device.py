@@ -1,7 +1,7 @@
-"""What runs where the data are: one private report in each period, or none on public grounds alone.
+"""Devices that answer surveys: one private report in each period, or a refusal on public grounds alone.
 
 A device is a total function of its data (mathematics 4.1): missing, odd and endless values are reported like
-any other. It refuses only for what everybody may know: a survey that is not signed, does not keep its
+any other. It refuses only for reasons that everybody may know: a survey that is not signed, does not keep its
 guarantee or asks for more than the owner allows; a period outside of the survey; a spent ledger; a follow-up
 that did not come yet (`waves`).
 """
@@ -27,7 +27,7 @@ from reticent.mechanisms.attributes import Number
 from reticent.mechanisms.base import Channel
 from reticent.randomness import Stream, secure_or
 
-if TYPE_CHECKING:  # few are told
+if TYPE_CHECKING:  # rarely needed
     from reticent.fleet.counted import Counted
 
 ACCOUNT = "reports"
@@ -35,14 +35,14 @@ NONCE_BYTES = 8
 
 
 class Device(Reporter[Survey]):
-    """One enrolled device that answers surveys, see `Reporter`; what it may spend is epsilon."""
+    """An enrolled device that answers surveys and spends epsilon; see `Reporter`."""
 
     kind = Survey
     account = ACCOUNT
     part = "period"
 
     def take(self, file: bytes) -> Survey:
-        """Take part in a survey, or in a follow-up of one that was taken; see `Reporter.take`."""
+        """Accept a survey, or a follow-up of an accepted survey; see `Reporter.take`."""
         asked = super().take(file)
         if asked.follows is not None:
             self._following[asked.series, asked.follows.period] = asked
@@ -61,7 +61,7 @@ class Device(Reporter[Survey]):
                 f"the survey asks for epsilon {survey.epsilon:g} a report, this device allows {self._most:g}"
             )
         try:
-            for place in range(len(survey.attributes)):  # what cannot draw must not be paid for
+            for place in range(len(survey.attributes)):  # a mechanism that cannot draw must not be paid for
                 self._drawn(survey, place, None, 0, secure_or(None))
         except Exception as error:
             raise GuaranteeError("a mechanism of the survey cannot draw") from error
@@ -76,14 +76,14 @@ class Device(Reporter[Survey]):
             raise GuaranteeError(f"period {period} of {survey.name} has another follow-up already")
 
     def report(self, survey: Survey, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
-        """The report of a period: paid for, drawn, remembered, then given out. The same one, ever after.
+        """Return the report of a period: paid for, drawn and stored, then given out; the same ever after.
 
         Args:
-            survey: one that was taken. Of one that learns the device answers the follow-up of the period
-                instead, if the survey's lots put it into the second wave.
-            values: by the names of attributes. Missing ones are reported too, see `Number` and `Category`;
-                others are passed over.
-            period: of the survey; by default the one that it is now.
+            survey: Survey that was accepted. If it learns and its draws put the device into the second wave,
+                the device answers the follow-up of the period instead.
+            values: Values by the names of attributes. Missing ones are reported too, see `Number` and
+                `Category`; unknown names are ignored.
+            period: Period of the survey; by default the current one.
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
@@ -98,7 +98,7 @@ class Device(Reporter[Survey]):
         text = held if is_first else self._following.get((held.series, number), held)
 
         def drawn() -> bytes:
-            named = b"" if is_first else text.id  # which follow-up it answers, ever after
+            named = b"" if is_first else text.id  # the follow-up that it answers, ever after
             return os.urandom(NONCE_BYTES) + named + self._body(Layout(text), values, number)
 
         said = bytes(self._once(text, number, drawn))
@@ -108,7 +108,7 @@ class Device(Reporter[Survey]):
         return whole_report(identity, self._enrolment, number, nonce, body)
 
     def awaits(self, survey: Survey, *, period: int) -> bool:
-        """Whether a report waits for its period's follow-up: the device is to answer it, and has none."""
+        """Return whether the report of a period waits for a follow-up that this device lacks."""
         held = self._followed(survey)
         number = held.checked_period(period)
         if self._is_first(held, number) or (held.series, number) in self._following:
@@ -117,7 +117,7 @@ class Device(Reporter[Survey]):
             return self._memory(held).remembered(number) is None
 
     def _followed(self, survey: Survey) -> Survey:
-        """The survey itself, as it was taken, if a follow-up is given."""
+        """Return the accepted survey; for a follow-up, the survey that it follows."""
         held = self._held(survey)
         return held if held.follows is None else self._taken[held.follows.survey]
 
@@ -125,9 +125,10 @@ class Device(Reporter[Survey]):
         return survey.waves is None or bool(survey.is_first(self._reporter, period)[0])
 
     def has_reported(self, survey: Survey, *, period: int) -> bool:
-        """Whether the report of a period was paid for: it is given (again), and costs nothing more.
+        """Return whether the report of a period was paid for: giving it again costs nothing more.
 
-        One that was paid for when the device crashed, and not drawn, is drawn when it is next asked for.
+        A report that was paid for and not drawn, because the device crashed, is drawn when it is next asked
+        for.
         """
         held = self._held(survey)
         number = held.checked_period(period)
@@ -135,17 +136,17 @@ class Device(Reporter[Survey]):
             return self._kept(held, self._head(held)).is_paid(number)
 
     def _kept(self, asked: Survey, head: str) -> ByNumber:
-        """Keep one report for each period; the first release named no enrolment in its keys."""
+        """Build the storage of one report per period; the first release named no enrolment in its keys."""
         return ByNumber(self.ledger, self._terms, head, earlier_head=asked.series)
 
     def heed(self, survey: Survey, word: Counted) -> list[int]:
-        """Take the collector's word on what it has counted: what is not remembered is never drawn.
+        """Apply a receipt of the collector: a counted report that is not stored here is never drawn.
 
-        It is paid for all the same, since it has left. A liar can only silence.
+        It is paid for all the same, since it has left. A collector that lies can only silence the device.
 
         Args:
-            survey: one that was taken.
-            word: on this survey and this device's enrolment.
+            survey: Survey that was accepted.
+            word: Receipt for this survey and this device's enrolment.
 
         Returns:
             The periods that were counted and that this device does not remember.
@@ -168,7 +169,7 @@ class Device(Reporter[Survey]):
         return layout.body(asked, drawn)
 
     def _drawn(self, survey: Survey, place: int, value: Any, period: int, stream: Stream) -> Any:
-        """What the mechanism of an attribute says of a value."""
+        """Draw the output of an attribute's mechanism for a value."""
         instrument: Any = survey.instruments[place]
         held = one_value(value, is_number=isinstance(survey.attributes[place], Number))
         if hasattr(instrument, "dither_levels"):
@@ -181,7 +182,7 @@ class Device(Reporter[Survey]):
         return np.frombuffer(self._enrolment.id, dtype=">u8").astype(np.uint64)
 
     def _asked(self, survey: Survey, period: int) -> list[int]:
-        """Which attributes are reported: by the survey's lot, or drawn here; never by the data."""
+        """Return the attributes to report: drawn by the survey or here, never chosen by the data."""
         size, of = survey.sample_size, len(survey.attributes)
         if survey.assigned:
             lot = survey.lots.attributes(self._reporter, period, size, of)[0]
@@ -194,7 +195,7 @@ class Device(Reporter[Survey]):
 
 
 def one_value(value: Any, *, is_number: bool) -> Any:
-    """A vector of one value, whatever the value is."""
+    """Return an array that holds one value, of whatever type."""
     held = np.empty(1, dtype=object)
     held[0] = np.nan if value is None and is_number else value
     return held

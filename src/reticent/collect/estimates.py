@@ -1,12 +1,13 @@
-"""What a tally says: means, frequencies and distributions with intervals, and what liars could have moved.
+"""Estimates from a tally: means, frequencies, intervals, and how far liars could have moved them.
 
 Estimates divide by the reports that hold an attribute, which is public. Where the survey has groups, medians
-and trimmed means over them count a group once, however loud it is. That helps where most groups hold no liar
-and a lie is loud within its group: small groups, a large epsilon. Reports that are mostly noise hide any lie.
+and trimmed means over them count a group once, however extreme it is. That helps where most groups contain no
+liar and a lie stands out within its group: small groups, a large epsilon. Reports that are mostly noise hide
+any lie.
 
 Where a survey learns (`waves`), every report counts the same, whichever text it answers: the mean of all
 reports. Weights that knew the variances would have to look at the reports, since the first wave shapes the
-mechanism of the second and so its variance, and would bias the mean; these are fixed by lots and sizes (of
+mechanism of the second and so its variance, and would bias the mean; these are fixed by draws and sizes (with
 several attributes, the first wave decides how many a report holds, and so moves them a little: limits). That
 costs little: where the second wave has r times the variance of a first wave of a tenth, (0.1 + 0.9 r) against
 1 / (0.1 + 0.9 / r), 2.4 % at r = 0.6. The interval of several texts takes no variance from what the first
@@ -42,21 +43,21 @@ from reticent.mechanisms.base import Floats
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.numeric.choose import least_worst_variance
 
-SHARES = (0.001, 0.01, 0.1)  # of liars, for which the shift is told
-_LEAST_IN_GROUP = 10  # a smaller group says nothing
+SHARES = (0.001, 0.01, 0.1)  # shares of liars for which the shift is given
+_LEAST_IN_GROUP = 10  # smaller groups are left out
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known of one attribute.
+    """The estimate of one attribute.
 
     Attributes:
-        name: of the attribute.
-        reports: that hold it.
-        mean: of a number, among all reporters; those whose reports hold it are a sample of them.
-        frequencies: of the categories.
-        robust: the median over groups of the mean, or of each frequency; None without groups.
-        shifts: by the share of liars among the reporters, how far they could have moved the plain estimate.
+        name: Name of the attribute.
+        reports: Number of reports that hold it.
+        mean: Mean of a number among all reporters; those whose reports hold it are a sample of them.
+        frequencies: Frequencies of the categories.
+        robust: Median over groups of the mean, or of each frequency; None without groups.
+        shifts: Largest shift of the plain estimate, by the share of liars among the reporters.
     """
 
     name: str
@@ -68,12 +69,12 @@ class Estimate:
 
 
 def estimates(tally: Tally, *follow_ups: Tally, confidence: float = 0.95) -> list[Estimate]:
-    """An estimate for each attribute of a survey; those that nobody reported have none but their name.
+    """Return an estimate for each attribute of a survey; an attribute without reports has only its name.
 
     Args:
-        tally: what was counted.
-        follow_ups: of a survey that learns, what was counted of each follow-up.
-        confidence: of the intervals.
+        tally: Counts of the survey's own text.
+        follow_ups: Counts of each follow-up, for a survey that learns.
+        confidence: Confidence of the intervals.
     """
     some = [one for one in (tally, *follow_ups) if any(n.any() for n in one.reports)]
     places = range(len(tally.survey.attributes))
@@ -83,7 +84,7 @@ def estimates(tally: Tally, *follow_ups: Tally, confidence: float = 0.95) -> lis
 
 
 def _joint(survey: Survey, tallies: Sequence[Tally], place: int, *, confidence: float) -> Estimate:
-    """The estimate of an attribute from several texts: every report counts the same."""
+    """Estimate an attribute from several texts: every report has the same weight."""
     held = [one for one in tallies if one.reports[place].any()]
     name, n = survey.attributes[place].name, sum(int(one.reports[place].sum()) for one in held)
     shifts = {
@@ -103,18 +104,18 @@ def _joint(survey: Survey, tallies: Sequence[Tally], place: int, *, confidence: 
 def _joint_mean(
     survey: Survey, tallies: Sequence[Tally], place: int, n: int, confidence: float
 ) -> MeanEstimate:
-    """The mean of all reports.
+    """Estimate the mean of all reports.
 
     Given the first wave, the reports of the second are independent and unbiased; the variance of each is at
     most a number that no report moved: that of the survey's mechanism, or the regret's. So the sum is that of
     martingale differences of bounded variance, for which the first proof of `deviation_bound` holds as it
     stands (Freedman 1975; Fan, Grama and Liu 2012, Theorem 2.1). The second replaces wave after wave by its
-    normal law: the errors of the replacements add up, which a larger reach stands for.
+    normal distribution: the errors of the replacements add up, which a larger range of values accounts for.
     """
     waves = survey.waves
     whole = all(one.survey.sample_size == len(survey.attributes) for one in tallies)
     target: Target = "reporters" if whole else "population"
-    if len(tallies) == 1:  # given what shaped its text, its reports are independent and its channel is fixed
+    if len(tallies) == 1:  # its reports are independent and its channel fixed, given what shaped its text
         (tally,) = tallies
         channel = tally.survey.instruments[place]
         assert isinstance(channel, NumericChannel)
@@ -140,7 +141,7 @@ def _joint_mean(
 
 
 def _most_variance(channel: NumericChannel, regret: float, target: Target) -> float:
-    """What a follow-up at this epsilon may have: known before anybody reports."""
+    """Return the largest variance of a follow-up at this epsilon, known before anybody reports."""
     lower, upper = channel.bounds
     half = (upper - lower) / 2.0
     return (1.0 + regret) * least_worst_variance(channel.epsilon) * half**2 + (
@@ -149,7 +150,7 @@ def _most_variance(channel: NumericChannel, regret: float, target: Target) -> fl
 
 
 def _joint_frequencies(tallies: Sequence[Tally], place: int, n: int, confidence: float) -> FrequencyEstimate:
-    """The shares among all reports: each text's, weighted by its reports, as are the widths of intervals."""
+    """Estimate frequencies from several texts; estimates and widths are weighted by reports."""
     found = [
         frequency_estimate(
             one.counts[place].sum(axis=0),
@@ -197,13 +198,13 @@ def _estimate(tally: Tally, place: int, *, confidence: float) -> Estimate:
 
 
 def median_of_groups(tally: Tally, place: int, *follow_ups: Tally) -> Any:
-    """The median over groups of the mean, or of each frequency; None if too few groups say anything."""
+    """Return the median over groups of the mean, or of each frequency; None if too few groups are large."""
     groups = _of_groups([tally, *follow_ups], place)
     return None if groups is None else np.median(groups, axis=0)[()]
 
 
 def trimmed_mean_of_groups(tally: Tally, place: int, *, trim: float = 0.1) -> Any:
-    """As `median_of_groups`, the mean without the share `trim` of the lowest and of the highest groups."""
+    """Return the mean over groups without the share `trim` of the lowest and of the highest groups."""
     groups = _of_groups([tally], place)
     cut = real("trim", trim, low=0.0, high=0.5, open_high=True)
     if groups is None:
@@ -213,7 +214,7 @@ def trimmed_mean_of_groups(tally: Tally, place: int, *, trim: float = 0.1) -> An
 
 
 def _of_groups(tallies: Sequence[Tally], place: int) -> Floats | None:
-    """The mean, or all frequencies, of each group; None if too few groups say anything."""
+    """Return the mean, or all frequencies, of each group; None if too few groups are large enough."""
     reports = np.sum([one.reports[place] for one in tallies], axis=0)
     full = reports >= _LEAST_IN_GROUP
     if full.sum() < 3:
@@ -231,9 +232,10 @@ def _of_groups(tallies: Sequence[Tally], place: int) -> Floats | None:
 
 
 def liars_shift(survey: Survey, place: int, share: float) -> Shift:
-    """How far a share of lying reporters can move the plain estimate of an attribute (its expectation).
+    """Return how far a share of lying reporters can move the expected plain estimate of an attribute.
 
-    Where devices draw what they report, liars can all report one attribute and become a larger share of it.
+    If devices draw which attributes they report, all liars can report one attribute and become a larger share
+    of its reporters.
     """
     instrument = survey.instruments[place]
     among = share
@@ -246,7 +248,7 @@ def liars_shift(survey: Survey, place: int, share: float) -> Shift:
 
 
 def devices_for(survey: Survey, place: int, error: float) -> int:
-    """How many devices give an estimate a standard error, in the worst case over what they hold."""
+    """Return the number of devices for a standard error, in the worst case over their values."""
     if not error > 0.0 or not math.isfinite(error):
         raise ParameterError(f"error must be > 0, got {error!r}")
     rate = survey.sample_size / len(survey.attributes)

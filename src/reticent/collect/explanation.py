@@ -1,4 +1,4 @@
-"""What a survey means, in sentences for the people who decide on it: the operator and whoever answers."""
+"""Explanations of a survey, in sentences for its operator and for the people who answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reticent.errors import ParameterError
 from reticent.mechanisms.numeric.base import NumericChannel
 from reticent.mechanisms.record import Category
 
-FLEET = 10_000  # devices, for which errors are told
+FLEET = 10_000  # devices for which errors are given
 
 
 def explain(survey: Survey) -> list[str]:
-    """One sentence for each thing that a person should know."""
+    """Return one sentence for each fact about a survey that a person should know."""
     total = survey.epsilon * survey.periods
     each, d = survey.sample_size, len(survey.attributes)
     chosen = "the survey draws which" if survey.assigned else "the device draws which, by chance"
@@ -47,7 +47,7 @@ def explain(survey: Survey) -> list[str]:
 
 
 def _learning(survey: Survey) -> list[str]:
-    """How a survey learns, if it does."""
+    """Explain how a survey learns, if it does."""
     waves = survey.waves
     if waves is None:
         return []
@@ -66,7 +66,7 @@ def _learning(survey: Survey) -> list[str]:
 
 
 def gains(survey: Survey, follow: Survey) -> list[str]:
-    """What a follow-up is expected to gain, for each number that learns."""
+    """Explain the expected gain of a follow-up, one sentence for each number that learns."""
     if follow.follows is None:
         raise ParameterError(f"follow must be a follow-up, got {follow.name}")
     sentences = []
@@ -88,7 +88,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def told(epsilon: float) -> str:
-    """What one report reveals: how sure somebody can become who could not tell two answers apart."""
+    """Explain what one report reveals about two equally likely answers."""
     return (
         f"It is private at epsilon {epsilon:g}: somebody who holds two answers equally likely and sees the "
         f"report is at most {sure(epsilon)} sure of one of them."
@@ -96,7 +96,7 @@ def told(epsilon: float) -> str:
 
 
 def sure(epsilon: float) -> str:
-    """How sure somebody becomes at most who held two answers equally likely, in percent."""
+    """Return the largest certainty about two equally likely answers, in percent."""
     odds = math.exp(min(epsilon, 700.0))
     share = odds / (1.0 + odds)
     return f"{100 * share:.1f} %" if share < 0.9995 else "nearly 100 %"
@@ -112,13 +112,13 @@ def _warned(total: float) -> str:
 
 
 def standard_error(survey: Survey, place: int, devices: int) -> float:
-    """Of the estimate of an attribute from so many devices, in the worst case over what they hold."""
+    """Return the standard error of an attribute's estimate from so many devices, in the worst case."""
     rate = survey.sample_size / len(survey.attributes)
     return math.sqrt(worst_variance(survey.instruments[place], rate) / (rate * devices))
 
 
 def answer_bits(survey: Survey) -> int:
-    """The most bits that the answers of one report take."""
+    """Return the largest number of bits that the answers of one report take."""
     return sum(sorted((one.bits for one in survey.instruments), reverse=True)[: survey.sample_size])
 
 

@@ -1,4 +1,4 @@
-"""Estimates as rows: for tables on a screen, and for CSV, JSON and Parquet."""
+"""Export of estimates as rows: for tables on a screen, and for CSV, JSON and Parquet."""
 
 from __future__ import annotations
 

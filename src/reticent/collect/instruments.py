@@ -1,7 +1,7 @@
-"""The mechanism of each attribute as a survey carries it: a few numbers, from which a device makes it again.
+"""Serialisation of mechanisms: the few numbers in a survey from which a device rebuilds each mechanism.
 
-Making one checks its guarantee in exact integers and solves nothing: what had to be solved (the outputs of a
-`Window`, the table of a `Tailored`) travels. `Laplace` has no finite alphabet and cannot travel.
+Rebuilding checks the guarantee in exact integers and solves nothing: solved parts (the outputs of a `Window`,
+the table of a `Tailored`) are in the survey. `Laplace` has no finite alphabet and cannot travel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_OUE_CATEGORIES = 1024  # a report of OUE has a bit for each
 
 
 def described(instrument: Instrument) -> dict[str, Any]:
-    """The numbers that make a mechanism, apart from what its attribute declares."""
+    """Return the numbers that describe a mechanism, apart from what its attribute declares."""
     kind, kinds = type(instrument).__name__, NUMERIC | CATEGORICAL
     fields = loaded(kind).travels if kind in kinds and type(instrument) is loaded(kind) else None
     if fields is None:
@@ -41,7 +41,7 @@ def described(instrument: Instrument) -> dict[str, Any]:
 
 
 def made(attribute: Attribute, given: Any) -> Instrument:
-    """The mechanism of an attribute from its numbers; its guarantee is checked exactly.
+    """Build the mechanism of an attribute from its numbers, and check its guarantee exactly.
 
     Raises:
         ParameterError: a field is missing, unknown or breaks its rule.
@@ -76,7 +76,7 @@ def made(attribute: Attribute, given: Any) -> Instrument:
 
 
 def fits(attribute: Attribute, instrument: Instrument) -> bool:
-    """Whether a mechanism is about what an attribute declares."""
+    """Return whether a mechanism has the bounds or values that an attribute declares."""
     if isinstance(attribute, Number):
         return isinstance(instrument, NumericChannel) and instrument.bounds == attribute.bounds
     if isinstance(instrument, NumericChannel):
@@ -86,9 +86,9 @@ def fits(attribute: Attribute, instrument: Instrument) -> bool:
 
 
 def worst_variance(instrument: Instrument, rate: float) -> float:
-    """Of what one report adds to an estimate, over all that devices may hold.
+    """Return the largest variance that one report adds to an estimate, over all values of devices.
 
-    Where a share `rate` of the devices reports an attribute, who they are adds the spread of the values.
+    If a share `rate` of the devices reports an attribute, their selection adds the spread of the values.
     """
     if isinstance(instrument, NumericChannel):
         lower, upper = instrument.bounds
@@ -101,5 +101,5 @@ def worst_variance(instrument: Instrument, rate: float) -> float:
 
 
 def columns(instrument: Instrument) -> int:
-    """How many symbols, or categories, are counted."""
+    """Return the number of symbols, or categories, that are counted."""
     return instrument.size if isinstance(instrument, Channel) else instrument.categories.size

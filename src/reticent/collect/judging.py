@@ -1,6 +1,6 @@
-"""What genuine reports of one survey say, and what is wrong with those that say nothing.
+"""Validation of genuine reports of one survey: their values, and the faults of those that are refused.
 
-The collector counts what passes here, and the market pays for it: one rule for both.
+The collector counts the reports that pass here, and the market pays for them: one rule for both.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Judged:
-    """Reports of one survey and one length.
+    """The valid and the refused reports among reports of one survey and one length.
 
     Attributes:
-        refused: rows with their reason; of a row with several the first is told.
-        kept: the rows that may be counted.
-        periods: of what is kept, as is what follows.
-        groups: of their reporters.
-        symbols: by attribute, places among what is kept, and what the mechanism drew; of `OneBit`
-            2 * level + bit.
+        refused: Refused rows with their reason; of several reasons, the first.
+        kept: Rows that may be counted.
+        periods: Periods of the valid reports; the next fields are about these, too.
+        groups: Groups of their reporters.
+        symbols: Indices among the valid reports and what the mechanism drew, by attribute; for `OneBit` 2 *
+            level + bit.
     """
 
     refused: list[tuple[Outcome, Rows]]
@@ -39,18 +39,18 @@ class Judged:
     symbols: dict[int, tuple[Rows, NDArray[Any]]]
 
     def add_to(self, tally: Tally) -> None:
-        """Count all that is kept."""
+        """Count all valid reports."""
         for attribute, (members, drawn) in self.symbols.items():
             tally.add(attribute, self.groups[members], drawn)
 
 
 def judged(layout: Layout, table: NDArray[np.uint8], is_open: Callable[[Rows], NDArray[np.bool_]]) -> Judged:
-    """Judge genuine reports by their form.
+    """Validate the form of genuine reports.
 
     Args:
-        layout: of the survey.
-        table: a report in each row.
-        is_open: which of some periods take reports.
+        layout: Layout of the survey's reports.
+        table: Bytes of the reports, one in each row.
+        is_open: Function that returns which of some periods take reports.
     """
     survey = layout.survey
     head = heads(table)
@@ -65,7 +65,7 @@ def judged(layout: Layout, table: NDArray[np.uint8], is_open: Callable[[Rows], N
         is_open_now = is_open_now & (periods == survey.follows.period)
     is_kept = np.ones(len(table), dtype=np.bool_)
     refused = []
-    for reason, fault in (  # the first fault is the one that is told
+    for reason, fault in (  # only the first fault is reported
         (Outcome.PERIOD, ~is_open_now),
         (Outcome.WAVE, ~wave),
         (Outcome.ATTRIBUTES, wrong),

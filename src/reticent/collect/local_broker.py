@@ -1,7 +1,7 @@
-"""An MQTT broker of one's own on this machine, for demonstrations: amqtt, from an environment of its own.
+"""A local MQTT broker for demonstrations: amqtt, from an environment of its own.
 
-`make` puts it beside the virtual environment. It forgets what was not acknowledged when a connection ends: in
-earnest, take a broker that keeps its word (mosquitto, EMQX, HiveMQ).
+`make` installs it beside the virtual environment. It forgets unacknowledged messages when a connection ends:
+in production, use a broker that redelivers them (mosquitto, EMQX, HiveMQ).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ plugins:
 
 
 class NoBroker(ReticentError):
-    """There is no broker on this machine, or it does not start."""
+    """An error: there is no broker on this machine, or it does not start."""
 
 
 def find_broker() -> Path | None:
-    """The broker of RETICENT_BROKER, beside the interpreter, or on the PATH; None if there is none."""
+    """Return the broker of RETICENT_BROKER, beside the interpreter, or on the PATH; None if there is none."""
     if given := os.environ.get("RETICENT_BROKER"):
         return Path(given) if Path(given).exists() else None
     beside = Path(sys.prefix) / "broker" / "bin" / "amqtt"
@@ -46,7 +46,7 @@ def find_broker() -> Path | None:
 
 @contextlib.contextmanager
 def running() -> Iterator[int]:
-    """A broker that anybody on this machine may use while the block runs; gives its port."""
+    """Run a broker for anybody on this machine while the block runs, and yield its port."""
     program = find_broker()
     if program is None:
         raise NoBroker(

@@ -1,23 +1,24 @@
 """A bridge from an MQTT broker to a collector: each message is acknowledged when its reports are on the disk.
 
-Below one topic, `reticent` unless told otherwise,
+Below one topic, by default `reticent`,
 
     reticent/reports, reticent/reports/...    a message is one report
     reticent/batches, reticent/batches/...    a message is a batch (`wire.batch`), at most 1 MiB
 
-at QoS 1, in a session that the broker keeps: what comes while the bridge is away, or was not acknowledged
-when it died, comes again, and the collector knows its duplicates. Refused reports are counted and
-acknowledged: sending them again would not help. If the collector cannot write, the bridge hangs up and leaves
-everything to the broker until it can. The broker must keep sessions and send again, as MQTT asks.
+at QoS 1, in a session that the broker keeps: messages that arrive while the bridge is away, or were not
+acknowledged when it died, are delivered again, and the collector recognises duplicates. Refused reports are
+counted and acknowledged: sending them again would not help. If the collector cannot write, the bridge hangs
+up and leaves everything to the broker until it can. The broker must keep sessions and send again, as MQTT
+asks.
 
 Several bridges may work side by side, on one machine or many, each with a name of its own and a collector on
 the database that all share: as members of one `group` they are given each message once among them (a shared
 subscription of MQTT 5, 4.8.2). A bridge that dies leaves to its session what it had not acknowledged; it is
 counted when a bridge comes back under that name, and once, whichever bridge had it before.
 
-Messages are not kept here: one connection, one thread, as many messages in memory as one commit takes. Of a
-group the broker is told so (receive maximum, MQTT 5, 3.1.2.11.3): it holds back what is not acknowledged, and
-the queue is its own.
+Messages are not kept here: one connection, one thread, as many messages in memory as one commit takes. With a
+group, the broker receives this limit (receive maximum, MQTT 5, 3.1.2.11.3): it queues further messages until
+earlier ones are acknowledged.
 """
 
 from __future__ import annotations
@@ -48,31 +49,34 @@ log = logging.getLogger("reticent.collect")
 PORT, TLS_PORT = 1883, 8883
 LARGEST = 1 << 20  # bytes of a message
 MOST = 1 << 16  # reports in a message
-_KEPT_S = 30 * 86_400  # for so long the broker keeps the session of a member of a group that is away
-_POLL_S = 0.1  # in which a stop is noticed
-_PAUSES_S = (0.1, 30.0)  # the shortest and the longest, before it connects again
+_KEPT_S = 30 * 86_400  # time for which the broker keeps the session of an absent member of a group
+_POLL_S = 0.1  # interval at which a stop is noticed
+_PAUSES_S = (0.1, 30.0)  # shortest and longest pause before it connects again
 
 
 class Bridge:
-    """Takes what a broker holds to a collector, until it is stopped.
+    """A bridge that delivers the messages of a broker to a collector, until it is stopped.
 
     Attributes:
-        is_ready: set while it is connected and subscribed.
-        outcomes: of the reports that it brought.
+        is_ready: Event that is set while the bridge is connected and subscribed.
+        outcomes: Number of delivered reports by outcome.
 
     Args:
-        collector: that counts. It is not closed here.
-        host: of the broker.
-        port: 8883 with TLS and 1883 without, if not given.
-        name: of the bridge at the broker, which keeps a session under it. One bridge at a time has it.
-        topic: above `reports` and `batches`.
-        username: and `password`, if the broker asks for them.
-        tls: how the broker is verified, e.g. `ssl.create_default_context()`; None for a plain connection.
-        most: with as many reports no message waits any longer.
-        wait_s: how long a message may wait for others to share a commit with.
-        group: of bridges that share the messages; needs a broker that speaks MQTT 5. None for a bridge that
-            takes all of them.
-        ahead: of a group, how many messages the broker may send before they are acknowledged.
+        collector: Collector that counts the reports. It is not closed here.
+        host: Host of the broker.
+        port: Port of the broker; 8883 with TLS and 1883 without, if not given.
+        name: Name of the bridge at the broker, which keeps a session under it. Only one bridge at a time may
+            use it.
+        topic: Topic above `reports` and `batches`.
+        username: User name, if the broker asks for one, together with `password`.
+        tls: TLS context to verify the broker, e.g. `ssl.create_default_context()`; None for a plain
+            connection.
+        most: Number of reports at which messages are delivered without further waiting.
+        wait_s: Seconds that a message may wait for others to share a commit with.
+        group: Group of bridges that share the messages; needs a broker that speaks MQTT 5. None for a bridge
+            that takes all of them.
+        ahead: Number of messages that the broker may send to a member of a group before they are
+            acknowledged.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class Bridge:
         self._ahead = whole("ahead", ahead, low=1, high=65_535)
         self._stopping = threading.Event()
         self._messages: list[MQTTMessage] = []  # not acknowledged
-        self._reports: list[bytes] = []  # that they hold
+        self._reports: list[bytes] = []  # reports in these messages
         self._since = 0.0  # when the first of them came
         self._refusal: str | None = None
         self._was_useful = False
@@ -125,11 +129,11 @@ class Bridge:
         self._client.on_message = self._on_message
 
     def stop(self) -> None:
-        """End `run` soon; whatever is not acknowledged stays with the broker."""
+        """End `run` soon; unacknowledged messages stay with the broker."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Take messages until `stop`, and connect again whenever that is needed.
+        """Deliver messages until `stop`, and reconnect whenever that is needed.
 
         Raises:
             ParameterError: the broker does not let the bridge in, or not at these topics.
@@ -162,7 +166,7 @@ class Bridge:
         self._client.connect(self._host, self._port, clean_start=False, properties=told)
 
     def _serve(self) -> None:
-        """Until the connection ends or `stop`."""
+        """Deliver messages until the connection ends or `stop` is called."""
         while not self._stopping.is_set() and self._refusal is None:
             left_s = self._since + self._wait_s - time.monotonic() if self._messages else _POLL_S
             if self._client.loop(max(0.0, left_s)) != MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -173,7 +177,7 @@ class Bridge:
                 self._deliver()
 
     def _deliver(self) -> None:
-        """Count, then acknowledge."""
+        """Count the reports, then acknowledge their messages."""
         self.outcomes.update(self._collector.receive(self._reports))
         for message in self._messages:
             self._client.ack(message.mid, message.qos)
@@ -181,7 +185,7 @@ class Bridge:
         self._forget()
 
     def _forget(self) -> None:
-        """Messages of a connection that ended are not acknowledged: their numbers may be given anew."""
+        """Drop the messages of a connection that ended: their numbers may be assigned anew."""
         self._messages, self._reports = [], []
 
     def _hang_up(self) -> None:
@@ -189,7 +193,7 @@ class Bridge:
         self._client.disconnect()
         self._client.loop(0.0)
 
-    # What the client calls, from within `loop`
+    # Callbacks of the client, called within `loop`
 
     def _on_connect(self, client: Client, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:

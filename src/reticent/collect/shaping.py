@@ -1,11 +1,13 @@
-"""Making a follow-up: what was published of a survey that learns becomes the mechanisms of the others.
+"""Follow-ups of surveys that learn: published results become the mechanisms of the second wave.
 
-The order is fixed here, in one function: what shapes is entered in the operator's record first, then looked
-at, and then it is solved for. So nothing unpublished shapes a mechanism, and whoever cannot write the ledger
-cannot look. The guess (mean and deviation, on a public grid) stands in the follow-up's text.
+One function fixes the order: the reports that shape a mechanism are entered in the operator's record first,
+then read, and then the mechanism is solved for. So nothing unpublished shapes a mechanism, and nothing is
+read unless the ledger can be written. The guess (mean and deviation, on a public grid) is part of the
+follow-up's text.
 
-How many attributes a report of the second wave holds is chosen together with the mechanisms: one more and one
-less are tried for what all numbers that learn have in common, by the product of the attributes' variances.
+The number of attributes in a report of the second wave is chosen together with the mechanisms: one more and
+one less are tried for the common shape of all numbers that learn, by the product of the attributes'
+variances.
 
 Not here: collecting and signing. Solving needs scipy.
 """
@@ -40,20 +42,20 @@ _POINTS = np.linspace(-1.0, 1.0, 257)
 
 
 class Counting(Protocol):
-    """What is asked of a collector."""
+    """The part of a collector that follow-ups need."""
 
     def periods(self, survey: Survey) -> dict[int, int]:
-        """How many reports were counted in each period."""
+        """Return the number of reports counted in each period."""
 
     def is_closed(self, survey: Survey, period: int) -> bool:
-        """Whether a period takes no reports any more."""
+        """Return whether a period takes no reports any more."""
 
     def tallies(self, survey: Survey, periods: Sequence[int]) -> list[Tally]:
-        """What was counted, of the survey's own text and of its follow-ups."""
+        """Return the counts of the survey's own text and of its follow-ups."""
 
 
 def sources(survey: Survey, period: int) -> list[int]:
-    """The periods whose reports shape the follow-up of a period."""
+    """Return the periods whose reports shape the follow-up of a period."""
     waves = _waves(survey)
     number = survey.checked_period(period)
     if waves.source == FIRST_WAVE:
@@ -64,28 +66,28 @@ def sources(survey: Survey, period: int) -> list[int]:
 
 
 def learn(survey: Survey, periods: Sequence[int], collector: Counting, record: Record) -> None:
-    """Enter into the ledger, before anything is made of it, that the reports of these periods are looked at.
+    """Enter into the ledger that the reports of these periods are read, before anything is made of them.
 
     Raises:
-        LedgerError: it could not be entered; nothing may be looked at.
+        LedgerError: the entry could not be written; nothing may be read.
     """
     closed = {period: collector.is_closed(survey, period) for period in periods}
-    counts = collector.periods(survey)  # of a closed period this is its last word
+    counts = collector.periods(survey)  # final for a closed period
     told = {period: counts.get(period, 0) if is_closed else None for period, is_closed in closed.items()}
     record.learn(of_survey(survey), told)
 
 
 def follow_up(survey: Survey, period: int, collector: Counting, record: Record) -> Survey:
-    """The follow-up of a period, to be signed: recorded, then looked at, then solved for.
+    """Build the follow-up of a period, to be signed: enter it in the ledger, read the counts, solve.
 
     Args:
-        survey: one that learns.
-        period: that it is for.
-        collector: that counted its reports.
-        record: the operator's, where it is entered first that they are looked at.
+        survey: Survey that learns.
+        period: Period of the follow-up.
+        collector: Collector that counted the reports.
+        record: Record of the operator, where the reading of the counts is entered first.
 
     Raises:
-        LedgerError: it could not be entered. Nothing was looked at.
+        LedgerError: the entry could not be written. Nothing was read.
         ParameterError: the survey does not learn, or nobody reported yet what it learns from.
     """
     shaping = sources(survey, period)
@@ -94,7 +96,7 @@ def follow_up(survey: Survey, period: int, collector: Counting, record: Record) 
 
 
 def shaped(survey: Survey, period: int, tallies: Sequence[Tally]) -> Survey:
-    """The follow-up that counts give; of reports that were published."""
+    """Build the follow-up from the counts of published reports."""
     waves = _waves(survey)
     places = [place for place, one in enumerate(survey.attributes) if one.name in waves.learns]
     reports = sum(int(tally.reports[place].sum()) for tally in tallies for place in places)
@@ -115,7 +117,7 @@ def shaped(survey: Survey, period: int, tallies: Sequence[Tally]) -> Survey:
 def tailored(
     survey: Survey, size: int, shape: Shape, bounds: tuple[float, float] = (-1.0, 1.0)
 ) -> NumericChannel:
-    """The mechanism of a number that learns, where a report holds `size` attributes."""
+    """Return the mechanism of a number that learns, where a report holds `size` attributes."""
     from reticent.mechanisms.numeric.tailored import Tailored
 
     each, regret = epsilon_each(survey.epsilon, size), _waves(survey).regret
@@ -125,9 +127,10 @@ def tailored(
 
 
 def expected_errors(survey: Survey, follow: Survey, place: int, devices: int) -> tuple[float, float]:
-    """The standard errors that are expected of so many devices if the guess is right: learning, and not.
+    """Return the expected standard errors with and without learning, if the guess is right.
 
-    The first wave by the survey's own mechanism and the others by the follow-up's, against all by the former.
+    With learning, the first wave reports by the survey's own mechanism and the second by the follow-up's;
+    without, all `devices` report by the former.
     """
     assert follow.follows is not None
     attribute, d = survey.attributes[place], len(survey.attributes)
@@ -149,7 +152,7 @@ def expected_errors(survey: Survey, follow: Survey, place: int, devices: int) ->
 
 
 def _expected(channel: NumericChannel, shape: Shape) -> float:
-    """The variance of a report, averaged over a guess."""
+    """Return the variance of a report, averaged over a guess."""
     prior, (lower, upper) = shape.prior, channel.bounds
     variances = channel.variance(lower + (_POINTS + 1.0) / 2.0 * (upper - lower))
     return float(prior.masses @ np.interp(prior.points, _POINTS, variances))
@@ -167,7 +170,7 @@ def _waves(survey: Survey) -> Waves:
 
 
 def _rounds(place: int, tallies: Sequence[Tally]) -> list[Round]:
-    """What was reported of an attribute, text by text."""
+    """Return the reported counts of an attribute, text by text."""
     rounds: list[Round] = []
     for tally in tallies:
         instrument = tally.survey.instruments[place]
@@ -177,7 +180,7 @@ def _rounds(place: int, tallies: Sequence[Tally]) -> list[Round]:
 
 
 def _sample_size(survey: Survey, shares: Mapping[int, Floats], common: Shape) -> int:
-    """How many attributes a report of the second wave holds: as many as in the survey, one more or one less.
+    """Return the number of attributes in a report of the second wave: the survey's, one more or one less.
 
     With a share a of reports by the first wave and b by the second, the error of a mean is (a V_1 + b V_2) /
     (a + b)^2, and that of who is asked, S (1/(a + b) - 1), for every size; the least product counts.
@@ -204,7 +207,7 @@ def _sample_size(survey: Survey, shares: Mapping[int, Floats], common: Shape) ->
 
 
 def _plain(survey: Survey, size: int) -> tuple[Instrument, ...]:
-    """The mechanisms of all attributes where a report holds `size` of them: the survey's own, or the best."""
+    """Return the mechanisms for reports with `size` attributes: the survey's own, or the best."""
     if size == survey.sample_size:
         return survey.instruments
     record = RecordOfOne(survey.attributes, survey.epsilon, size)

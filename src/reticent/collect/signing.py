@@ -1,4 +1,4 @@
-"""Signed surveys, see `fleet.signing`."""
+"""Signing of surveys, see `fleet.signing`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from reticent.fleet.signing import signed as signed
 
 
 def verified(file: bytes, signer: bytes) -> Survey:
-    """The survey of a signed file, if this signer signed it and its mechanisms keep their guarantees."""
+    """Return the survey of a signed file, if this signer signed it and its guarantees hold."""
     return signing.verified(Survey, file, signer)
 
 
 def survey_of(file: bytes) -> Survey:
-    """The survey of a signed file, whoever signed it: for its author and for people who read it."""
+    """Return the survey of a signed file without checking the signer: for its author and for readers."""
     return signing.unverified(Survey, file)
 
 
 def signer_of(file: bytes) -> bytes:
-    """Who is said to have signed a file."""
+    """Return the public key that a file names as its signer."""
     return signing.signer_of(Survey, file)

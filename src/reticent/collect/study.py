@@ -1,4 +1,4 @@
-"""A survey as the operator's ledger knows it."""
+"""Surveys as studies in the operator's ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reticent.privacy.neighbours import Neighbours
 
 
 def of_survey(survey: Survey) -> Study:
-    """A survey, period by period."""
+    """Return a survey as a study whose parts are its periods."""
     return Study(
         "survey",
         survey.id,

@@ -1,4 +1,4 @@
-"""A survey: what devices are asked, how often, by which mechanisms, under which epsilon.
+"""The survey: what devices are asked, how often, by which mechanisms, under which epsilon.
 
 A survey is a text, JSON with sorted fields and no spaces, that means the same on the operator's machine and
 on every device. Its id is the first eight bytes of SHA-256 of the text; every report names it, so that nobody
@@ -38,30 +38,32 @@ FORMAT = 1
 MOST_ATTRIBUTES = 256
 MOST_PERIODS = 1 << 20
 MOST_GROUPS = 1 << 10
-MOST_COLUMNS = 1 << 20  # symbols and categories of all attributes, that a device makes and a collector counts
-MOST_CELLS = 1 << 24  # times groups
+MOST_COLUMNS = 1 << 20  # symbols and categories of all attributes, in a device and a collector
+MOST_CELLS = 1 << 24  # columns times groups
 _MOST_SECONDS = 1 << 40
-_PLAIN = ("epsilon", "start", "period_s", "periods", "sample_size", "assigned", "groups")  # fields
+_PLAIN = ("epsilon", "start", "period_s", "periods", "sample_size", "assigned", "groups")  # plain fields
 
 
 @dataclass(frozen=True)
 class Survey(Local):
-    """What is asked, of whom nothing else is known.
+    """The signed description of a survey, which collector and devices share.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        attributes: what a record holds.
-        instruments: the mechanism of each attribute.
-        epsilon: the LDP level of the report of one period.
-        start: when the first period begins, in seconds since 1970.
-        period_s: how long a period is; a device reports once in each.
-        periods: how many there are.
-        sample_size: how many attributes a report holds.
-        assigned: whether the survey draws which (see `lots`), or the device does.
-        groups: a power of two; with more than one, estimates may be medians over groups of reporters.
-        key: 32 bytes for the survey's draws, public.
-        waves: how it learns, if it does.
-        follows: of a follow-up, the survey and the period.
+        name: Name of the survey; for `version` and `purpose`, too, see `Published`.
+        attributes: Attributes of a record.
+        instruments: Mechanism of each attribute.
+        epsilon: LDP level of the report of one period.
+        start: Beginning of the first period, in seconds since 1970.
+        period_s: Length of a period in seconds; a device reports once in each.
+        periods: Number of periods.
+        sample_size: Number of attributes in a report.
+        assigned: True if the survey draws which attributes are reported (see `lots`), False if the device
+            does.
+        groups: Number of groups of reporters, a power of two; with more than one, estimates may be medians
+            over groups.
+        key: Public key of the survey's draws, 32 bytes.
+        waves: Waves of a survey that learns, if it does.
+        follows: Survey and period that a follow-up follows.
 
     Raises:
         GuaranteeError: the mechanisms of a report may spend more than epsilon together.
@@ -143,7 +145,7 @@ class Survey(Local):
         if sorted(told[0] for told in self.follows.shapes) != sorted(self.waves.learns):
             raise ParameterError("follows.shapes must be one for each name of waves.learns")
 
-    # Its text
+    # Text
 
     def _fields(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in (*WORDS[1:], *_PLAIN)}
@@ -171,7 +173,7 @@ class Survey(Local):
         for place, one in enumerate(listed):
             attribute = _attribute(f"attributes[{place}]", one)
             categories += _categories(attribute)
-            if categories > MOST_COLUMNS:  # before any table is made for them
+            if categories > MOST_COLUMNS:  # checked before any table is built for them
                 raise ParameterError(f"attributes must have at most {MOST_COLUMNS} categories together")
             attributes.append(attribute)
             made.append(instruments.made(attribute, one.get("mechanism")))
@@ -184,22 +186,22 @@ class Survey(Local):
             **{name: given[name] for name in (*WORDS[1:], *_PLAIN)},
         )
 
-    # What it means
+    # Meaning
 
     @property
     def guarantee(self) -> LocalDP:
-        """What one report keeps."""
-        from reticent.privacy.guarantees import LocalDP  # a device never asks
+        """Privacy guarantee of one report."""
+        from reticent.privacy.guarantees import LocalDP  # not needed on a device
 
         return LocalDP(self.epsilon, unit="one report")
 
     @property
     def series(self) -> str:
-        """Under which a device remembers its reports: a follow-up's are the survey's."""
+        """Key under which a device stores its reports; a follow-up has that of its survey."""
         return (self.id if self.follows is None else self.follows.survey).hex()
 
     def check_follows(self, survey: Survey) -> None:
-        """Refuse a follow-up that is not this survey but for its mechanisms.
+        """Refuse a follow-up that differs from this survey in more than its mechanisms.
 
         Raises:
             GuaranteeError: it changes anything else: epsilon, periods, lots, who is in which wave.
@@ -209,18 +211,18 @@ class Survey(Local):
             raise GuaranteeError("a follow-up must be the survey that it names but for its mechanisms")
 
     def is_first(self, ids: NDArray[np.uint64], periods: Any) -> NDArray[np.bool_]:
-        """Which reporters answer the survey itself in a period, and not a follow-up: by its lots."""
+        """Return which reporters answer the survey itself in a period, and not a follow-up."""
         if self.waves is None:
             return np.ones(ids.shape, dtype=np.bool_)
         found = self.lots.first_wave(ids, periods, self.waves.share)
         return found | (np.asarray(periods) == 0) if self.waves.source == LAST_PERIOD else found
 
     def period_at(self, seconds: float) -> int:
-        """The number of the period at a time; below 0 or from `periods` on outside of the survey."""
+        """Return the number of the period at a time; below 0 or from `periods` on outside of the survey."""
         return int((seconds - self.start) // self.period_s)
 
     def checked_period(self, period: int) -> int:
-        """The number of a period of this survey, or an error."""
+        """Validate the number of a period of this survey, and return it."""
         return whole("period", period, low=0, high=self.periods - 1)
 
 

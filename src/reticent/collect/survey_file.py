@@ -1,4 +1,4 @@
-"""The file in which an operator writes a survey. `reticent survey sign` makes of it what devices get.
+"""The survey file that an operator writes. `reticent survey sign` makes a signed survey from it.
 
 name: traffic
 version: 1
@@ -60,12 +60,12 @@ attributes:              # bounds and values come from public knowledge, never f
 
 
 def template(today: str, purpose: str | None = None, name: str = "my-survey") -> str:
-    """A survey to be filled in.
+    """Return a survey file to be filled in.
 
     Args:
-        today: the first day, as 2026-11-16.
-        purpose: why it is asked, in words for the person behind a device; devices show it.
-        name: of the survey; what no name may hold becomes a dash.
+        today: First day, such as 2026-11-16.
+        purpose: Reason for the survey, in words for the person behind a device; devices show it.
+        name: Name of the survey; characters that no name may hold become a dash.
     """
     named = re.sub("[^A-Za-z0-9._-]+", "-", name).strip("._-")[:80] or "my-survey"
     shown = PLACEHOLDER if purpose is None else json.dumps(purpose, ensure_ascii=False)
@@ -73,13 +73,13 @@ def template(today: str, purpose: str | None = None, name: str = "my-survey") ->
 
 
 def check_purpose(survey: Survey) -> None:
-    """Refuse to sign words that nobody wrote: what is signed stays so."""
+    """Refuse to sign the purpose of the template: what is signed cannot be changed."""
     if survey.purpose == PLACEHOLDER:
         raise ParameterError(f"purpose must be your own words, got those of the template: {PLACEHOLDER!r}")
 
 
 def read(path: Path) -> Survey:
-    """The survey that a file describes, with the best mechanisms and a fresh key.
+    """Return the survey that a file describes, with the best mechanisms and a fresh key.
 
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
@@ -88,7 +88,7 @@ def read(path: Path) -> Survey:
 
 
 def parse(text: str) -> Survey:
-    """The survey that a text describes."""
+    """Return the survey that a text describes."""
     given = yaml_file.fields("the file", yaml_file.loaded("survey", text, "collect"), _FIELDS, _OPTIONAL)
     attributes, mechanisms, tailor = _attributes(given["attributes"])
     guesses = {name: guess for name, guess in tailor.items() if guess not in SOURCES}
@@ -114,7 +114,7 @@ def parse(text: str) -> Survey:
 
 
 def _waves(learns: dict[str, str], given: dict[str, Any], regret: float) -> Waves | None:
-    """How the survey learns, if an attribute does."""
+    """Return the waves of the survey, if one of its attributes learns."""
     if not learns:
         if "wave" in given:
             raise ParameterError(
@@ -145,7 +145,7 @@ def _attributes(given: Any) -> tuple[list[Attribute], dict[str, str], dict[str, 
 
 
 def _tailor(where: str, fields: dict[str, Any]) -> Any:
-    """What shapes the mechanism of a number: a source, or a guess."""
+    """Return what shapes the mechanism of a number: a source, or a guess."""
     given = fields["tailor"]
     if "values" in fields or fields.get("mechanism") is not None:
         raise ParameterError(f"{where} must be of a number, without another mechanism")
@@ -162,7 +162,7 @@ def _period(given: Any) -> int:
 
 
 def moment(given: Any, field: str = "start") -> int:
-    """Seconds since 1970 of a day or a time in UTC, as YAML reads it."""
+    """Return the seconds since 1970 of a day or a time in UTC, as YAML reads it."""
     if isinstance(given, str):
         try:
             given = datetime.datetime.fromisoformat(given)

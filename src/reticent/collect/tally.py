@@ -1,4 +1,4 @@
-"""What a collector keeps of reports: how often each symbol came. Tables of batches and periods add up.
+"""Counts of the symbols in reports. The tables of batches and periods can be added.
 
 A row of the table is a group of reporters (see `lots`); a column is a symbol of a channel, or a category that
 a report of another mechanism supports. Memory is bounded by the survey, however many reports come.
@@ -22,11 +22,11 @@ Counts = NDArray[np.int64]
 
 @dataclass
 class Tally:
-    """Counts of one survey.
+    """The counts of one survey.
 
     Attributes:
-        counts: for each attribute, shape (groups, columns).
-        reports: for each attribute the reports that hold it, shape (groups,).
+        counts: Counts of each attribute, shape (groups, columns).
+        reports: Number of reports that hold each attribute, shape (groups,).
     """
 
     survey: Survey
@@ -35,7 +35,7 @@ class Tally:
 
     @classmethod
     def empty(cls, survey: Survey) -> Tally:
-        """Nothing counted."""
+        """Create a tally without any counts."""
         return cls(
             survey,
             [np.zeros((survey.groups, columns(one)), dtype=np.int64) for one in survey.instruments],
@@ -43,7 +43,7 @@ class Tally:
         )
 
     def add(self, attribute: int, groups: NDArray[np.int64], symbols: NDArray[Any]) -> None:
-        """Count reports of one attribute: of `OneBit` 2 * level + bit, else what the mechanism drew."""
+        """Count reports of one attribute: for `OneBit` 2 * level + bit, else what the mechanism drew."""
         instrument, counts = self.survey.instruments[attribute], self.counts[attribute]
         if not isinstance(instrument, Channel):
             for group in np.unique(groups):

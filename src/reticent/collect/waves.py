@@ -1,4 +1,4 @@
-"""Surveys that learn: what their text says of it, and of the texts that follow.
+"""Surveys that learn: the description of their waves and of their follow-ups.
 
 A survey may say that some of its numbers learn. In each period a share of the reporters (the *first wave*, by
 the survey's lots) reports by the survey's own mechanisms, which are made for the worst case. The operator
@@ -10,8 +10,8 @@ mechanisms in the first period, and by follow-ups later.
 Privacy: everybody reports once in a period, under the same epsilon, whatever text asks: a device pays and
     remembers for (survey, period), and takes a follow-up only if it is the survey that it took but for the
     mechanisms, and these keep epsilon by the exact check of any survey. The estimate that shapes a mechanism
-    is made of private reports: what it depends on is published already. Who is in which wave is nobody's
-    choice. A liar in the first wave, or an operator who makes a useless table, can waste accuracy alone;
+    is made of private reports: what it depends on is published already. Nobody can choose who is in which
+    wave. A liar in the first wave, or an operator who makes a useless table, can only waste accuracy;
     `regret` bounds how much, for tables that an honest operator makes of whatever was reported.
 """
 
@@ -27,7 +27,7 @@ from reticent.fleet import texts
 
 FIRST_WAVE, LAST_PERIOD = "first wave", "last period"
 SOURCES = (FIRST_WAVE, LAST_PERIOD)
-SHARE, REGRET = 0.1, 0.5  # of the first wave; over the least worst case, if nothing else is said
+SHARE, REGRET = 0.1, 0.5  # defaults: share of the first wave; excess over the least worst case
 LEAST_EPSILON = (
     0.45  # of one number, below which no table has 1 % less variance than the best for the worst case
 )
@@ -37,13 +37,14 @@ _ID_BYTES = 8
 
 @dataclass(frozen=True)
 class Waves:
-    """How a survey learns.
+    """The description of how a survey learns.
 
     Args:
-        learns: the names of the numbers that do.
-        source: what shapes the mechanisms of the others: "first wave" or "last period".
-        share: of the reporters that report by the survey's own mechanisms in every period.
-        regret: the variance of no value may exceed (1 + regret) times the least worst case in a follow-up.
+        learns: Names of the numbers that learn.
+        source: Source that shapes the mechanisms of the second wave: "first wave" or "last period".
+        share: Share of the reporters that report by the survey's own mechanisms in every period.
+        regret: Bound on the variance of a follow-up: for no value more than (1 + regret) times the least
+            worst case.
     """
 
     learns: tuple[str, ...]
@@ -62,7 +63,7 @@ class Waves:
         object.__setattr__(self, "regret", real("waves.regret", self.regret, low=0.0, high=MOST_REGRET))
 
     def fields(self) -> dict[str, Any]:
-        """For the text."""
+        """Return the fields of the text."""
         return {
             "learns": list(self.learns),
             "regret": self.regret,
@@ -72,21 +73,21 @@ class Waves:
 
     @classmethod
     def of(cls, given: Any) -> Waves:
-        """From the text."""
+        """Build the waves from the fields of a text."""
         held = texts.checked_fields("waves", given, ("learns", "regret", "share", "source"))
         return cls(_names(held["learns"]), held["source"], held["share"], held["regret"])
 
 
 @dataclass(frozen=True)
 class Follows:
-    """What a follow-up follows, and what shaped it.
+    """The survey and period that a follow-up follows, and the guess that shaped it.
 
     Args:
-        survey: the id of the survey.
-        period: that it is for.
-        shapes: by the name of a number that learns, mean and deviation of the guess that its mechanism is
-            made for, in halves of its bounds from their middle; for people and auditors.
-        reports: how many reports that rests on.
+        survey: Id of the survey.
+        period: Period of the follow-up.
+        shapes: Name of each number that learns, with the mean and deviation of the guess that its mechanism
+            is made for, in halves of its bounds from their middle; for people and auditors.
+        reports: Number of reports behind the guess.
     """
 
     survey: bytes
@@ -101,7 +102,7 @@ class Follows:
         object.__setattr__(self, "reports", whole("follows.reports", self.reports, low=0))
 
     def fields(self) -> dict[str, Any]:
-        """For the text."""
+        """Return the fields of the text."""
         return {
             "period": self.period,
             "reports": self.reports,
@@ -111,7 +112,7 @@ class Follows:
 
     @classmethod
     def of(cls, given: Any) -> Follows:
-        """From the text."""
+        """Build the object from the fields of a text."""
         held = texts.checked_fields("follows", given, ("period", "reports", "shapes", "survey"))
         if not isinstance(held["shapes"], list):
             raise ParameterError("follows.shapes must be a list")

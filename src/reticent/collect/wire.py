@@ -1,4 +1,4 @@
-"""Reports as bytes. Every byte is specified in docs/report-format.md; packed reports outlive a release.
+"""The binary format of reports. Every byte is specified in docs/report-format.md; reports outlive a release.
 
     version      1   0x02
     survey       8   its id
@@ -43,7 +43,7 @@ Bits = NDArray[np.uint8]
 
 
 class Outcome(Enum):
-    """What became of a report. The first two are acknowledged."""
+    """The outcomes of a report. The first two are acknowledged."""
 
     COUNTED = "counted"
     DUPLICATE = "duplicate"  # the very report that was counted before
@@ -64,7 +64,7 @@ class Outcome(Enum):
 
 
 class Layout:
-    """How the reports of one survey lie in bytes."""
+    """The layout of one survey's reports in bytes."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
@@ -72,19 +72,19 @@ class Layout:
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
-        """The bits of a symbol of each attribute."""
+        """Width in bits of a symbol of each attribute."""
         return np.array([one.bits for one in self.survey.instruments], dtype=np.int64)
 
     @cached_property
     def longest(self) -> int:
-        """The length of the longest report."""
+        """Length of the longest report in bytes."""
         dearest = int(np.sort(self.widths)[::-1][: self.survey.sample_size].sum())
         return HEAD_BYTES + self.mask_bytes + -(-dearest // 8) + TAG_BYTES
 
     # Writing
 
     def body(self, asked: Sequence[int], drawn: Sequence[Any]) -> bytes:
-        """The attributes and symbols of one report: what the mechanisms drew for the attributes asked."""
+        """Encode the attributes and symbols of one report, from what the mechanisms drew."""
         mask = np.zeros(len(self.survey.attributes), dtype=np.uint8)
         mask[list(asked)] = 1
         bits = [
@@ -93,13 +93,13 @@ class Layout:
         return np.packbits(mask).tobytes() + np.packbits(np.concatenate(bits)).tobytes()
 
     def report(self, enrolment: Enrolment, period: int, nonce: bytes, body: bytes) -> bytes:
-        """A whole report."""
+        """Build a complete report to this survey."""
         return report(self.survey.id, enrolment, period, nonce, body)
 
     # Reading
 
     def read(self, bodies: NDArray[np.uint8]) -> Read:
-        """Read many bodies (attributes and symbols) of one length: shape (reports, bytes)."""
+        """Decode many bodies (attributes and symbols) of one length: shape (reports, bytes)."""
         survey, n = self.survey, len(bodies)
         d = len(survey.attributes)
         if bodies.shape[1] < self.mask_bytes:  # too short for what it must hold
@@ -131,20 +131,21 @@ class Layout:
 
 
 def report(survey: bytes, enrolment: Enrolment, period: int, nonce: bytes, body: bytes) -> bytes:
-    """A whole report that answers the text of an id."""
+    """Build a complete report to the text with an id."""
     content = b"".join((bytes([VERSION]), survey, period.to_bytes(4, "big"), enrolment.id, nonce, body))
     return content + tag(enrolment.key, Use.SURVEY, content)
 
 
 class Read(NamedTuple):
-    """What many bodies say.
+    """The decoded bodies of many reports.
 
     Attributes:
-        asked: which attributes each holds, shape (reports, attributes).
-        wrong: those that hold another number of attributes than the survey asks for.
-        misfit: those whose symbols take another number of bytes.
-        illegal: those with a symbol that the mechanism cannot have drawn, or padding that is not zero.
-        symbols: for each attribute the rows that hold it, and what they say.
+        asked: Attributes that each report holds, shape (reports, attributes).
+        wrong: Mask of the reports that hold another number of attributes than the survey asks for.
+        misfit: Mask of the reports whose symbols take another number of bytes.
+        illegal: Mask of the reports with a symbol that the mechanism cannot have drawn, or padding that is
+            not zero.
+        symbols: Rows that hold each attribute, and their symbols.
     """
 
     asked: NDArray[np.bool_]
@@ -155,24 +156,24 @@ class Read(NamedTuple):
 
 
 def heads(contents: NDArray[np.uint8]) -> NDArray[Any]:
-    """The fields before the attributes, of many reports: shape (reports, at least 29 bytes)."""
+    """Return the fields before the attributes, of many reports: shape (reports, at least 29 bytes)."""
     return np.ascontiguousarray(contents[:, :HEAD_BYTES]).view(_HEAD).reshape(-1)
 
 
 def _to_bits(instrument: Instrument, drawn: Any) -> Bits:
-    """What a mechanism drew for one value, as bits."""
+    """Return what a mechanism drew for one value, as bits."""
     return np.unpackbits(np.frombuffer(instrument.pack(drawn), dtype=np.uint8))[: instrument.bits]
 
 
 def _from_bits(instrument: Instrument, bits: Bits) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """What bits say, shape (reports, width), and which of them the mechanism can have drawn.
+    """Decode bits, shape (reports, width), and return which of them the mechanism can have drawn.
 
-    Of `OneBit` the bit alone; the level is drawn by the survey.
+    For `OneBit` the result is the bit alone; the survey draws the level.
     """
     if isinstance(instrument, NumericChannel):
         numbers = _whole_numbers(bits)
         return numbers, numbers < (2 if hasattr(instrument, "dither_levels") else instrument.size)
-    from reticent.mechanisms.categorical.krr import KRR  # of who collects
+    from reticent.mechanisms.categorical.krr import KRR  # only needed by a collector
     from reticent.mechanisms.categorical.olh import OLH, REPORT, SEED_BITS
     from reticent.mechanisms.categorical.oue import OUE
     from reticent.mechanisms.categorical.subset import Subset
@@ -198,12 +199,12 @@ def _whole_numbers(bits: Bits) -> NDArray[np.int64]:
 
 
 def batch(reports: Sequence[bytes]) -> bytes:
-    """Many reports as one body."""
+    """Encode many reports as one body."""
     return b"".join(len(one).to_bytes(2, "big") + one for one in reports)
 
 
 def split(data: bytes, *, most: int) -> list[bytes]:
-    """The reports of a batch.
+    """Return the reports of a batch.
 
     Raises:
         ParameterError: it is not whole, or holds more than `most` reports.

@@ -1,3 +1,3 @@
-"""Where a collector keeps its counts: one file (`sqlite`), or a database that many share (`postgres`)."""
+"""Storage of a collector's counts: one file (`sqlite`), or a database that many share (`postgres`)."""
 
 __all__: list[str] = []

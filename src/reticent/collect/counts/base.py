@@ -1,10 +1,10 @@
-"""What a collector keeps, whatever keeps it, and what it may rely on.
+"""The contract of a collector's store.
 
 A store holds the surveys, which reporter was counted in which period (`seen`), how often each symbol came
-(`tally`), and how many reports were refused for which reason. What one transaction does to them is there
-whole or not at all, and is on a disk when `writing` ends. Of two transactions that see the same reporter in
-the same period, in whichever processes, exactly one is told that it is new: that is what counts each report
-once, so `see` and `add` belong into one transaction.
+(`tally`), and how many reports were refused for which reason. A transaction is written as a whole or not at
+all, and is on a disk when `writing` ends. If two transactions, in any processes, note the same reporter in
+the same period, exactly one of them learns that the reporter is new. So each report is counted once, and
+`see` and `add` belong into one transaction.
 
 A new store is a subclass and a line in `opened`; tests/unit/collect/test_counts.py is run on each.
 """
@@ -29,41 +29,42 @@ Cell = tuple[int, int, int, int, int]  # survey, period, attribute, symbol, grou
 
 
 class Counts(ABC):
-    """The store of a collector. `number` is that of a survey here."""
+    """The store of a collector. `number` is the number of a survey in the store."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; what was written stays."""
+        """Close the store; what was written stays."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[object]:
-        """A transaction, for one thread at a time. If it fails, nothing of it is written.
+        """Open a transaction, for one thread at a time. If it fails, nothing of it is written.
 
         Raises:
-            StorageUnavailable: it could not be written, or, of a server, it is not known whether it was.
+            StorageUnavailable: the transaction could not be written, or a server was lost and the result is
+                unknown.
         """
 
     # Within `writing`
 
     @abstractmethod
     def hold_surveys(self) -> None:
-        """Let nobody else hold a new survey before this transaction ends."""
+        """Lock the surveys: no other transaction may add one before this transaction ends."""
 
     @abstractmethod
     def collect(self, identity: bytes, text: bytes, file: bytes) -> None:
-        """Hold a survey, after `hold_surveys`; of one that is held, its newer file."""
+        """Store a survey, after `hold_surveys`; if it is stored already, store its newer file."""
 
     @abstractmethod
     def see(self, number: int, periods: NDArray[np.int64], who: NDArray[np.uint8]) -> list[Outcome] | None:
-        """Note who reports (reporter and nonce, 16 bytes in a row); None if all are new.
+        """Note who reports (reporter and nonce, 16 bytes in a row); return None if all are new.
 
-        Else what became of each: COUNTED if new, DUPLICATE if this very report came before, SECOND if the
-        reporter sent another, PERIOD if the period is closed for ever.
+        Otherwise return the outcome of each: COUNTED if new, DUPLICATE if this very report came before,
+        SECOND if the reporter sent another, PERIOD if the period is closed for ever.
         """
 
     @abstractmethod
     def add(self, cells: Mapping[Cell, int]) -> None:
-        """Add to the numbers of cells."""
+        """Add to the counts of cells."""
 
     @abstractmethod
     def refuse(self, reasons: Mapping[str, int]) -> None:
@@ -71,50 +72,50 @@ class Counts(ABC):
 
     @abstractmethod
     def forget(self, number: int, first: int) -> int:
-        """Close all periods before one for ever, and forget who reported there; returns how many did."""
+        """Close all periods before `first` for ever, forget who reported there, and return how many did."""
 
-    # Looking, which waits for nobody who writes
+    # Reading, which never waits for writers
 
     @abstractmethod
     def surveys(self, after: int) -> Sequence[tuple[int, bytes, bytes]]:
-        """Number, id and text of the surveys with a higher number, in order; none comes before them later."""
+        """Return number, id and text of surveys above a number, in order; no smaller one appears later."""
 
     @abstractmethod
     def file(self, number: int) -> bytes:
-        """The signed file of a survey."""
+        """Return the signed file of a survey."""
 
     @abstractmethod
     def closed(self, number: int) -> int:
-        """The first period that is not closed for ever."""
+        """Return the first period that is not closed for ever."""
 
     @abstractmethod
     def counted(self, number: int, first: int, last: int, reporter: bytes) -> Sequence[int]:
-        """The periods of a range in which a reporter was counted."""
+        """Return the periods of a range in which a reporter was counted."""
 
     @abstractmethod
     def tally(self, number: int, periods: Sequence[int] | None) -> Sequence[tuple[int, int, int, int]]:
-        """Attribute, symbol, group and number, of some periods or of all; one may come more than once."""
+        """Return attribute, symbol, group and count of some or all periods; a cell may occur repeatedly."""
 
     @abstractmethod
     def reports(self, number: int) -> Sequence[tuple[int, int]]:
-        """Period, and how often a report held an attribute there."""
+        """Return each period with the number of attribute values that its reports held."""
 
     @abstractmethod
     def refused(self) -> Mapping[str, int]:
-        """How many reports were refused, by reason."""
+        """Return the number of refused reports by reason."""
 
     def revoked(self) -> Sequence[bytes]:
-        """Enrolments that an earlier release took back in this store."""
+        """Return the enrolments that an earlier release revoked in this store."""
         return ()
 
 
 def opened(where: str | os.PathLike[str], master: bytes) -> Counts:
-    """The store at a path, or at an address of PostgreSQL.
+    """Open the store at a path, or at an address of PostgreSQL.
 
     Args:
-        where: it is.
-        master: the secret from which devices' keys come. A database is for one: machines with another, whose
-            devices nobody else would know, are refused.
+        where: Path or address of the store.
+        master: Master key from which devices' keys are derived. A database belongs to one master key:
+            machines with another key, whose devices no other machine would know, are refused.
 
     Raises:
         LedgerError: it cannot be opened, a newer Reticent wrote it, or it is another master's.

@@ -1,8 +1,8 @@
-"""Counts in PostgreSQL, which collectors on many machines share: each report is counted once by the database.
+"""Counts in PostgreSQL, which collectors on many machines share; the database counts each report once.
 
 A row of `collected_seen` is unique for (survey, period, reporter), and it is written in the transaction that
-adds to the counts. Of two collectors that bring the same report at once the second waits at the index for the
-first, and then is told that it is a duplicate, or counts it where the first gave up.
+adds to the counts. If two collectors bring the same report at once, the second waits at the index for the
+first. Then it sees a duplicate, or counts the report if the first gave up.
 
 Collectors do not wait for each other at the counts: each connection adds to rows of its own (`lane`), which
 are summed when somebody looks. A lane is claimed by a lock of the session, so that the server frees it when a
@@ -52,7 +52,7 @@ _HAS = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename =
 _OF = "pg_catalog.hashtext(pg_catalog.current_schema())"
 _ALONE = f"SELECT pg_advisory_xact_lock({_OF}, %s)"
 _TOGETHER = f"SELECT pg_advisory_xact_lock_shared({_OF}, %s)"
-_SURVEYS = -1  # locked by who holds a new one, so that their numbers come in order
+_SURVEYS = -1  # locked while a survey is added, so that numbers come in order
 _LANE = (  # below all surveys
     "SELECT lane FROM generate_series(0, %s) AS lane WHERE pg_try_advisory_lock("
     "pg_catalog.hashtext(pg_catalog.current_schema()), -2 - lane) LIMIT 1"
@@ -115,12 +115,12 @@ class PostgresCounts(Counts):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction."""
+        """Open a transaction."""
         with self._base.writing() as self._connection:
             yield
 
     def _own_lane(self) -> int:
-        """The lane of this connection."""
+        """Return the lane of this connection."""
         connection, lane = self._lane
         if connection is not self._connection:
             found = self._connection.execute(_LANE, (LANES - 1,)).fetchone()
@@ -129,15 +129,15 @@ class PostgresCounts(Counts):
         return lane
 
     def hold_surveys(self) -> None:
-        """Let others wait, so that surveys are seen in the order of their numbers."""
+        """Lock the surveys, so that they appear in the order of their numbers."""
         self._connection.execute(_ALONE, (_SURVEYS,))
 
     def collect(self, identity: bytes, text: bytes, file: bytes) -> None:
-        """Hold a survey."""
+        """Store a survey."""
         self._connection.execute(_COLLECT, (identity, text, file))
 
     def see(self, number: int, periods: NDArray[np.int64], who: NDArray[np.uint8]) -> list[Outcome] | None:
-        """Note who reports. Nobody forgets meanwhile who reported before."""
+        """Note who reports. No other transaction forgets reporters meanwhile."""
         run = self._connection.execute
         run(_TOGETHER, (number,))
         (closed,) = run("SELECT closed FROM collected_survey WHERE number = %s", (number,)).fetchone()
@@ -150,9 +150,9 @@ class PostgresCounts(Counts):
         return None if found.count(Outcome.COUNTED) == len(found) else found
 
     def _see(self, number: int, period: int, who: NDArray[np.uint8]) -> list[Outcome] | None:
-        """The same for one period."""
+        """Note who reports in one period."""
         ids = np.ascontiguousarray(who[:, :8]).view(">u8").ravel()
-        _, first = np.unique(ids, return_index=True)  # of each reporter the first that came
+        _, first = np.unique(ids, return_index=True)  # the first report of each reporter
         rows = who[first].tobytes()
         n, new = self._connection.execute(
             _SEE, (number, period, rows, len(rows), len(first)), binary=True
@@ -175,7 +175,7 @@ class PostgresCounts(Counts):
         ]
 
     def add(self, cells: Mapping[Cell, int]) -> None:
-        """Add to the numbers of cells, in the lane of this connection."""
+        """Add to the counts of cells, in the lane of this connection."""
         if cells:
             columns = zip(*((*cell, n) for cell, n in sorted(cells.items())), strict=True)
             self._connection.execute(_ADD, (self._own_lane(), *map(list, columns)))
@@ -187,7 +187,7 @@ class PostgresCounts(Counts):
             self._connection.execute(_REFUSE, (self._own_lane(), *map(list, columns)))
 
     def forget(self, number: int, first: int) -> int:
-        """Close periods, when nobody counts any more who saw them open, and forget who reported there."""
+        """Close periods, once no transaction counts that saw them open, and forget who reported there."""
         run = self._connection.execute
         run(_ALONE, (number,))
         run("UPDATE collected_survey SET closed = greatest(closed, %s) WHERE number = %s", (first, number))
@@ -195,20 +195,20 @@ class PostgresCounts(Counts):
         return int(done.rowcount)
 
     def surveys(self, after: int) -> Sequence[tuple[int, bytes, bytes]]:
-        """Surveys that came later."""
+        """Return the surveys above a number."""
         sql = "SELECT number, id, text FROM collected_survey WHERE number > %s ORDER BY number"
         return cast(Sequence[tuple[int, bytes, bytes]], self._rows(sql, (after,)))
 
     def file(self, number: int) -> bytes:
-        """The signed file of a survey."""
+        """Return the signed file of a survey."""
         return cast(bytes, self._rows("SELECT file FROM collected_survey WHERE number = %s", (number,))[0][0])
 
     def closed(self, number: int) -> int:
-        """The first period that is open."""
+        """Return the first period that is open."""
         return int(self._rows("SELECT closed FROM collected_survey WHERE number = %s", (number,))[0][0])
 
     def counted(self, number: int, first: int, last: int, reporter: bytes) -> Sequence[int]:
-        """Periods in which a reporter was counted: by the table's key, which has a row for every reporter."""
+        """Return the periods in which a reporter was counted, looked up by the key of the table."""
         sql = (
             "SELECT at FROM generate_series(%s::bigint, %s::bigint) AS at WHERE EXISTS "
             "(SELECT 1 FROM collected_seen WHERE survey = %s AND period = at AND reporter = %s)"
@@ -216,7 +216,7 @@ class PostgresCounts(Counts):
         return [int(one) for (one,) in self._rows(sql, (first, last, number, reporter))]
 
     def tally(self, number: int, periods: Sequence[int] | None) -> Sequence[tuple[int, int, int, int]]:
-        """The numbers of cells, over all lanes."""
+        """Return the counts of cells, summed over all lanes."""
         if periods is None:
             found = self._rows(_TALLY.format(""), (number,))
         else:
@@ -224,7 +224,7 @@ class PostgresCounts(Counts):
         return cast(Sequence[tuple[int, int, int, int]], found)
 
     def reports(self, number: int) -> Sequence[tuple[int, int]]:
-        """How often a report held an attribute, by period."""
+        """Return the number of attribute values in reports, by period."""
         sql = (
             "SELECT period, sum(n)::bigint FROM collected_tally "
             "WHERE survey = %s AND symbol = %s GROUP BY period"
@@ -232,7 +232,7 @@ class PostgresCounts(Counts):
         return cast(Sequence[tuple[int, int]], self._rows(sql, (number, REPORTS)))
 
     def refused(self) -> Mapping[str, int]:
-        """How many reports were refused, by reason."""
+        """Return the number of refused reports by reason."""
         rows = self._rows("SELECT reason, sum(n)::bigint FROM collected_rejected GROUP BY reason", ())
         return dict(cast(Sequence[tuple[str, int]], rows))
 

@@ -57,7 +57,7 @@ _TALLY = "SELECT attribute, symbol, cohort, sum(n) FROM tally WHERE survey = ? {
 
 
 class SqliteCounts(Counts):
-    """The store in a file; made if there is none, readable by its owner alone."""
+    """The store in a file, created if it is missing, readable by its owner alone."""
 
     def __init__(self, path: Path) -> None:
         self._looking = threading.Lock()
@@ -74,7 +74,7 @@ class SqliteCounts(Counts):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that has the right to write from its beginning."""
+        """Open a transaction that has the right to write from its beginning."""
         with _told(), writing(self.connection):
             yield
 
@@ -84,10 +84,10 @@ class SqliteCounts(Counts):
             yield self.reader
 
     def hold_surveys(self) -> None:
-        """Nobody else writes in any case."""
+        """Do nothing: no other transaction can write in any case."""
 
     def collect(self, identity: bytes, text: bytes, file: bytes) -> None:
-        """Hold a survey."""
+        """Store a survey."""
         self.connection.execute(_COLLECT, (identity, text, file))
 
     def see(self, number: int, periods: NDArray[np.int64], who: NDArray[np.uint8]) -> list[Outcome] | None:
@@ -118,7 +118,7 @@ class SqliteCounts(Counts):
         return Outcome.DUPLICATE if before == nonce else Outcome.SECOND
 
     def add(self, cells: Mapping[Cell, int]) -> None:
-        """Add to the numbers of cells."""
+        """Add to the counts of cells."""
         self.connection.executemany(_COUNT, [(*cell, n) for cell, n in cells.items()])
 
     def refuse(self, reasons: Mapping[str, int]) -> None:
@@ -132,30 +132,30 @@ class SqliteCounts(Counts):
         return run("DELETE FROM seen WHERE period < ? AND survey = ?", of).rowcount
 
     def surveys(self, after: int) -> Sequence[tuple[int, bytes, bytes]]:
-        """Surveys that came later."""
+        """Return the surveys above a number."""
         sql = "SELECT number, id, text FROM survey WHERE number > ? ORDER BY number"
         with self._reading() as reader:
             return reader.execute(sql, (after,)).fetchall()
 
     def file(self, number: int) -> bytes:
-        """The signed file of a survey."""
+        """Return the signed file of a survey."""
         with self._reading() as reader:
             found = reader.execute("SELECT file FROM survey WHERE number = ?", (number,)).fetchone()
         return cast(bytes, found[0])
 
     def closed(self, number: int) -> int:
-        """The first period that is open."""
+        """Return the first period that is open."""
         with self._reading() as reader:
             found = reader.execute("SELECT closed FROM survey WHERE number = ?", (number,)).fetchone()
         return int(found[0])
 
     def counted(self, number: int, first: int, last: int, reporter: bytes) -> Sequence[int]:
-        """Periods in which a reporter was counted."""
+        """Return the periods in which a reporter was counted."""
         with self._reading() as reader:
             return [int(one) for (one,) in reader.execute(_COUNTED, (first, last, number, reporter))]
 
     def tally(self, number: int, periods: Sequence[int] | None) -> Sequence[tuple[int, int, int, int]]:
-        """The numbers of cells."""
+        """Return the counts of cells."""
         with self._reading() as reader:
             if periods is None:
                 return reader.execute(_TALLY.format(""), (number,)).fetchall()
@@ -163,18 +163,18 @@ class SqliteCounts(Counts):
             return [row for period in periods for row in reader.execute(of_one, (number, period))]
 
     def reports(self, number: int) -> Sequence[tuple[int, int]]:
-        """How often a report held an attribute, by period."""
+        """Return the number of attribute values in reports, by period."""
         sql = "SELECT period, sum(n) FROM tally WHERE survey = ? AND symbol = ? GROUP BY period"
         with self._reading() as reader:
             return reader.execute(sql, (number, REPORTS)).fetchall()
 
     def refused(self) -> Mapping[str, int]:
-        """How many reports were refused, by reason."""
+        """Return the number of refused reports by reason."""
         with self._reading() as reader:
             return dict(reader.execute("SELECT reason, n FROM rejected").fetchall())
 
     def revoked(self) -> Sequence[bytes]:
-        """Enrolments that an earlier release took back in this file."""
+        """Return the enrolments that an earlier release revoked in this file."""
         with self._reading() as reader:
             return [bytes(one) for (one,) in reader.execute("SELECT reporter FROM revoked ORDER BY number")]
 
@@ -187,7 +187,7 @@ def _connected(path: Path, opened: ExitStack) -> sqlite3.Connection:
 
 
 def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    """The connection that writes; the tables are there."""
+    """Open the connection that writes, and create the tables if needed."""
     with _told():
         private(path)
     connection = _connected(path, opened)
@@ -197,7 +197,7 @@ def _opened(path: Path, opened: ExitStack) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete=ON")
         if _version(connection) < _VERSION:
             connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) < _VERSION:  # nobody else made them meanwhile
+            if _version(connection) < _VERSION:  # no other process created them meanwhile
                 for statement in filter(str.strip, _TABLES.split(";")):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version={_VERSION}")
@@ -213,7 +213,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What SQLite and the disk say, in our words: theirs could quote a row."""
+    """Translate errors of SQLite and the disk: their messages could quote a row."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
