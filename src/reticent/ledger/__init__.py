@@ -1,6 +1,6 @@
 """The privacy ledger: charged before anything leaves, never overspent, never quietly rewritten.
 
-What is named here is loaded when it is first used: a device that only needs its own file loads no database.
+Names are loaded when they are first used: a device that only needs its own file loads no database.
 """
 
 import typing as _typing

@@ -1,7 +1,7 @@
-"""Audits in the log: what was claimed, what came of it, and a commitment to the report.
+"""Audits in the log: the claim, the verdict, and a commitment to the report.
 
-An entry of type "audit" has no row in any table. What opens its commitment is the report itself, which names
-its own nonce: whoever has the file can check it, and who destroys it erases what the log could tell of it.
+An entry of type "audit" has no row in any table. The report itself opens the commitment, since it names its
+own nonce: anybody who has the file can check it, and destroying the file erases what was committed to.
 
 Privacy: claim and verdict are in the log for everybody to read. So only audits that compute on invented data
 are recorded; whether one update could be inverted depends on real records, and is not (`apps.audit`).
@@ -27,26 +27,26 @@ _NO_CLAIM = re.compile(r"[^ !#-\[\]-~]")
 
 
 class Verdict(Enum):
-    """What came of an audit. An audit that found nothing proves nothing."""
+    """The verdict of an audit. An audit that found nothing proves nothing."""
 
     NOTHING_FOUND = "nothing_found"
     BROKEN = "broken"
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The verdict as text for people."""
         return "nothing found against it" if self is Verdict.NOTHING_FOUND else "broken"
 
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """An audit as the log tells it.
+    """An audit as recorded in the log.
 
     Attributes:
-        entry: its number in the log.
-        claim: what was claimed.
-        verdict: what came of it.
-        commitment: to the claim, the verdict and the report.
+        entry: Number of the entry in the log.
+        claim: Claim that was audited.
+        verdict: Verdict of the audit.
+        commitment: Commitment to the claim, the verdict and the report.
     """
 
     entry: int
@@ -55,7 +55,7 @@ class AuditEntry:
     commitment: str
 
     def is_of(self, report: str) -> bool:
-        """Whether this text is the report that was recorded, to the last character."""
+        """Return whether this text is the report that was recorded, to the last character."""
         found = _NONCE.search(report)
         return found is not None and self.commitment == _commitment(
             found[1], self.claim, self.verdict, report
@@ -63,23 +63,23 @@ class AuditEntry:
 
 
 def mark() -> str:
-    """What a report must carry in its head to be recorded: a fresh nonce."""
+    """Return the HTML tag with a fresh nonce that a report must carry in its head to be recorded."""
     return f'<meta name="reticent-audit" content="{os.urandom(entries.NONCE_BYTES).hex()}">'
 
 
 def plain_claim(text: str) -> str:
-    """A text as a claim can be written: ASCII without quotes and backslashes, cut at 200 characters."""
+    """Convert a text to a valid claim: ASCII without quotes and backslashes, cut at 200 characters."""
     return _NO_CLAIM.sub("_", text)[:LONGEST_CLAIM]
 
 
 def record(ledger: SqlLedger, *, claim: str, verdict: Verdict, report: str) -> AuditEntry:
-    """Append an audit, once its report is written.
+    """Append an audit to the log, once its report is written.
 
     Args:
-        ledger: where it is recorded.
-        claim: what was claimed: 1 to 200 characters of ASCII without quotes and backslashes.
-        verdict: what came of it.
-        report: the text of the report's file, with one `mark` in it.
+        ledger: Ledger in which the audit is recorded.
+        claim: Audited claim: 1 to 200 characters of ASCII without quotes and backslashes.
+        verdict: Verdict of the audit.
+        report: The text of the report's file, with one `mark` in it.
     """
     if not 0 < len(claim) <= LONGEST_CLAIM or _NO_CLAIM.search(claim):
         raise ParameterError(
@@ -98,7 +98,7 @@ def record(ledger: SqlLedger, *, claim: str, verdict: Verdict, report: str) -> A
 
 
 def recorded(ledger: SqlLedger, first: int = 0, last: int | None = None) -> Iterator[AuditEntry]:
-    """Every audit in the log, or in its entries [first, last), in order."""
+    """Yield every audit in the log, or in its entries [first, last), in order."""
     size, find = ledger.head().size if last is None else last, entries.PATTERNS["audit"].fullmatch
     for start in range(first, size, CHUNK):
         for number, leaf in enumerate(ledger.leaves(start, min(start + CHUNK, size)), start):
@@ -108,7 +108,7 @@ def recorded(ledger: SqlLedger, first: int = 0, last: int | None = None) -> Iter
 
 
 def of_report(ledger: SqlLedger, report: str) -> AuditEntry:
-    """The entry that commits to this report.
+    """Return the entry that commits to this report.
 
     Raises:
         LedgerDamaged: there is none: the report was changed, or never recorded here.

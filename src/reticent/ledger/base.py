@@ -1,12 +1,12 @@
-"""The ledger's two verbs, its value types, and the checks that every back end shares.
+"""The interface of a ledger, its value types, and the checks that every back end shares.
 
 An account is an additive meter with a cap, in one unit. `request` charges for information about a key
-before anything is measured, or refuses and nothing happens; `fulfil` records what was measured, once.
-What is already requested under a key is never charged again: asking for information t when b is
-bought costs max(0, t - b).
+before anything is measured, or refuses and changes nothing; `fulfil` records the measured values, once.
+Information that is already requested under a key is never charged again: a request for information t when
+b is bought costs max(0, t - b).
 
-How the family may evolve: stored entry types are append-only, never removed, never given a new meaning.
-Back ends implement what is abstract here, or cannot be imported; the conformance suite runs on all of them.
+Stored entry types are append-only: they are never removed and never change their meaning. A back end that
+leaves out an abstract method cannot be imported; the conformance suite runs on all back ends.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from reticent.privacy.neighbours import Neighbours
 
 MOST_VALUES = 1 << 16  # values of one measurement
 MOST_VALUE = (1 << 62) - 1  # size of one value in grid units
-FURTHEST_GRID = (1 << 15) - 1  # log2 of the units of a grid in one unit, or the other way round
-PAYMENT = "payment:"  # how keys of payments begin
-LONGEST_TEXT = 1 << 16  # characters of a question that is kept beside its key
+FURTHEST_GRID = (1 << 15) - 1  # log2 of the grid units in one unit, or of the units in one grid unit
+PAYMENT = "payment:"  # prefix of the keys of payments
+LONGEST_TEXT = 1 << 16  # characters of a question that is stored beside its key
 _NAMED = re.compile(r"[a-z_]{1,40}/[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}")
 
 
 class Unit(Enum):
-    """What an account adds up."""
+    """The unit in which an account adds up charges."""
 
     MU2 = "mu2"  # Gaussian differential privacy: mu_i-GDP releases compose to sum mu_i^2
     EPSILON = "epsilon"  # pure or local: sequential composition
@@ -55,15 +55,15 @@ class Unit(Enum):
 
 @dataclass(frozen=True)
 class Terms:
-    """What an account is: fixed when it is opened.
+    """The terms of an account, which are fixed when it is opened.
 
     Args:
-        name: how the account is called.
-        unit: what it adds up.
-        neighbours: the neighbouring relation of every release charged to it.
-        subject: whose data it protects, in words ("one person of census-2026").
-        cap: units of 1e-12 that may be spent in all; cents, where the unit is money.
-        minimum: the least that a fresh measurement is charged, so that nearly free scans cannot
+        name: Name of the account.
+        unit: Unit in which charges add up.
+        neighbours: Neighbouring relation of every release charged to it.
+        subject: Privacy unit that the account protects, as text ("one person of census-2026").
+        cap: Units of 1e-12 that may be spent in all; cents, where the unit is money.
+        minimum: Smallest charge of a fresh measurement, so that nearly free scans cannot
             average anything away.
     """
 
@@ -111,12 +111,12 @@ class Amount:
 
 
 def money(cents: int) -> Amount:
-    """An amount of money."""
+    """Return an amount of money, in cents."""
     return Amount(cents, Unit.MONEY, Neighbours.NONE)
 
 
 def _check_kinds(unit: Unit, neighbours: Neighbours) -> None:
-    """Money is about nobody's data, and nothing else is money: neither is ever added to the other."""
+    """Refuse money with neighbours, and anything else without: neither is ever added to the other."""
     if (unit is Unit.MONEY) != (neighbours is Neighbours.NONE):
         raise MixedGuarantees(
             f"neighbours must be NONE for money, and for nothing else, got {neighbours.name} for {unit.value}"
@@ -157,8 +157,8 @@ class Measurement:
 class Grant:
     """The answer to a request.
 
-    `information` is what is now bought under the key, `charged` what this request added. `pending` lists
-    every measurement under the key that is paid for and not recorded: whoever holds the data may
+    `information` is the total now bought under the key, `charged` the part that this request added. `pending`
+    lists every measurement under the key that is paid for and not recorded: any holder of the data may
     make it; only the first record counts.
     """
 
@@ -185,12 +185,12 @@ class Grant:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is recorded under a key: exact sums, divided on reading.
+    """The measurements recorded under a key, as exact sums that are divided on reading.
 
     Attributes:
-        information: sum of the information of the recorded measurements.
-        sums: sum of information * value, for each value of the vector.
-        pending: information paid for and not recorded yet.
+        information: Sum of the information of the recorded measurements.
+        sums: Sum of information * value, for each value of the vector.
+        pending: Information paid for and not recorded yet.
     """
 
     account: str
@@ -200,20 +200,20 @@ class Reading:
     pending: int
 
     def estimate(self) -> tuple[Fraction, ...]:
-        """The precision-weighted mean of all measurements, exactly; empty if there are none."""
+        """Return the precision-weighted mean of all measurements, exactly; empty if there are none."""
         return tuple(Fraction(total, self.information) for total in self.sums) if self.information else ()
 
     def nearest(self) -> list[float]:
-        """The same as doubles: a quotient of whole numbers is rounded once, as `float` of a fraction is."""
+        """Return `estimate` as doubles, each rounded once, as `float` of a fraction is."""
         return [total / self.information for total in self.sums] if self.information else []
 
 
 class Worded(NamedTuple):
-    """Questions that were paid for.
+    """The texts of questions that were paid for.
 
     Attributes:
-        texts: by their keys, which end with the SHA-256 of the text, or the text is not to be believed.
-        number: how many measurements were paid for, of any account.
+        texts: Texts by key. If a key does not end with the SHA-256 of its text, do not trust the text.
+        number: Number of measurements that were paid for, over all accounts.
     """
 
     texts: dict[str, str]
@@ -221,7 +221,7 @@ class Worded(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is recorded under a key, and the numbers of the measurements that it comes from."""
+    """The reading of a key, and the numbers of the measurements that it sums up."""
 
     reading: Reading
     numbers: tuple[int, ...]
@@ -236,23 +236,23 @@ class Balance:
 
     @property
     def remaining(self) -> int:
-        """Units left."""
+        """Units that can still be spent."""
         return self.terms.cap - self.spent
 
 
 class Ledger(ABC):
-    """Accounts that nobody can quietly exceed.
+    """A set of accounts with caps that cannot be exceeded unnoticed.
 
     Attributes:
-        measured_by_oracle: whether somebody else holds the data, and records what is paid for here.
-        charges_values: whether the minimum is charged for each value that a key is declared with.
+        measured_by_oracle: True if an oracle holds the data, and records the measurements paid for here.
+        charges_values: True if the minimum is charged for each value that a key is declared with.
     """
 
     measured_by_oracle: bool = False
     charges_values: bool = False
 
     def __init_subclass__(cls, *, is_part: bool = False, **given: Any) -> None:
-        """Refuse a back end that leaves a part out; a part of one may."""
+        """Refuse a back end that leaves an abstract method out, unless it is declared as a part of one."""
         super().__init_subclass__(**given)
         due = sorted(Ledger.__abstractmethods__)
         missing = [name for name in due if getattr(getattr(cls, name), "__isabstractmethod__", False)]
@@ -260,7 +260,7 @@ class Ledger(ABC):
             raise TypeError(f"{cls.__name__} must have {', '.join(missing)}")
 
     def open(self, terms: Terms) -> Balance:
-        """Open an account, or find it open with exactly these terms."""
+        """Open an account, or return it if it is open with exactly these terms."""
         if not isinstance(terms, Terms):
             raise ParameterTypeError(f"terms must be Terms, got {type(terms).__name__}")
         return self._open(terms)
@@ -271,12 +271,12 @@ class Ledger(ABC):
         """Charge max(0, information - already requested under the key), or refuse and write nothing.
 
         Args:
-            account: the account's name.
-            key: names the question; what was bought under it is reused for ever.
-            information: how much must be bought under the key in all, in the account's unit.
-            idempotency: a repeated call with the same text and the same arguments is answered as the
-                first was (with what is remaining and pending now) and charges nothing; with other
-                arguments, or after a payment with this text, it is refused.
+            account: Name of the account.
+            key: Name of the question; information bought under it is reused for ever.
+            information: Total that must be bought under the key, in the account's unit.
+            idempotency: Idempotency key. A repeated call with the same key and arguments is answered as the
+                first was (with the present `remaining` and `pending`) and charges nothing; with other
+                arguments, or after a payment with this key, it is refused.
 
         Raises:
             BudgetExceeded: the cap would be passed.
@@ -285,9 +285,9 @@ class Ledger(ABC):
         return self._request(terms, key, information.units, idempotency)
 
     def request_many(self, orders: Sequence[Order]) -> list[Grant | LedgerError]:
-        """Decide each order as `request` would, in turn, with as few commits as the back end can.
+        """Decide each order in turn, as `request` would, with as few commits as the back end can.
 
-        Every order is checked before any is decided; one that is refused stops no other.
+        Every order is checked before any is decided; a refused order does not stop the following ones.
 
         Returns:
             The grant of each order, or the error that `request` would have raised.
@@ -326,21 +326,21 @@ class Ledger(ABC):
         return terms
 
     def declare(self, account: str, key: str, *, question: str, grid: int, dimension: int) -> None:
-        """Say what is measured under a key, before it is asked for.
+        """Declare the question that a key stands for, before it is requested.
 
-        A ledger beside the data keeps the text with the first charge under the key, if the key is named after
-        it (`is_named_after`), so that others can tell what was bought: see `worded`. Where somebody else
-        measures, the text is all that they have to go by.
+        A ledger beside the data stores the text with the first charge under the key, if the key is named
+        after it (`is_named_after`), so that others can tell what was bought: see `worded`. An oracle that
+        measures for somebody else knows the question by this text alone.
 
         Args:
-            account: who pays.
-            key: what the question is called in `request`.
-            question: what must be measured, as whoever measures reads it.
-            grid: 2^grid units of a value are one unit of what is measured.
-            dimension: how many values there are.
+            account: Name of the account that pays.
+            key: Name of the question in `request`.
+            question: Text of the question, as the party that measures reads it.
+            grid: Logarithm of the grid: 2^grid units of a value are one unit of the measured quantity.
+            dimension: Number of values in the answer.
 
         Raises:
-            ParameterError: an argument breaks its rule, or the ledger cannot hold the text. Nothing was said.
+            ParameterError: an argument breaks its rule, or the ledger cannot hold the text. Nothing stored.
         """
         _checked_name("account", account)
         _asked_key(key)
@@ -356,8 +356,8 @@ class Ledger(ABC):
         """Record the values of a measurement, in grid units, once and for ever.
 
         Raises:
-            AlreadyFulfilled: its values are recorded; the first ones stand.
-            UnknownMeasurement: this ledger never asked for it.
+            AlreadyFulfilled: its values are recorded; the first values stay.
+            UnknownMeasurement: this ledger never requested the measurement.
         """
         number = whole("number", number, low=0, high=MAX_UNITS)
         if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
@@ -375,11 +375,11 @@ class Ledger(ABC):
     def pay(self, account: str, event: Any, *, key: str, idempotency: str | None = None) -> Grant:
         """Charge a release made outside Reticent, given as a dp-accounting event (Gaussian or pure).
 
-        It is charged in full and recorded as measured, with no values, under the fresh name that the
-        caller gives: what was released elsewhere is never covered by what was bought here. Payments have
-        keys of their own, "payment:" and the name, under which nothing can be requested: so nobody who may
-        ask can take a payment's name before it is paid. A repeated call with the same idempotency key charges
-        nothing; one that a request used is refused.
+        The release is charged in full and recorded as measured, with no values, under the fresh name `key`: a
+        purchase made here never covers a release made elsewhere. Payments have keys of their own, "payment:"
+        and the name, under which nothing can be requested: so an analyst cannot take a payment's name before
+        it is paid. A repeated call with the same idempotency key charges nothing; an idempotency key that a
+        request used is refused.
 
         Raises:
             KeyUsed: something was paid under the name before.
@@ -411,8 +411,8 @@ class Ledger(ABC):
         except IdempotencyConflict:
             if self.measured_by_oracle:
                 raise
-            # Earlier releases paid under the name alone: the same call then is answered as it was. As the
-            # text is used, this charges nothing, whatever it was used for.
+            # Earlier releases paid under the name alone: a repeated call is answered as it was then. As the
+            # idempotency key is used already, this charges nothing, for whatever it was used.
             return self._pay(terms, key, information.units, idempotency)
 
     def _request_many(self, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
@@ -424,37 +424,41 @@ class Ledger(ABC):
 
     @abstractmethod
     def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent. Raises UnknownAccount."""
+        """Return the account's terms and what is spent. Raises UnknownAccount."""
 
     @abstractmethod
     def accounts(self) -> list[Balance]:
-        """Every account."""
+        """Return every account."""
 
     @abstractmethod
     def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key; empty if nothing was ever asked."""
+        """Return the reading of a key; empty if nothing was ever requested under it."""
 
     def worded(self, account: str, after: int = 0) -> Worded:
-        """The questions whose texts are kept and under which something was paid for, after a number or ever.
+        """Return the stored texts of the questions that were paid for.
 
-        A text may be anybody's: whoever reads it checks `is_named_after`, as `verify` does. A ledger that
-        keeps no texts has none.
+        A text may be forged: check `is_named_after` before use, as `verify` does. A ledger that stores no
+        texts returns none.
+
+        Args:
+            account: Name of the account.
+            after: Number of the first measurement to look at; 0 returns all texts.
         """
         return Worded({}, 0)
 
     def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
-        """What is recorded under each of several keys whose texts are kept, at one moment."""
+        """Return the readings of several keys whose texts are stored, in one consistent view."""
         return [Recorded(self.reading(account, key), ()) for key in keys]
 
     @abstractmethod
     def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded."""
+        """Return the measurements that are paid for and not recorded."""
 
     @abstractmethod
     def _open(self, terms: Terms) -> Balance: ...
 
     def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
-        """Keep checked words until they are paid for."""
+        """Keep a checked question until it is paid for."""
         return
 
     @abstractmethod
@@ -462,7 +466,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        """Charge and record without values, in one step: no crash and no other call comes between."""
+        """Charge and record without values, in one atomic step."""
 
     @abstractmethod
     def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading: ...
@@ -481,7 +485,7 @@ class Ledger(ABC):
 def decided(
     orders: Sequence[tuple[Terms, Order]], request: Callable[[Terms, str, int, str | None], Grant]
 ) -> list[Grant | LedgerError]:
-    """Each order in turn: its grant, or its refusal. A damaged ledger decides nothing more."""
+    """Decide orders in turn and return the grant or refusal of each; raise if the ledger is damaged."""
     answers: list[Grant | LedgerError] = []
     for terms, order in orders:
         try:
@@ -494,9 +498,10 @@ def decided(
 
 
 def increment(terms: Terms, requested: int, information: int, values: int = 1) -> int:
-    """What a request adds to what is already requested under its key: the one pricing rule.
+    """Return the charge of a request, given the information already requested under its key.
 
-    `values` is how many the key was declared with, where each must be paid for to be recorded: on a chain.
+    This is the only pricing rule. `values` is the number of values that the key was declared with, where each
+    must be paid for to be recorded: on a chain.
     """
     missing = information - requested
     if missing <= 0:
@@ -506,17 +511,17 @@ def increment(terms: Terms, requested: int, information: int, values: int = 1) -
 
 
 def is_question(key: str) -> bool:
-    """Whether a key has the form of one that is named after a text: whatever it is, and a SHA-256."""
+    """Return whether a key has the form of a key that is named after a text: a prefix and a SHA-256."""
     return _NAMED.fullmatch(key) is not None
 
 
 def is_named_after(key: str, text: str) -> bool:
-    """Whether a key ends with the SHA-256 of a text: then the text is the one that was paid for."""
+    """Return whether a key ends with the SHA-256 of a text, so that the text is what was paid for."""
     return is_question(key) and key[-64:] == hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 class Wordings:
-    """Texts that were declared lately. Threads may meet here; losing one harms nobody."""
+    """A cache of recently declared texts, for several threads. Losing a text does no harm."""
 
     _MOST = 512
 
@@ -524,7 +529,7 @@ class Wordings:
         self._held: dict[tuple[str, str], str] = {}
 
     def keep(self, account: str, key: str, text: str) -> None:
-        """Keep a text that may be kept beside its key."""
+        """Store a text, if it is short enough and its key is named after it."""
         if len(text) > LONGEST_TEXT or not is_named_after(key, text):
             return
         self._held[account, key] = text
@@ -532,7 +537,7 @@ class Wordings:
             self._held.pop(oldest, None)
 
     def of(self, account: str, key: str) -> str:
-        """The text under a key; empty if there is none."""
+        """Return the text under a key; empty if there is none."""
         return self._held.get((account, key), "")
 
 
@@ -549,12 +554,12 @@ def _checked_key(given: Any) -> str:
 
 
 def payment_key(name: Any) -> str:
-    """The key of a payment, in a name space of its own."""
+    """Return the key of a payment, in a name space of its own."""
     return _checked_key(PAYMENT + _checked_key(name))
 
 
 def _asked_key(given: Any) -> str:
-    """A key that may be asked about."""
+    """Validate a key under which information may be requested, and return it."""
     key = _checked_key(given)
     if key.startswith(PAYMENT):
         raise ParameterError(f"key must not begin with {PAYMENT}, which names payments, got {_shown(given)}")

@@ -43,7 +43,7 @@ MOST = (1 << 63) - 1  # entries of a log, and seconds of a cosignature's time
 
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _NAME = re.compile(r"[!-*,-~]{1,200}", re.ASCII)  # printable ASCII without space and plus
-_ANY_NAME = re.compile(r"[^\s+\x00-\x1f]+")  # what signed notes allow to others
+_ANY_NAME = re.compile(r"[^\s+\x00-\x1f]+")  # names that signed notes allow to others
 _HASH = re.compile(r"[A-Za-z0-9+/]{43}=", re.ASCII)
 _DASH = "\u2014"
 _FORMAT = "the checkpoint is not in the C2SP format"
@@ -67,14 +67,14 @@ class Head:
             raise ParameterError("root must be the hash of nothing for a log of no entries")
 
     def text(self) -> str:
-        """The signed lines."""
+        """Return the lines of the head that are signed."""
         root, totals = (base64.b64encode(part).decode() for part in (self.root, self.totals))
         return f"{self.origin}\n{self.size}\n{root}\ntotals {totals}\n"
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Who signs: a name, a C2SP signature type and an Ed25519 key. `str` gives the C2SP verifier key."""
+    """A signer's name, C2SP signature type and Ed25519 key. `str` returns the C2SP verifier key."""
 
     name: str
     key: Ed25519PublicKey
@@ -99,7 +99,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """Read `<name>+<key id>+<base64 of type || key>`."""
+        """Parse a verifier key `<name>+<key id>+<base64 of type || key>`."""
         parts = text.strip().split("+", 2)
         try:
             name, _, encoded = parts
@@ -113,24 +113,24 @@ class PublicKey:
 
 
 def checked_name(field: str, name: str) -> str:
-    """A name as signed notes allow it: printable ASCII without spaces and plus signs."""
+    """Validate a name for signed notes: printable ASCII without spaces and plus signs; return it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ParameterError(f"{field} must be 1 to 200 printable characters without spaces and '+'")
     return name
 
 
 def key_id(name: str, public: Ed25519PublicKey) -> bytes:
-    """The key id of a log's key."""
+    """Return the key id of a log's key."""
     return PublicKey(name, public).id
 
 
 def signature_line(text: str, name: str, key: Ed25519PrivateKey) -> str:
-    """A log's signature line over the text of a head."""
+    """Return a log's signature line over the text of a head."""
     return _line(name, key_id(name, key.public_key()) + key.sign(text.encode()))
 
 
 def cosignature_line(text: str, name: str, key: Ed25519PrivateKey, seconds: int) -> str:
-    """A witness's signature line over the text of a head that it saw at `seconds` since 1970."""
+    """Return a witness's signature line over the text of a head that it saw at `seconds` since 1970."""
     seconds = whole("seconds", seconds, low=0, high=MOST)
     identity = PublicKey(name, key.public_key(), WITNESS).id
     signed = seconds.to_bytes(8, "big") + key.sign(_cosigned(text, seconds))
@@ -146,12 +146,12 @@ def _line(name: str, signed: bytes) -> str:
 
 
 def sign(head: Head, name: str, key: Ed25519PrivateKey) -> str:
-    """The checkpoint: the head's lines, an empty line, one signature."""
+    """Sign a head and return the checkpoint: the head's lines, an empty line, one signature."""
     return head.text() + "\n" + signature_line(head.text(), name, key)
 
 
 def signed_note(head: Head, signer: PublicKey, signature: bytes) -> str:
-    """The checkpoint that a signature made elsewhere gives; it is not verified."""
+    """Return the checkpoint with a signature made elsewhere, which is not verified."""
     return head.text() + "\n" + _line(signer.name, signer.id + signature)
 
 
@@ -205,10 +205,10 @@ def verified(checkpoint: str, signer: PublicKey) -> Head:
 
 
 def signed_by(checkpoint: str, signer: PublicKey) -> str:
-    """The line with which `signer` signed the checkpoint, verified, or LedgerDamaged.
+    """Return the verified line with which `signer` signed the checkpoint, or raise LedgerDamaged.
 
-    One line under this name and key id that does not verify is enough to refuse all of them. Of several that
-    do, which may differ in their time, it is the first.
+    A single line under this name and key id that does not verify is enough to refuse all of them. If several
+    lines verify (their times may differ), the first is returned.
     """
     head, pairs = parse(checkpoint)
     lines = [signed for name, signed in pairs if name == signer.name and signed[:4] == signer.id]
@@ -232,17 +232,17 @@ def _holds(text: str, signature: bytes, signer: PublicKey) -> bool:
 
 
 def answer_text(nonce: str, body: bytes) -> bytes:
-    """What a witness signs of an answer to a question that came with a nonce."""
+    """Return the bytes that a witness signs for an answer to a request with a nonce."""
     return f"reticent-witness-answer/v1\n{nonce}\n".encode() + body
 
 
 def reader_text(head: Head) -> bytes:
-    """What a log signs to read its totals at a head."""
+    """Return the bytes that a log signs to read its totals at a head."""
     return f"reticent-witness-totals/v1\n{head.text()}".encode()
 
 
 def holds(text: bytes, signature: str, signer: PublicKey) -> bool:
-    """Whether this is the signer's bare Ed25519 signature, in base64, on a text that is no head."""
+    """Return whether `signature` is the signer's bare Ed25519 signature, in base64, on a text."""
     try:
         signer.key.verify(base64.b64decode(signature, validate=True), text)
     except (InvalidSignature, ValueError):
@@ -251,7 +251,7 @@ def holds(text: bytes, signature: str, signer: PublicKey) -> bool:
 
 
 def totals_hash(totals: dict[int, int]) -> bytes:
-    """SHA-256 over a line "<account number> <units spent>" for each account, in order of number."""
+    """Return the SHA-256 of one line "<account number> <units spent>" per account, in order of number."""
     text = "".join([f"{number} {totals[number]}\n" for number in sorted(totals)])
     return hashlib.sha256(text.encode()).digest()
 
@@ -265,7 +265,7 @@ def read_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 
 def load_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
-    """Read the signing key at `path`, or make one there, readable by its owner alone."""
+    """Read the signing key at `path`, or create one there, readable by its owner alone."""
     if Path(path).exists():
         return read_key(path)
     key = Ed25519PrivateKey.generate()

@@ -2,7 +2,7 @@
 
 An entry is one line of ASCII: JSON with sorted keys, no spaces, whole numbers as decimal strings. Names,
 keys and values appear as commitments only, HMAC-SHA-256 under a fresh 256-bit nonce that stays in the
-database: destroying the nonce erases what the log could tell, and a guess cannot be tested against it.
+database: destroying the nonce erases the committed data, and a guess cannot be tested against it.
 
 Types are append-only: "ledger", "open", "request", "fulfil", "recover", "answer", "void", "audit". The exact
 bytes are in docs/ledger-format.md.
@@ -54,7 +54,7 @@ _SHAPES = {
 
 
 def _pattern(kind: str) -> re.Pattern[str]:
-    """The one way to write an entry of this type; a group for each field, in order of their names."""
+    """Return the pattern of canonical entries of a type, with a group per field in order of their names."""
     parts = [
         rf'"{field}":"{kind}"' if field == "type" else f'"{field}":"({_SHAPES[field]})"'
         for field in sorted(FIELDS[kind] | {"type"})
@@ -66,7 +66,7 @@ PATTERNS = {kind: _pattern(kind) for kind in FIELDS}
 
 
 def encode(kind: str, **fields: str | int) -> str:
-    """The canonical text of an entry."""
+    """Return the canonical text of an entry."""
     texts = sorted([*fields.items(), ("type", kind)])
     return "{" + ",".join([f'"{name}":{_quoted(field)}' for name, field in texts]) + "}"
 
@@ -76,7 +76,7 @@ def _quoted(field: str | int) -> str:
 
 
 def decode(leaf: str) -> dict[str, str]:
-    """Parse an entry, refusing whatever `encode` cannot have written."""
+    """Parse an entry, or raise LedgerDamaged if `encode` cannot have written it."""
     for pattern in PATTERNS.values():
         if pattern.fullmatch(leaf):
             entry: dict[str, str] = json.loads(leaf)
@@ -85,7 +85,7 @@ def decode(leaf: str) -> dict[str, str]:
 
 
 def commitment(nonce: bytes, *parts: str) -> str:
-    """HMAC-SHA-256 over the parts, each preceded by its length in bytes as eight big-endian bytes.
+    """Return the HMAC-SHA-256 over the parts, each preceded by its length in bytes as eight big-endian bytes.
 
     The nonce must be 32 bytes: HMAC itself cannot tell a shorter one from the same with zeros appended.
     """
@@ -103,10 +103,10 @@ def commitment(nonce: bytes, *parts: str) -> str:
 def answer_parts(
     idempotency: str, verb: str, key: str, asked: int, information: int, charged: int
 ) -> tuple[str, ...]:
-    """What an "answer" entry commits to; the verb is "request" or "pay"."""
+    """Return the texts that an "answer" entry commits to; the verb is "request" or "pay"."""
     return idempotency, verb, key, str(asked), str(information), str(charged)
 
 
 def head_text(size: int, root: bytes) -> str:
-    """A head as "recover" and "void" entries name it."""
+    """Format a head as "recover" and "void" entries name it."""
     return f"{size}:{root.hex()}"

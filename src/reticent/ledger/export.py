@@ -1,8 +1,8 @@
 """A ledger as a text file that anybody can verify without the database.
 
 One JSON object per line: a header; each entry exactly as it is hashed, followed, if asked for, by a line
-that opens its commitment (the nonce and what was committed to: private data, for an auditor who may see
-it); and the head, signed if the ledger has its key. The exact bytes are in docs/ledger-format.md.
+that opens its commitment (the nonce and the committed texts: private data, for an auditor who may see
+them); and the head, signed if the ledger has its key. The exact bytes are in docs/ledger-format.md.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SIZE = re.compile("[1-9][0-9]{0,18}")
 def export(
     ledger: SqlLedger, file: TextIO, *, openings: bool = False, progress: Progress | None = None
 ) -> Head:
-    """Write the ledger, in one consistent view; return its head.
+    """Write the ledger to a file, in one consistent view, and return its head.
 
-    With a witness this returns once it has signed that head. If it raises, throw the file away.
+    With a witness, this returns once the witness has signed that head. If it raises, discard the file.
     """
     return ledger.in_view(lambda view: _write_view(view, file, openings=openings, progress=progress))
 
 
 def _write_view(ledger: SqlLedger, file: TextIO, *, openings: bool, progress: Progress | None) -> Head:
-    """Write the ledger as the present view shows it."""
+    """Write the ledger as the current view shows it, and return its head."""
     with closing(answered(ledger._store)) as answers:
         head = ledger.head()
         _put(file, {"export": VERSION, "openings": openings, "origin": ledger.origin, "size": str(head.size)})
@@ -66,7 +66,7 @@ def _put(file: TextIO, line: dict[str, Any]) -> None:
 def _openings(
     ledger: SqlLedger, leaves: list[str], answers: Iterator[Answered]
 ) -> dict[int, tuple[bytes, list[str]]]:
-    """What the entries of a chunk commit to, by place in the chunk. `answers` runs along with the log."""
+    """Return nonce and committed texts of a chunk's entries by index; `answers` advances with the log."""
     found: dict[int, tuple[bytes, list[str]]] = {}
     for place, leaf in enumerate(leaves):
         fields = entries.decode(leaf)
@@ -102,13 +102,13 @@ def verify_export(
     checkpoint: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check an exported ledger: the log, the accounts that it tells, the openings if there are any, the head.
+    """Verify an exported ledger: its log, its accounts, its openings if there are any, and its head.
 
     Args:
-        lines: the lines of the file.
-        public_key: must have signed the head, and the checkpoint.
-        checkpoint: a head kept elsewhere; the log must pass through it.
-        progress: called with entries read and entries in all.
+        lines: Lines of the file.
+        public_key: Key that must have signed the head, and the checkpoint.
+        checkpoint: Head stored elsewhere; the log must pass through it.
+        progress: Callback that receives the number of entries read and the number of all entries.
 
     Raises:
         LedgerDamaged: names the first place that does not verify, and no data.
@@ -176,7 +176,7 @@ def _entries(lines: _Lines, wanted: int, openings: _Openings | None) -> Iterator
 
 
 def _is_text(part: str) -> bool:
-    """Whether it has bytes in UTF-8: half a surrogate pair has none."""
+    """Return whether a text can be encoded in UTF-8: half a surrogate pair cannot."""
     try:
         part.encode()
     except UnicodeEncodeError:
@@ -185,7 +185,7 @@ def _is_text(part: str) -> bool:
 
 
 class _Lines:
-    """Lines of a file, one after the other; whatever is not there or no JSON is damage."""
+    """A reader of the lines of an export; a missing line or invalid JSON is damage."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -213,7 +213,7 @@ class _Lines:
 
 
 class _Openings:
-    """Nonces and texts of the entries read last, in order."""
+    """The openings (nonces and texts) of the entries read last, in order."""
 
     def __init__(self) -> None:
         self._held: list[tuple[bytes, list[str]]] = []

@@ -1,11 +1,11 @@
-"""A lock file that processes queue on: fair, awake at once, and never waited for without end.
+"""A lock file on which processes queue: fair, without polling, and with a time limit.
 
-The operating system's queue (`flock`) wakes whoever waits as soon as the lock is free, and frees it when its
-holder dies, but knows no time limit: a stopped process would stop all others with it. So whoever does not
-get the lock at once has a thread queue for it, and waits for the thread.
+The operating system's queue (`flock`) wakes a waiting process as soon as the lock is free, and frees the lock
+when its holder dies, but has no time limit: a stopped process would stop all others with it. So a caller that
+does not get the lock at once lets a thread queue for it, and waits for the thread.
 
-Nothing can take such a thread out of the queue: if whoever waits gives up, it still takes its turn, and
-passes the lock on at once. So whoever does not wait at all has none queue.
+Nothing can take such a thread out of the queue: if the caller gives up, the thread still takes its turn, and
+passes the lock on at once. So a caller that does not wait at all starts no thread.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ except ImportError:  # not on this platform: the lock is always free
 
 
 class LockFile:
-    """The lock at a path, to be taken by one thread of this process at a time.
+    """A lock at a path, to be taken by one thread of this process at a time.
 
     Args:
-        path: of the file; made if there is none.
+        path: Path of the lock file; created if there is none.
     """
 
     def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._wanted = False  # somebody waits
-        self._queueing = False  # the thread does so, perhaps for somebody who gave up
-        self._granted = False  # the thread has the lock, for whoever waits
+        self._wanted = False  # a caller waits
+        self._queueing = False  # the thread queues, perhaps for a caller that gave up
+        self._granted = False  # the thread has the lock, for the caller that waits
         self._closed = False
 
     def acquire(self, timeout_s: float) -> bool:
-        """Take the lock; False if another process keeps it for so long. With 0, nothing queues on."""
+        """Take the lock, or return False after the timeout. With a timeout of 0, no thread queues."""
         if fcntl is None or self._closed:
             return True
         if not self._queueing:
@@ -47,7 +47,7 @@ class LockFile:
                 fcntl.flock(self.file, _AT_ONCE)
                 return True
             except BlockingIOError:
-                pass  # so it has to be queued for
+                pass  # another process has the lock: queue
         if timeout_s <= 0.0:
             return False
         with self._changed:
@@ -66,7 +66,7 @@ class LockFile:
                 self._wanted = self._granted = False
 
     def _queue(self) -> None:
-        """Take the lock for whoever waits, again and again."""
+        """Take the lock for the callers that wait, until the file is closed."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (self._queueing and not self._granted))
@@ -74,7 +74,7 @@ class LockFile:
                     if self._queueing:  # `close` left the file to this thread
                         os.close(self.file)
                     return
-            with contextlib.suppress(OSError):  # this queue is for order; who may write, SQLite decides
+            with contextlib.suppress(OSError):  # for the order only; SQLite decides which process may write
                 fcntl.flock(self.file, fcntl.LOCK_EX)
             with self._changed:
                 if self._closed:
@@ -85,15 +85,15 @@ class LockFile:
                     self._changed.notify_all()
                 else:
                     self.release()
-                self._queueing = False  # only now: what is taken at once must not be released here
+                self._queueing = False  # only now: a lock taken at once must not be released here
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Release the lock to the next process in the queue."""
         if fcntl is not None and not self._closed:
             fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file; a thread that queues does so when it can."""
+        """Close the file; if the thread still queues, it closes the file later."""
         with self._changed:
             if not self._closed and not self._queueing:
                 os.close(self.file)
@@ -101,7 +101,7 @@ class LockFile:
             self._changed.notify_all()
 
     def let_go(self) -> None:
-        """In a forked child: close what is the parent's. Takes no lock, which a fork may have copied."""
+        """Close the parent's file in a forked child, without taking a lock that the fork may have copied."""
         if not self._closed:
             self._closed = True
             os.close(self.file)

@@ -1,7 +1,7 @@
-"""Measurements in an exported ledger with openings: under which key, how much information, which values.
+"""Measurements in an exported ledger with openings: their keys, information and values.
 
-For whoever checks what an answer was made of. That the file is whole and its openings fit, `verify_export`
-says before.
+Use this to check the measurements behind an answer, after `verify_export` has found the file complete and its
+openings right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reticent.ledger.merkle import Frontier, leaf_hash
 
 @dataclass(frozen=True)
 class Measured:
-    """A recorded measurement."""
+    """A recorded measurement, read from an export."""
 
     account: str
     key: str
@@ -26,7 +26,7 @@ class Measured:
 
 
 def measured(lines: Iterable[str], wanted: Collection[int], size: int) -> tuple[dict[int, Measured], str]:
-    """The measurements of these numbers that the first `size` entries record, and the root of those entries.
+    """Return measurements recorded in the first `size` entries, by number, and the root of these entries.
 
     Raises:
         LedgerDamaged: the file has fewer entries, or nothing that opens them.

@@ -1,4 +1,4 @@
-"""A ledger in memory: the reference that the conformance suite holds the others against. Not durable."""
+"""A ledger in memory, not durable: the reference implementation of the conformance suite."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Account:
 
 
 class MemoryLedger(Ledger):
-    """Plain dictionaries; one thread."""
+    """A ledger of plain dictionaries, for one thread."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
@@ -65,12 +65,12 @@ class MemoryLedger(Ledger):
         return self._accounts[account]
 
     def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent."""
+        """Return the account's terms and the units spent."""
         held = self._find(account)
         return Balance(held.terms, held.spent)
 
     def accounts(self) -> list[Balance]:
-        """Every account, by name."""
+        """Return every account, by name."""
         return [self.balance(name) for name in sorted(self._accounts)]
 
     def _request(self, terms: Terms, key: str, information: int, idempotency: str | None) -> Grant:
@@ -92,7 +92,7 @@ class MemoryLedger(Ledger):
     def _earlier(
         self, held: _Account, verb: str, key: str, information: int, idempotency: str | None
     ) -> Grant | None:
-        """The answer that was given before under this idempotency key."""
+        """Return the earlier grant under this idempotency key, or None."""
         if idempotency is None or idempotency not in held.answered:
             return None
         *body, bought, charged = held.answered[idempotency]
@@ -138,7 +138,7 @@ class MemoryLedger(Ledger):
         return self.reading(measurement.account, measurement.key)
 
     def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key."""
+        """Return the reading of a key."""
         under = self._find(account).keys.get(key, _Key())
         return Reading(account, key, under.information, under.sums, under.requested - under.information)
 
@@ -146,13 +146,13 @@ class MemoryLedger(Ledger):
         self._wordings.keep(account, key, question)
 
     def worded(self, account: str, after: int = 0) -> Worded:
-        """The questions that were paid for and whose texts are kept."""
+        """Return the stored texts of the questions that were paid for."""
         keys = self._find(account).keys
         paid = [one.key for one in self._measurements[after:] if one.account == account]
         return Worded({key: keys[key].text for key in paid if keys[key].text}, len(self._measurements))
 
     def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
-        """What is recorded under each of several keys."""
+        """Return the readings of several keys."""
         numbers: dict[str, list[int]] = {}
         for one in self._measurements:
             if one.account == account and one.fulfilled:
@@ -167,9 +167,9 @@ class MemoryLedger(Ledger):
         ]
 
     def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded."""
+        """Return the measurements that are paid for and not recorded."""
         self._find(account)
         return self._pending(account)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: a ledger in memory has nothing to release."""

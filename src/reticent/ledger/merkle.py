@@ -1,6 +1,6 @@
 """The Merkle tree of RFC 9162, section 2.1: hashes, growing, proofs and their verification.
 
-Kept as its perfect subtrees: node (level, index) covers leaves [index 2^level, (index+1) 2^level).
+The tree is stored as perfect subtrees: node (level, index) covers leaves [index 2^level, (index+1) 2^level).
 Proofs read such nodes through a function, so that any store will do.
 
 Whatever is handed in as a hash must have the length of one: a node hashes its children without a mark
@@ -21,12 +21,12 @@ _HASH_BYTES = len(EMPTY_ROOT)
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """Hash of an entry: SHA-256(0x00 || data)."""
+    """Return the hash of an entry: SHA-256(0x00 || data)."""
     return sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Hash of an inner node: SHA-256(0x01 || left || right)."""
+    """Return the hash of an inner node: SHA-256(0x01 || left || right)."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -35,12 +35,12 @@ def _are_hashes(given: Iterable[bytes]) -> bool:
 
 
 def _paired(row: list[bytes]) -> list[bytes]:
-    """The level above an even number of neighbouring nodes."""
+    """Return the level above an even number of neighbouring nodes."""
     return [sha256(b"\x01" + left + right).digest() for left, right in zip(row[::2], row[1::2], strict=True)]
 
 
 class Frontier:
-    """The perfect subtrees at the right edge, largest first: enough to grow, and to know the root."""
+    """The perfect subtrees at the right edge, largest first: enough to append and to compute the root."""
 
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
         if len(hashes) != size.bit_count():
@@ -70,7 +70,7 @@ class Frontier:
     def extend(self, leaves: Sequence[bytes], lowest: int = 1) -> list[tuple[int, int, bytes]]:
         """Add leaf hashes; return the perfect nodes that they complete, from the level `lowest` >= 1 on.
 
-        The same tree as by `append`, one level at a time: several times as fast for many leaves.
+        The result is the tree that `append` builds, made level by level: many times as fast for many leaves.
         """
         if len(leaves) == 1:
             return self._join(0, leaves[0], lowest)
@@ -92,7 +92,7 @@ class Frontier:
         return made
 
     def root(self) -> bytes:
-        """The root hash of the tree so far."""
+        """Return the root hash of the tree so far."""
         if not self.hashes:
             return EMPTY_ROOT
         current = self.hashes[-1]
@@ -102,14 +102,14 @@ class Frontier:
 
 
 def root_of(leaves: Iterable[bytes]) -> bytes:
-    """The root hash over leaf hashes."""
+    """Return the root hash over leaf hashes."""
     frontier = Frontier()
     frontier.extend(list(leaves))
     return frontier.root()
 
 
 def range_hash(start: int, stop: int, node: Node) -> bytes:
-    """Hash of leaves [start, stop), where start is a multiple of the largest power of two that fits."""
+    """Return the hash of leaves [start, stop); start is a multiple of the largest power of two that fits."""
     size = stop - start
     level = size.bit_length() - 1
     if size == 1 << level:
@@ -119,7 +119,7 @@ def range_hash(start: int, stop: int, node: Node) -> bytes:
 
 
 def inclusion_proof(index: int, size: int, node: Node) -> list[bytes]:
-    """The audit path of leaf `index` in the tree of `size` leaves. RFC 9162, 2.1.3.1."""
+    """Return the audit path of leaf `index` in the tree of `size` leaves. RFC 9162, 2.1.3.1."""
     if not 0 <= index < size:
         raise ParameterError(f"index must be >= 0 and < {size}, got {index}")
     return _path(index, 0, size, node)
@@ -135,7 +135,7 @@ def _path(index: int, start: int, stop: int, node: Node) -> list[bytes]:
 
 
 def consistency_proof(old: int, size: int, node: Node) -> list[bytes]:
-    """Proof that the tree of `old` leaves is a prefix of the tree of `size`. RFC 9162, 2.1.4.1.
+    """Return a proof that the tree of `old` leaves is a prefix of the tree of `size`. RFC 9162, 2.1.4.1.
 
     The RFC asks for 0 < old < size. From the empty tree, and from a tree to itself, the proof is empty, as in
     C2SP tlog-witness.

@@ -1,4 +1,4 @@
-"""What the log alone tells: accounts, charges within caps, running numbers, measurements recorded once."""
+"""Replay of the log alone: accounts, charges within caps, running numbers, measurements recorded once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from reticent.privacy import MAX_UNITS, Neighbours
 _UNITS = {unit.value for unit in Unit}
 _NEIGHBOURS = {relation.name for relation in Neighbours}
 _KNOWN_VERSIONS = {"1"}
-RECORDED, VOID = 1, 2  # what became of a measurement
+RECORDED, VOID = 1, 2  # states of a measurement
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was verified. `checked` is the size of the given checkpoint, `witnessed` of the witness's.
+    """The result of a verification: the verified head, and counts.
 
-    `void` counts measurements that recoveries closed, `audits` what was recorded of audits. `questions`
-    counts keys that are named after the text of a question, `texts` those whose text is kept; None for an
-    export, which has no texts.
+    `checked` is the size of the given checkpoint, `witnessed` that of the witness's checkpoint. `void` counts
+    measurements that recoveries closed, `audits` recorded audits. `questions` counts keys named after the
+    text of a question, `texts` those whose text is stored; both are None for an export, which has no texts.
     """
 
     origin: str
@@ -46,13 +46,13 @@ class Report:
 
     @property
     def missing_texts(self) -> int:
-        """Questions that were paid for and whose text is not kept, as far as can be told."""
+        """Number of questions that were paid for and whose text is not stored, as far as is known."""
         return (self.questions or 0) - (self.texts or 0)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An account in a chunk of the log."""
+    """An entry that opens an account, in a chunk of the log."""
 
     entry: int
     account: int
@@ -64,7 +64,7 @@ class Opened:
 
 
 class Replay:
-    """The accounts as the log tells them. Raises LedgerDamaged at the first entry that breaks a rule."""
+    """The accounts as the log describes them. Raises LedgerDamaged at the first entry that breaks a rule."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -73,7 +73,7 @@ class Replay:
         self.cap, self.minimum, self.spent = array("q"), array("q"), array("q")
         self.owner = array("q")  # account of each key
         self.recorded = bytearray()  # one byte for each measurement: RECORDED if it has its values, VOID
-        self.void: dict[int, int] = {}  # measurement -> how many had been asked for when it was closed
+        self.void: dict[int, int] = {}  # measurement -> number of measurements requested when it was closed
         self.fulfilled = 0
         self.recoveries = 0
         self.audits = 0
@@ -83,17 +83,17 @@ class Replay:
         self.answers: list[tuple[int, int, str]] = []  # entry, account, commitment
 
     def head(self) -> Head:
-        """The head after the entries read so far."""
+        """Return the head after the entries read so far."""
         return Head(self.origin, self.size, self.frontier.root(), totals_hash(self.totals()))
 
     def totals(self) -> dict[int, int]:
-        """Units spent by account number."""
+        """Return the units spent by account number."""
         return dict(enumerate(self.spent))
 
     def read(self, leaves: Sequence[str]) -> list[tuple[int, int, bytes]]:
-        """Take the next entries; return the perfect subtrees above the leaves that they complete.
+        """Read the next entries; return the perfect subtrees above the leaves that they complete.
 
-        `opened`, `requested`, `values` and `answers` then tell what these entries commit to.
+        Afterwards `opened`, `requested`, `values` and `answers` list the commitments of these entries.
         """
         self.opened, self.requested, self.values, self.answers = [], [], [], []
         made = self.frontier.extend([leaf_hash(leaf.encode()) for leaf in leaves])
@@ -161,7 +161,7 @@ class Replay:
         elif fields["type"] == "void":
             self._close(entry, int(fields["measurement"]))
         elif fields["type"] == "audit":
-            self.audits += 1  # opened by its report, which no table holds
+            self.audits += 1  # its commitment is opened by the report, which no table holds
         else:
             self._recover(entry, int(fields["account"]), int(fields["spent"]))
 
@@ -199,7 +199,7 @@ class Replay:
         self.recoveries += 1
 
     def report(self, *, checked: int | None = None, witnessed: int | None = None) -> Report:
-        """What the entries read so far amount to."""
+        """Return a report on the entries read so far."""
         head = self.head()
         return Report(
             head.origin, head.size, head.root, head.totals,

@@ -1,12 +1,12 @@
-"""Verification: every entry, every hash and every row of a ledger, without the data.
+"""Verification of every entry, every hash and every row of a ledger, without the data.
 
-`Replay` is what the log alone tells: accounts, charges within their caps, numbers that run on, measurements
-recorded once. `verify` holds it against the tables of a ledger row by row and recomputes every commitment
-from the nonces kept there, every subtree, and every sum of recorded values. It reads in chunks; what it
-remembers is a few bytes per account, key and measurement.
+`Replay` reads the log alone: accounts, charges within their caps, consecutive numbers, measurements recorded
+once. `verify` compares this with the tables of a ledger row by row and recomputes every commitment from the
+nonces stored there, every subtree, and every sum of recorded values. It reads in chunks and remembers a few
+bytes per account, key and measurement.
 
-What a log alone cannot show is that its end was cut off, or that all of it was replaced: give a
-`checkpoint` kept elsewhere, or the `witness`.
+A log alone cannot show that its end was cut off, or that all of it was replaced. To detect this, pass a
+`checkpoint` stored elsewhere, or the `witness`.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ AND (c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relrowsecurity OR c.relfor
     OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)
     OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
     OR EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid)))
-"""  # tables of PostgreSQL on which something of their own may write, hide or add rows
+"""  # tables of PostgreSQL on which a trigger, rule or policy may write, hide or add rows
 
 Progress = Callable[[int, int], None]
 Row = tuple[Any, ...]
 
 
 class Witness(Protocol):
-    """Whatever remembers the last head of a log, and what was spent."""
+    """A party that remembers the last head of a log, and the units spent."""
 
     def last(self, origin: str) -> tuple[str, dict[int, int]] | None:
-        """The last checkpoint and the spent totals, or None if it never saw this log."""
+        """Return the last checkpoint and the spent totals, or None if the witness never saw this log."""
 
 
 class Expected:
-    """Heads seen elsewhere, which the log must pass through on its way."""
+    """Heads known from elsewhere, which the log must pass through."""
 
     def __init__(self) -> None:
         self._heads: dict[int, list[tuple[str, Head]]] = {}
 
     def add(self, who: str, head: Head) -> None:
-        """Expect this head."""
+        """Add a head that the log must pass through, and the party that saw it."""
         self._heads.setdefault(head.size, []).append((who, head))
 
     def stops(self, start: int, stop: int) -> list[int]:
-        """Where to stop on the way from `start` to `stop`, with `stop` itself."""
+        """Return the sizes of expected heads between `start` and `stop`, and `stop` itself."""
         return [*sorted(size for size in self._heads if start < size < stop), stop]
 
     def check(self, replay: Replay) -> None:
-        """Compare with what was expected at this size."""
+        """Compare the replay with the heads that are expected at its size."""
         for who, head in self._heads.pop(replay.size, []):
             if head.root != replay.frontier.root() or (replay.size and head.origin != replay.origin):
                 raise RolledBack(
@@ -87,7 +87,7 @@ class Expected:
                 raise RolledBack(f"the totals after {head.size} entries are not those that {who} saw")
 
     def finish(self, size: int) -> None:
-        """Refuse what was never reached."""
+        """Raise RolledBack if an expected head was never reached."""
         for expected in sorted(self._heads):
             who = self._heads[expected][0][0]
             raise RolledBack(f"the ledger has {size} entries, {who} saw {expected}: it was rolled back")
@@ -101,14 +101,14 @@ def verify(
     checkpoint: str | None = None,
     witness: Witness | None = None,
 ) -> Report:
-    """Check all of a ledger, in one consistent view.
+    """Verify a complete ledger, in one consistent view.
 
     Args:
-        ledger: the ledger; its own connection is used and busy until the end.
-        progress: called with entries read and entries in all.
-        public_key: must have signed the checkpoint, and the one that the witness keeps.
-        checkpoint: a head kept elsewhere; the log must pass through it.
-        witness: its last head must be on the log, and nothing that it saw spent may be unspent.
+        ledger: Ledger to verify; its own connection is used and busy until the end.
+        progress: Callback that receives the number of entries read and the number of all entries.
+        public_key: Key that must have signed the checkpoint, and the checkpoint of the witness.
+        checkpoint: Head stored elsewhere; the log must pass through it.
+        witness: Witness whose last head must be on the log, and whose totals must all be spent.
 
     Raises:
         LedgerDamaged: names the first place that does not verify, and no data.
@@ -139,7 +139,7 @@ def verify(
 
 
 def signed_head(checkpoint: str, origin: str, public_key: PublicKey | None) -> Head:
-    """The head in a checkpoint of this log, its signature verified if the key is known."""
+    """Return the head in a checkpoint of this log, its signature verified if the key is known."""
     head = parse(checkpoint)[0] if public_key is None else verified(checkpoint, public_key)
     if head.origin != origin:
         raise RolledBack(f"the checkpoint is of the log {head.origin}, this is {origin}")
@@ -148,7 +148,7 @@ def signed_head(checkpoint: str, origin: str, public_key: PublicKey | None) -> H
 
 @contextmanager
 def _damage_named() -> Iterator[None]:
-    """Say that values of a wrong kind, and pages that cannot be read, are damage."""
+    """Raise LedgerDamaged for values of a wrong kind and for pages that cannot be read."""
     try:
         yield
     except ReticentError:
@@ -160,7 +160,7 @@ def _damage_named() -> Iterator[None]:
 
 
 class _Tables:
-    """The rows of a ledger, held against its log."""
+    """The rows of a ledger, compared with its log."""
 
     def __init__(self, store: Store, origin: str) -> None:
         self._store = store
@@ -194,7 +194,7 @@ class _Tables:
         return replay
 
     def _whole_database(self) -> None:
-        """SQLite's own check of pages and indexes, and tables where nothing writes or hides on the side."""
+        """Check the database: pages and indexes of SQLite, and no triggers, rules or views of its own."""
         if isinstance(self._store, SqliteStore):
             for (finding,) in self._store.all("PRAGMA integrity_check(1)"):
                 if finding != "ok":
@@ -209,7 +209,7 @@ class _Tables:
         return int(self._store.all(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608
 
     def _read(self, stop: int) -> None:
-        """The entries up to `stop`, and the rows that belong to them."""
+        """Read and check the entries up to `stop`, and the rows that belong to them."""
         start, keys = self._replay.size, len(self._replay.recorded)
         rows = self._store.all(
             "SELECT number, leaf FROM entry WHERE number >= ? AND number < ? ORDER BY number", (start, stop)
@@ -342,7 +342,7 @@ class _Tables:
                     raise LedgerDamaged(f"account {account}: what is spent is not the sum of its entries")
 
     def _keys(self) -> None:
-        """Sums by key, and the answers kept for idempotent calls."""
+        """Check the sums by key, and the answers stored for idempotent calls."""
         queries = (
             f"SELECT {_BOUGHT} FROM bought ORDER BY id",  # noqa: S608
             "SELECT bought, number, information, recorded, nonce FROM measurement ORDER BY bought, number",
@@ -379,7 +379,7 @@ class _Tables:
             raise LedgerDamaged("a measurement, an answer or a question belongs to no key")
 
     def _check_question(self, held: Bought, wording: str, listed: str, numbers: array[int]) -> None:
-        """The text of a question is the one that its key is named after."""
+        """Check that the text of a question is the text that its key is named after."""
         if not is_named_after(held.name, wording):
             raise LedgerDamaged(
                 f"key {held.id}: the text of its question is not the one that it is named after"
@@ -391,7 +391,7 @@ class _Tables:
     def _due(
         self, numbers: array[int], charges: array[int], rows: Iterator[Row]
     ) -> tuple[int, int, str, str]:
-        """What is requested, recorded, summed and waited for under a key, by its measurements."""
+        """Return the row of a key (paid, information, sums, waiting) that its measurements require."""
         information, sums, waiting = 0, None, []
         for _, number, amount, recorded, nonce in rows:
             state = self._replay.recorded[number]
@@ -418,10 +418,10 @@ class _Tables:
 
 
 class _Levels:
-    """What was bought under a key over time: after each charge, and after a recovery closed measurements."""
+    """The levels of information bought under a key: after each charge, and after a recovery closed some."""
 
     def __init__(self, numbers: Sequence[int], charges: Sequence[int], void: Mapping[int, int]) -> None:
-        self.paid: Counter[tuple[int, int]] = Counter()  # how often a charge led to a level
+        self.paid: Counter[tuple[int, int]] = Counter()  # number of charges that led to a level
         self.all: set[int] = set()
         pairs = list(zip(numbers, charges, strict=True))
         closed = sorted((void[number], amount) for number, amount in pairs if number in void)
@@ -438,7 +438,7 @@ class _Levels:
 
 
 def _check_answers(key: int, minimum: int, levels: _Levels, rows: list[Row]) -> None:
-    """An answer gave what was bought at some time; what it charged is a charge of that key, told once."""
+    """Check that each answer names a level of its key, and that each of its charges is used once."""
     for _, verb, asked, information, charged in rows:
         fits = verb == "request" or (verb == "pay" and charged == information)  # a payment has a fresh key
         if information not in levels.all or not fits or not 0 < asked <= information:
@@ -452,7 +452,7 @@ def _check_answers(key: int, minimum: int, levels: _Levels, rows: list[Row]) -> 
 
 @dataclass(frozen=True)
 class Answered:
-    """A row of `answered`; `parts` is what its entry commits to."""
+    """A row of the table `answered`; `parts` are the texts that its entry commits to."""
 
     entry: int
     account: int
@@ -461,7 +461,7 @@ class Answered:
 
 
 def answered(store: Store) -> Generator[Answered, None, None]:
-    """The answers kept for idempotent calls, in the order of their entries."""
+    """Yield the answers stored for idempotent calls, in the order of their entries."""
     sql = (
         "SELECT entry, account, nonce, idempotency, verb, name, asked, information, charged "
         "FROM answered ORDER BY entry, account, idempotency"
@@ -474,25 +474,25 @@ def answered(store: Store) -> Generator[Answered, None, None]:
 
 
 class _Groups:
-    """Rows ordered by their first column, taken group by group."""
+    """A stream of rows ordered by their first column, read group by group."""
 
     def __init__(self, rows: Iterator[Row]) -> None:
         self._rows = rows
         self._next = next(rows, None)
 
     def of(self, key: int) -> Iterator[Row]:
-        """The rows of this group; groups are asked for in order, and read to their end."""
+        """Yield the rows of a group; groups must be read in order, and each to its end."""
         while self._next is not None and self._next[0] == key:
             yield self._next
             self._next = next(self._rows, None)
 
     def rest(self) -> bool:
-        """Whether rows are left."""
+        """Return whether rows are left that belong to no group."""
         return self._next is not None
 
 
 def _stream(store: Store, sql: str) -> Generator[Row, None, None]:
-    """Rows of a query without holding them all."""
+    """Yield the rows of a query without loading them all."""
     if isinstance(store, SqliteStore):
         yield from store._connection().execute(sql)
     elif isinstance(store, PostgresStore):

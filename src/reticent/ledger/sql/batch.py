@@ -1,4 +1,4 @@
-"""One write transaction of the SQL ledger: what it read, what it decided, what it will write.
+"""One write transaction of the SQL ledger: the rows read, the decisions, the rows to write.
 
 Several requests share a transaction under load (group commit). Each is decided on the state left by the ones
 before it, reads and checks everything first and then changes the batch, so that a refusal leaves no
@@ -43,7 +43,7 @@ from reticent.ledger.sql.store import Store
 NODE_LEVEL = 8  # perfect subtrees are stored from this level on
 Answer = tuple[str, str, int, int, int]  # verb, key, asked, then bought, charged
 
-_UNREAD: Any = object()  # where None says that there is nothing
+_UNREAD: Any = object()  # marks a row not read yet; None means that there is no row
 _TOGETHER = 256  # keys looked up in one query
 _MOST_CARRIED = 1000  # accounts
 
@@ -77,12 +77,12 @@ _ADD_NODE = "INSERT INTO node (level, number, hash) VALUES (?, ?, ?)"
 
 
 class Batch:
-    """The state of one write transaction.
+    """A write transaction of the SQL ledger, with the rows that it read and will write.
 
     Args:
-        store: in a write transaction.
-        carried: what an earlier transaction knew, to save reading it again if it still holds.
-        alone: one `request` is all that will be asked, so a plain charge is written at once.
+        store: Store in a write transaction.
+        carried: State of an earlier transaction, used instead of reading it again if it is still valid.
+        alone: True if the batch will get a single `request`, so that a plain charge is written at once.
     """
 
     def __init__(self, store: Store, carried: Carried | None = None, *, alone: bool = False) -> None:
@@ -101,31 +101,31 @@ class Batch:
         self._bought: dict[tuple[int, str], Bought | None] = {}
         self._altered: dict[int, Bought] = {}
         self._measured: dict[int, tuple[str, Bought]] = {}
-        self._asked: list[tuple[int, int, int]] = []  # of a measurement: number, key, information
+        self._asked: list[tuple[int, int, int]] = []  # number, key and information of a measurement
         self._recorded: list[tuple[str, bytes, int]] = []  # values, nonce, number
         self._earlier: dict[tuple[int, str], Answer | None] = {}
         self._answered: list[tuple[int, str, str, str, int, int, int, int, bytes]] = []
-        self._worded: dict[int, str] = {}  # of a fresh key: its text
-        self._numbers: dict[int, str] = {}  # of a key with a text: its recorded measurements
+        self._worded: dict[int, str] = {}  # fresh key -> text of its question
+        self._numbers: dict[int, str] = {}  # key with a text -> its recorded measurements
         self._leaves: list[str] = []
         self._secrets, self._used = b"", 0
 
     @property
     def size(self) -> int:
-        """Entries after this batch."""
+        """Number of entries in the log after this batch."""
         return self.first + len(self._leaves)
 
     @property
     def changes(self) -> int:
-        """Grows with everything that was or will be written: no row changes without an entry."""
+        """Counter that grows with everything written: no row changes without an entry."""
         return len(self._leaves) + self._measurements_made
 
     def log(self, kind: str, **fields: str | int) -> None:
-        """Append an entry."""
+        """Append an entry to the log."""
         self._leaves.append(entries.encode(kind, **fields))
 
     def _nonce(self) -> bytes:
-        """A fresh secret; many are drawn at once for a batch of many."""
+        """Return a fresh nonce; a batch of many requests draws many at once."""
         start = self._used
         if start == len(self._secrets):
             wanted = min(len(self._bought), _TOGETHER) or 1
@@ -133,10 +133,10 @@ class Batch:
         self._used = start + entries.NONCE_BYTES
         return self._secrets[start : self._used]
 
-    # What is stored
+    # Reading stored rows
 
     def prefetch(self, wanted: Sequence[tuple[str, str, str | None]]) -> None:
-        """Read what many requests, as (account, key, idempotency key), will need, in few queries."""
+        """Read the rows for many requests (account, key, idempotency key) in few queries."""
         keys: defaultdict[int, set[str]] = defaultdict(set)
         retries: defaultdict[int, set[str]] = defaultdict(set)
         for name, key, idempotency in wanted:
@@ -158,11 +158,11 @@ class Batch:
     def _chosen(
         self, select: str, column: str, account: int, names: Iterable[str]
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of an account whose `column` is among `names`."""
+        """Yield the rows of an account whose `column` is among `names`."""
         listed = sorted(names)
         for start in range(0, len(listed), _TOGETHER):
             part = listed[start : start + _TOGETHER]
-            places = 1 << (len(part) - 1).bit_length()  # few different statements, so that they stay prepared
+            places = 1 << (len(part) - 1).bit_length()  # few distinct statements, so that they stay prepared
             part += part[-1:] * (places - len(part))
             marks = ", ".join("?" * places)
             yield from self._store.all(
@@ -179,7 +179,7 @@ class Batch:
         return held
 
     def known(self, name: str) -> Account:
-        """An account that is open."""
+        """Return an open account, or raise UnknownAccount."""
         held = self._accounts.get(name) or self._account(name)
         if held is None:
             raise UnknownAccount(f"account {name} was never opened")
@@ -194,16 +194,16 @@ class Batch:
         return under
 
     def requested(self, account: int, key: str) -> int:
-        """What is bought under a key of an account, by its number."""
+        """Return the information bought under a key of an account, which is given by its number."""
         under = self._under(account, key)
         return under.requested if under is not None else 0
 
     def is_answered(self, account: int, idempotency: str) -> bool:
-        """Whether a call came under this idempotency key before."""
+        """Return whether an earlier call used this idempotency key."""
         return self._store.one(_ANSWERED, (account, idempotency)) is not None
 
     def _both(self, name: str, key: str) -> Account:
-        """The account, and on the way what is bought under the key."""
+        """Return the account, after reading it and the row of the key in one statement."""
         row = self._store.one(BOTH, (key, name))
         if row is None:
             raise UnknownAccount(f"account {name} was never opened")
@@ -214,7 +214,7 @@ class Batch:
     def _repeated(
         self, held: Account, verb: str, key: str, information: int, idempotency: str | None
     ) -> tuple[int, int] | None:
-        """What was bought and charged when this was asked before under the same idempotency key."""
+        """Return information and charge of the same call under this idempotency key, or None."""
         if idempotency is None:
             return None
         place = (held.id, idempotency)
@@ -228,10 +228,10 @@ class Batch:
             raise IdempotencyConflict(f"idempotency key {idempotency} was used for another request")
         return earlier[3:]
 
-    # The verbs
+    # Changing accounts
 
     def open(self, terms: Terms) -> Balance:
-        """Open an account, or find it open with these terms."""
+        """Open an account, or return it if it is open with these terms."""
         held = self._account(terms.name)
         if held is None:
             held = Account(self._accounts_made, terms, 0, self._nonce(), new=True)
@@ -260,7 +260,7 @@ class Batch:
         *,
         verb: str = "request",
     ) -> Grant:
-        """Charge, or raise before anything changes. An idempotency key serves one verb.
+        """Charge a request, or raise before anything changes. An idempotency key serves one verb.
 
         `text` is the question that the key is named after, and is kept if the key is new.
         """
@@ -283,7 +283,7 @@ class Batch:
         return self._grant(held, under, key, requested + charge, charge)
 
     def pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        """Charge under a fresh key and record at once, with no values; or raise before anything changes."""
+        """Charge under a fresh key and record it without values, or raise before anything changes."""
         held = self.known(terms.name)
         repeated = self._repeated(held, "pay", key, units, idempotency)
         under = self._under(held.id, key)
@@ -317,7 +317,7 @@ class Batch:
         return under
 
     def _charge_alone(self, held: Account, key: str, charge: int, text: str) -> Grant:
-        """What `_charge` under a fresh key, `flush` and `_grant` do, as the only work of a transaction."""
+        """Do the work of `_charge` under a fresh key, `flush` and `_grant`, as a transaction's only work."""
         under = Bought(self._keys_made, held.id, key, self._nonce())
         number = self._measurements_made
         self._keys_made, self._measurements_made = under.id + 1, number + 1
@@ -342,7 +342,7 @@ class Batch:
         return Grant(terms.name, key, charge, charge, terms.cap - held.spent, pending)
 
     def answer(self, account: int, idempotency: str, answer: Answer) -> None:
-        """Keep an answer for calls with the same idempotency key."""
+        """Store an answer for later calls with the same idempotency key."""
         nonce, entry = self._nonce(), self.size
         self._earlier[account, idempotency] = answer
         self._answered.append((account, idempotency, *answer, entry, nonce))
@@ -350,7 +350,7 @@ class Batch:
         self.log("answer", account=account, commitment=secret)
 
     def _again(self, held: Account, key: str, information: int, charged: int) -> Grant:
-        """The answer that a repeated call had, if what it had bought is still there."""
+        """Return the grant of a repeated call, or raise MeasurementVoid if a recovery closed its purchase."""
         under = self._under(held.id, key)
         if under is not None and under.requested < information:
             raise MeasurementVoid(
@@ -364,7 +364,7 @@ class Batch:
         return Grant(terms.name, key, information, charged, terms.cap - held.spent, pending)
 
     def fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
-        """Record values, or raise before anything changes."""
+        """Record the values of a measurement, or raise before anything changes."""
         account, under = self._measurement(number)
         if number in under.void:
             raise MeasurementVoid(f"measurement {number} was closed in a recovery: it counts as released")
@@ -386,7 +386,7 @@ class Batch:
         return under.reading(account)
 
     def _number(self, key: int, number: int) -> None:
-        """Note a recorded measurement with the text of its key, if that is kept."""
+        """Add a recorded measurement to the question of its key, if the text is stored."""
         held = self._numbers.get(key)
         if held is None:
             row = ("",) if key in self._worded else self._store.one(_NUMBERS, (key,))
@@ -419,7 +419,7 @@ class Batch:
     def close_pending(self, head: str, account: int | None = None) -> None:
         """Close every measurement without values, of all accounts or one.
 
-        It may have been released since `head` was lost; or the account moves elsewhere.
+        The values may have been released since `head` was lost; or the account moves to another ledger.
         """
         for row in self._store.all(f"SELECT {BOUGHT_COLUMNS} FROM bought WHERE waiting <> ''"):  # noqa: S608
             if (row[1], row[2]) not in self._bought:
@@ -434,7 +434,7 @@ class Batch:
             self.log("void", head=head, measurement=number)
 
     def charge_witnessed(self, name: str, spent: int, head: str) -> None:
-        """Raise an account's spending to what a witness remembers, visibly."""
+        """Raise an account's spending to the total that a witness remembers, in a "recover" entry."""
         held = self.known(name)
         if spent > held.spent:
             held.spent = min(spent, held.terms.cap)
@@ -456,7 +456,7 @@ class Batch:
                 charged.append((a.spent, a.seal(), a.id))
         for b in self._altered.values():
             paid, waiting, seal = b.sealed()
-            if b.new:  # with nothing recorded, which costs less; what is, is written after
+            if b.new:  # inserted without sums, which costs less; recorded sums are updated afterwards
                 bought.append((b.id, b.account, b.name, paid, waiting, b.nonce, seal))
             if b.information or not b.new:
                 altered.append((paid, b.information, b.sums, waiting, seal, b.id))
@@ -485,7 +485,7 @@ class Batch:
         return size, accounts, keys, measurements, edge, seal
 
     def carried(self) -> Carried | None:
-        """What the next transaction may be given once this one is committed."""
+        """Return the state that the next transaction may use, once this one is committed."""
         if self._stamp is None:
             return None
         accounts = self._accounts if len(self._accounts) <= _MOST_CARRIED else {}

@@ -1,4 +1,4 @@
-"""Where a ledger is: a file, or an address of PostgreSQL."""
+"""Choice of the store of a ledger by its location: a file, or an address of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reticent.ledger.sql.store import Store
 
 
 def connect(where: str | os.PathLike[str], *, create: bool = True, migrate: bool = True) -> Store:
-    """Open the store at a path (SQLite) or a postgresql:// address. For the rest, see `SqliteStore`."""
+    """Open the store at a path (SQLite) or a postgresql:// address. See `SqliteStore` for the options."""
     try:
         text = os.fsdecode(where)
     except TypeError as error:

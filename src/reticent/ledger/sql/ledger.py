@@ -1,7 +1,7 @@
 """The ledger in SQLite or PostgreSQL, which is also an append-only Merkle log.
 
 A charge, its log entry and the new head are one transaction. Callers on several threads share a
-transaction when they meet (group commit): whoever holds the lock writes for all who wait.
+transaction when they meet (group commit): the thread that holds the lock writes for all that wait.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from reticent.ledger.sql.rows import (
 from reticent.ledger.sql.sqlite_store import SqliteStore
 from reticent.ledger.sql.store import Store, TryAgain
 
-ORIGIN = "reticent/ledger"  # of a ledger that is made without another
-VERSION = "3"  # of the tables
-LOG_VERSION = "1"  # of the rules that entries follow, in entry 0
+ORIGIN = "reticent/ledger"  # name of the log of a ledger that is created without one
+VERSION = "3"  # version of the tables
+LOG_VERSION = "1"  # version of the rules that entries follow, in entry 0
 MOST_TOGETHER = 256  # calls that share one commit
 MOST_ORDERS = 4096  # orders of one call that share one commit
 _TRIES = 5
@@ -71,7 +71,7 @@ Check = Callable[["SqlLedger"], None]
 
 
 class _Job:
-    """One call, `work(batch, *given)`, waiting for a commit. For `wanted` see `Batch.prefetch`."""
+    """A call, `work(batch, *given)`, that waits for a commit. For `wanted` see `Batch.prefetch`."""
 
     __slots__ = ("answer", "done", "error", "given", "gone", "together", "turn", "wanted", "work")
 
@@ -83,34 +83,34 @@ class _Job:
     ) -> None:
         self.work, self.given, self.wanted = work, given, wanted
         self.done = False
-        self.gone = False  # its caller waits no more
+        self.gone = False  # its caller no longer waits
         self.answer: Any = None
         self.error: BaseException | None = None
-        self.together: list[_Job] = []  # those that it commits, once it leads
+        self.together: list[_Job] = []  # jobs that this job commits, once it leads
         self.turn = threading.Lock()  # released when the job is done, or must lead
         self.turn.acquire()
 
 
 class _HalfDone(Exception):
-    """A job failed after it had changed the batch: the batch cannot be kept."""
+    """A job failed after it had changed the batch: the batch must be discarded."""
 
 
 class SqlLedger(Ledger):
     """A durable ledger at a path (SQLite) or a postgresql:// address.
 
     Args:
-        where: the path or address.
-        origin: the name of the log in its heads, fixed when the ledger is made. If given, a ledger of another
-            name is refused; if not, any is opened, and one that is made is called "reticent/ledger".
-        key: signs heads; without one, `head` still tells the root.
-        after_commit: called with the ledger after each commit and before anything is answered, for a
-            witness; before a repeated call is answered too, since the first may have been cut off between
-            its commit and this. If it raises, callers get the error and the charge stands.
-        create: make a new ledger where there is none; else that is an error, and nothing is made.
-        migrate: bring the tables of an older release up to date; else they are refused, and left as they are.
+        where: Path or address of the ledger.
+        origin: Name of the log in its heads, fixed when the ledger is created. If given, a ledger of another
+            name is refused; if not, any is opened, and a new ledger is called "reticent/ledger".
+        key: Key that signs heads; without one, `head` still returns the root.
+        after_commit: Callback, with the ledger, after each commit and before any call is answered, for a
+            witness; also before a repeated call is answered, since the first may have been cut off between
+            its commit and the callback. If it raises, callers get the error and the charge stays.
+        create: Create a ledger if there is none; otherwise that is an error, and nothing is created.
+        migrate: Update the tables of an older release; otherwise they are refused and left unchanged.
 
     Raises:
-        LedgerError: there is no ledger, or another than was asked for. Nothing was written.
+        LedgerError: there is no ledger, or a ledger of another log. Nothing was written.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class SqlLedger(Ledger):
         self._key = key
         self._after_commit = after_commit
         self._jobs: list[_Job] = []  # in order of arrival
-        self._guard = threading.Lock()  # of the queue and of who leads
+        self._guard = threading.Lock()  # guards the queue and the leader
         self._leader: _Job | None = None
-        self._carried: Carried | None = None  # touched by whoever leads
+        self._carried: Carried | None = None  # used by the leader only
         self._known_terms: dict[str, Terms] = {}
         self._tight: set[str] = set()  # accounts that refused once
         self._wordings = Wordings()
@@ -191,7 +191,7 @@ class SqlLedger(Ledger):
         batch.flush()
 
     def _migrate(self) -> None:
-        """Step by step to this version, all or nothing; another process may have been first."""
+        """Migrate the tables to this version, all or nothing; another process may have done so already."""
         row = self._store.one("SELECT setting FROM meta WHERE name = 'version'")
         for version in range(int(row[0]) if row else 0, int(VERSION)):
             if version not in MIGRATIONS:
@@ -202,11 +202,11 @@ class SqlLedger(Ledger):
     # Writing
 
     def _write(self, job: _Job) -> Any:
-        """Run a job in a transaction, together with whatever else is waiting.
+        """Run a job in a transaction, together with the other jobs that wait.
 
-        Jobs are served in order of arrival. Whoever finds nobody leading commits for all who wait, and
-        then hands the lead to the first of those who came meanwhile. An interrupt may come anywhere, and
-        must leave nobody waiting for a leader who is gone.
+        Jobs are served in order of arrival. A thread that finds no leader commits for all jobs that wait, and
+        then passes the lead to the first job that arrived meanwhile. An interrupt may come anywhere, and
+        must leave no job waiting for a leader that is gone.
         """
         self._store.same_process()  # before any lock that a fork may have copied
         try:
@@ -229,7 +229,7 @@ class SqlLedger(Ledger):
         return job.answer
 
     def _leave(self, job: _Job) -> None:
-        """Hand the lead on and wake whom the job served. Doing it again, after half of it, does no harm."""
+        """Pass the lead on and wake the callers that the job served. Repeating this does no harm."""
         with self._guard:
             job.gone = True
             if job in self._jobs:
@@ -250,11 +250,11 @@ class SqlLedger(Ledger):
                     own.together = self._jobs[:MOST_TOGETHER]
                     del self._jobs[:MOST_TOGETHER]
             self._commit_all(own.together)
-        except BaseException as error:  # KeyboardInterrupt and the like: this caller's alone
+        except BaseException as error:  # KeyboardInterrupt and the like concern this caller alone
             self._interrupted(own, error)
 
     def _interrupted(self, own: _Job, error: BaseException) -> None:
-        """Let the others wait on if nothing was committed; if that is not known, tell them so."""
+        """Requeue the other jobs if nothing was committed; if unknown, fail them with CommitUnknown."""
         others = [job for job in own.together if job is not own and not job.done]
         if self._store.commit_begun:
             for job in others:
@@ -269,7 +269,7 @@ class SqlLedger(Ledger):
         own.error, own.done = error, True
 
     def _commit_all(self, jobs: list[_Job]) -> None:
-        """Commit jobs together; if that fails for a reason of one of them, each alone."""
+        """Commit jobs together; if one of them makes that fail, commit each alone."""
         for attempt in range(1, _TRIES + 1):
             try:
                 self._commit(jobs)
@@ -306,7 +306,7 @@ class SqlLedger(Ledger):
                 self._fail(answered, error)
 
     def _run(self, jobs: list[_Job]) -> Batch:
-        """Do the jobs in turn and write what they changed. A refusal is the answer of its job alone."""
+        """Run the jobs in turn and write their changes. A refusal is the answer of its job alone."""
         carried, self._carried = self._carried, None
         alone = len(jobs) == 1
         batch = Batch(self._store, carried, alone=alone and jobs[0].work is Batch.request)
@@ -343,7 +343,7 @@ class SqlLedger(Ledger):
         self._wordings.keep(account, key, question)
 
     def _terms(self, account: str) -> Terms:
-        """Terms never change, so they are read once."""
+        """Return the terms of an account; they never change, so they are read once."""
         terms = self._known_terms.get(account)
         if terms is None:
             terms = self.balance(account).terms
@@ -374,7 +374,7 @@ class SqlLedger(Ledger):
         return answers
 
     def _refuse_early(self, terms: Terms, key: str, information: int) -> None:
-        """Refuse what is hopeless without waiting for the writer: spending never falls."""
+        """Refuse a request above the cap without waiting for the writer: spending never falls."""
         row = self._store.glance(BOTH, (key, terms.name))
         if row is None:
             raise UnknownAccount(f"account {terms.name} was never opened")
@@ -392,23 +392,23 @@ class SqlLedger(Ledger):
         return Account.of(row)
 
     def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent."""
+        """Return the account's terms and the units spent."""
         held = self._account(account)
         return Balance(held.terms, held.spent)
 
     def accounts(self) -> list[Balance]:
-        """Every account, by name."""
+        """Return every account, by name."""
         with self._store.reading():
             rows = self._store.all(f"SELECT {ACCOUNT_COLUMNS}, seal FROM account")  # noqa: S608
         held = [Account.of(row) for row in rows]
         return sorted((Balance(one.terms, one.spent) for one in held), key=lambda b: b.terms.name)
 
     def mark(self) -> int | None:
-        """What is the same at two looks if nothing was written in between, by anybody. None: not known."""
+        """Return a number that changes with every write by any process; None if that is not known."""
         return self._store.mark()
 
     def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key."""
+        """Return the reading of a key."""
         row = self._store.glance(BOTH, (key, account))
         if row is None:
             raise UnknownAccount(f"account {account} was never opened")
@@ -417,7 +417,7 @@ class SqlLedger(Ledger):
         )
 
     def worded(self, account: str, after: int = 0) -> Worded:
-        """The questions that were paid for and whose texts are kept."""
+        """Return the stored texts of the questions that were paid for."""
         with self._store.reading():
             _, _, _, number, _ = read_head(self._store)
             if number == after:
@@ -427,12 +427,12 @@ class SqlLedger(Ledger):
         return Worded(dict(rows), number)
 
     def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
-        """What is recorded under each of several keys."""
+        """Return the readings of several keys."""
         with self._store.reading():
             return recorded(self._store, account, self._account(account).id, keys)
 
     def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded."""
+        """Return the measurements that are paid for and not recorded."""
         with self._store.reading():
             held = self._account(account)
             rows = self._store.all(
@@ -445,25 +445,25 @@ class SqlLedger(Ledger):
     # The log
 
     def head(self) -> Head:
-        """The log's size and root, and the hash of the spent totals."""
+        """Return the log's size and root, and the hash of the spent totals."""
         with self._store.reading():
             size, *_, frontier = read_head(self._store)
             totals = self._store.all("SELECT id, spent FROM account ORDER BY id")
         return Head(self.origin, size, frontier.root(), totals_hash(dict(totals)))
 
     def checkpoint(self) -> str:
-        """The signed head."""
+        """Return the signed head."""
         if self._key is None:
             raise LedgerError("the ledger was opened without a signing key")
         return sign(self.head(), self.origin, self._key)
 
     def totals(self) -> dict[int, int]:
-        """Units spent by account number, as in the hash that heads carry."""
+        """Return the units spent by account number, as in the hash that heads carry."""
         with self._store.reading():
             return dict(self._store.all("SELECT id, spent FROM account ORDER BY id"))
 
     def leaf(self, number: int) -> str:
-        """The text of one entry."""
+        """Return the text of one entry."""
         with self._store.reading():
             row = self._store.one("SELECT leaf FROM entry WHERE number = ?", (number,))
         if row is None:
@@ -472,7 +472,7 @@ class SqlLedger(Ledger):
         return leaf
 
     def leaves(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """The texts of entries [start, stop)."""
+        """Return the texts of entries [start, stop)."""
         limit = (1 << 62) if stop is None else stop
         with self._store.reading():
             rows = self._store.all(
@@ -484,17 +484,17 @@ class SqlLedger(Ledger):
         return [leaf for _, leaf in rows]
 
     def inclusion_proof(self, number: int, size: int) -> list[bytes]:
-        """The audit path of an entry in the log of `size` entries."""
+        """Return the audit path of an entry in the log of `size` entries."""
         self._within(number, size)
         return merkle.inclusion_proof(number, size, partial(self._node, {}))
 
     def consistency_proof(self, old: int, size: int) -> list[bytes]:
-        """Proof that the log of `old` entries is a prefix of the log of `size`."""
+        """Return a proof that the log of `old` entries is a prefix of the log of `size`."""
         self._within(old, size)
         return merkle.consistency_proof(old, size, partial(self._node, {}))
 
     def root(self, size: int) -> bytes:
-        """The root of the first `size` entries."""
+        """Return the root of the first `size` entries."""
         self._within(0, size)
         return merkle.range_hash(0, size, partial(self._node, {})) if size else merkle.EMPTY_ROOT
 
@@ -504,7 +504,7 @@ class SqlLedger(Ledger):
             raise LedgerError(f"the log has {held} entries, asked for {number} in {size}")
 
     def _node(self, known: dict[tuple[int, int], bytes], level: int, index: int) -> bytes:
-        """The hash of a perfect subtree: stored from NODE_LEVEL on, below that made from its entries."""
+        """Return the hash of a perfect subtree: stored from NODE_LEVEL on, computed from entries below."""
         if (level, index) not in known:
             if level >= NODE_LEVEL:
                 with self._store.reading():
@@ -527,14 +527,14 @@ class SqlLedger(Ledger):
     def charge_witnessed(
         self, totals: dict[int, int], head: str, *, lost: Mapping[int, Terms] | None = None
     ) -> None:
-        """Close what is pending and raise accounts to what a witness remembers, with a visible entry each.
+        """Close pending measurements and raise accounts to the witness's totals, with an entry each.
 
-        All of it is one transaction.
+        All changes are one transaction.
 
         Args:
-            totals: units spent, by account number.
-            head: the head that was lost, as entries name it.
-            lost: terms of accounts to be opened, by the number that they must get.
+            totals: Units spent, by account number.
+            head: Head that was lost, as entries name it.
+            lost: Terms of accounts to be opened, by the number that they must get.
         """
         names = {row[0]: row[1] for row in self.rows("SELECT id, name FROM account")}
 
@@ -553,17 +553,17 @@ class SqlLedger(Ledger):
         return self._write(_Job(work))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query, for the modules beside this one."""
+        """Return the rows of a query, for the modules beside this one."""
         with self._store.reading():
             return self._store.all(sql, parameters)
 
     def in_view(self, read: Callable[[SqlLedger], _Read]) -> _Read:
-        """Return what `read` makes of this ledger, in one consistent view."""
+        """Return the result of `read` on this ledger, in one consistent view."""
         with self._store.reading():
             return read(self)
 
     def account_mark(self, account: str) -> str:
-        """A text that tells this account from every other, of any ledger; it says nothing about it."""
+        """Return a unique, random-looking identifier of this account among all ledgers."""
         return hashlib.sha256(b"account" + self._account(account).nonce).hexdigest()
 
     def close(self) -> None:
@@ -572,5 +572,5 @@ class SqlLedger(Ledger):
 
 
 def _decide(batch: Batch, orders: list[tuple[Terms, Order]]) -> list[Grant | LedgerError]:
-    """Each order in turn: its grant or its refusal."""
+    """Decide orders in turn and return the grant or the refusal of each."""
     return decided(orders, batch.request)

@@ -1,7 +1,7 @@
 """Migrations of the tables of an SQL ledger, each from one version to the next.
 
 Each runs in one transaction. Entries and their hashes are never touched, though more may be appended: a
-migration changes how rows are kept, not what was promised.
+migration changes the form of rows, never their meaning.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _AT_ONCE = 10_000  # rows that a migration holds in memory
 
 
 def _log_answers(store: Store) -> None:
-    """To version 2: answers to idempotent calls get an entry in the log each, and a verb.
+    """Migrate to version 2: answers to idempotent calls get an entry in the log each, and a verb.
 
-    Version 1 did not keep the verb. All count as requests: so nothing paid before covers a payment.
+    Version 1 did not store the verb. All count as requests: so no earlier answer covers a payment.
     """
     store.run("ALTER TABLE answered RENAME TO answered_1")
     store.make_schema("answered")

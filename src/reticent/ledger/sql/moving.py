@@ -1,13 +1,13 @@
-"""An account moves from one SQL ledger to another: nothing is lost, doubled, or left to spend behind.
+"""Migration of an account between SQL ledgers: nothing is lost, doubled, or left to spend in the old one.
 
-1. `hand_over` closes the account where it was, in one transaction. What is paid for and not recorded is
-   closed in "void" entries, so that values which somebody is just drawing are refused and never leave; all
-   that is left is charged, under a key that says where the account went.
+1. `hand_over` closes the account in the old ledger, in one transaction. Pending measurements are closed in
+   "void" entries, so that values that are just being drawn are refused and never leave; the whole remaining
+   budget is charged, under a key that names the new ledger.
 2. `take_over` repeats every measurement, with its values, in the new ledger, in one transaction. What the new
-   account spent already stays spent: the sum counts. What the cap does not hold is not repeated, and the rest
-   of the cap is charged instead: no budget is left then, and the key says by how much both were over.
+   account spent already stays spent: the sum counts. Measurements above the cap are not repeated; the rest of
+   the cap is charged instead: no budget is left then, and the key says by how much the sum exceeds the cap.
 
-After a crash both may be run again, by anybody: the first finds nothing left, the second finds its mark.
+After a crash both may be run again: `hand_over` then finds nothing left to close, `take_over` its own mark.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _LEFT = "SELECT count(*) FROM bought b JOIN account a ON a.id = b.account WHERE 
 
 @dataclass(frozen=True)
 class History:
-    """All that an account ever bought, in order.
+    """The purchases of an account, in order.
 
     Attributes:
-        terms: of the account.
-        spent: units, without those that closed it.
-        recorded: key, information and values of each measurement.
-        texts: of questions, by their keys.
-        lost: units that bought nothing: they were paid for and closed.
-        mark: the same for the same history alone.
+        terms: Terms of the account.
+        spent: Units spent, without those that closed the account.
+        recorded: Key, information and values of each measurement.
+        texts: Texts of questions, by their keys.
+        lost: Units that bought nothing: their measurements were paid for and closed.
+        mark: Identifier of this history, equal for equal histories only.
     """
 
     terms: Terms
@@ -55,20 +55,20 @@ class History:
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of a history: units that were charged now, and units that the cap did not hold."""
+    """The result of taking over a history: the units charged now, and the units above the cap."""
 
     charged: int
     over: int
 
 
 def hand_over(ledger: SqlLedger, account: str, to: str, terms: Terms) -> History:
-    """Close an account for good, and return what it bought.
+    """Close an account for good, and return its purchases.
 
     Args:
-        ledger: where it was.
-        account: its name.
-        to: where it goes, in words; part of a key.
-        terms: of the account that will take it over.
+        ledger: Ledger that the account leaves.
+        account: Name of the account.
+        to: Description of the new ledger; part of a key.
+        terms: Terms of the account that will take over the purchases.
 
     Raises:
         AccountConflict: the accounts differ in more than name and subject. Nothing was written.
@@ -105,7 +105,7 @@ def hand_over(ledger: SqlLedger, account: str, to: str, terms: Terms) -> History
 
 
 def take_over(ledger: SqlLedger, terms: Terms, history: History) -> Taken:
-    """Add a history to an account of the same terms, whoever it is called after there; once."""
+    """Add a history, once, to an account of the same terms; name and subject may differ."""
     check_same(history.terms, terms)
     mark, texts = f"taken:{history.mark}", dict(history.texts)
 
@@ -139,10 +139,10 @@ def take_over(ledger: SqlLedger, terms: Terms, history: History) -> Taken:
 
 
 def check_new(left: SqlLedger | None, ledger: SqlLedger, account: str) -> None:
-    """Refuse to move an account to where it is already, or was before: it would close what it goes on in.
+    """Refuse to move an account to a ledger where it is already, or which it left before.
 
     Raises:
-        LedgerError: one of these. A copy of a ledger is refused like the ledger itself.
+        LedgerError: the account is, or was, in that ledger. A copy of a ledger counts as the ledger itself.
     """
     try:
         mark = ledger.account_mark(account)

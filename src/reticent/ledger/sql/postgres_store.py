@@ -1,4 +1,4 @@
-"""The store in PostgreSQL, which several servers share."""
+"""The store in PostgreSQL, for several servers that share a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reticent.errors import CommitUnknown, LedgerDamaged, LedgerError, StorageUn
 from reticent.ledger.sql.store import Rows, Store, TryAgain, check_written, schema
 
 _TABLE = re.compile(r"CREATE TABLE (\w+)")
-# Whether a ledger is in a schema.
+# Selects a row if a schema holds a ledger.
 _IN_SCHEMA = """
 SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'head'
@@ -27,10 +27,10 @@ WHERE n.nspname = %s AND c.relname = 'head' AND a.attname = 'moved_to'
 
 
 class PostgresStore(Store):
-    """PostgreSQL, for several servers. `url` is a libpq connection string.
+    """A store in PostgreSQL, for several servers. `url` is a libpq connection string.
 
-    A connection that is lost is made anew by the next call. All tables are in one schema, `reticent` or the
-    one that `options=-csearch_path=...` in the address names, and every connection looks there alone: the
+    The next call replaces a lost connection. All tables are in one schema, `reticent` or the
+    schema that `options=-csearch_path=...` in the address names, and every connection looks there alone: the
     search path of a role, a database or the environment leads nowhere else.
     """
 
@@ -50,9 +50,9 @@ class PostgresStore(Store):
             self._connected(write=True)
 
     def _settle(self, *, migrate: bool) -> None:
-        """Bring the tables of an earlier release into the schema: they were wherever a search path led."""
+        """Move the tables of an earlier release, found through the search path, into the schema."""
         with postgres.plain(self._url) as connection:
-            # Nothing else runs while the path may lead to an operator of somebody's: it would act as us.
+            # Nothing else runs while the path may lead to a foreign operator: it would run with our rights.
             ((places,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
             connection.execute("SET search_path = pg_catalog, pg_temp")
 
@@ -72,11 +72,11 @@ class PostgresStore(Store):
                 )
             with connection.transaction():
                 connection.execute(_TURN)
-                if not is_in(self.schema):  # else somebody was first
+                if not is_in(self.schema):  # otherwise another process was first
                     self._bring(connection, found)
 
     def _bring(self, connection: Any, place: str) -> None:
-        """Move the tables; a table `head` that is left keeps every release from making a ledger there."""
+        """Move the tables; a table `head` left behind keeps every release from creating a ledger there."""
         sql, there = self._psycopg.sql, self._psycopg.sql.Identifier(self.schema)
         self._make_place(connection)
         for statement in schema(self.dialect):
@@ -104,7 +104,7 @@ class PostgresStore(Store):
         super().make_schema(table)
 
     def _connected(self, *, write: bool) -> Any:
-        """The connection for writing, or for reading; a new one if it was lost."""
+        """Return the connection for writing, or for reading; a new one if it was lost."""
         if self._closed:
             raise LedgerError("the ledger was closed")
         connection = self._connections.get(write)
@@ -128,7 +128,7 @@ class PostgresStore(Store):
             return StorageUnavailable(f"PostgreSQL cannot be used: {postgres.reason(error)}")
         if isinstance(error, errors.ReadOnlySqlTransaction):
             if self._in_writing:
-                self._drop(write=True)  # no longer the first of its servers: the next call looks for that
+                self._drop(write=True)  # no longer the primary server: the next call looks for it
             return StorageUnavailable(f"PostgreSQL refused: {_first_line(error)}")
         if isinstance(error, errors.InsufficientPrivilege):
             return LedgerError(f"PostgreSQL refused: {_first_line(error)}")
@@ -146,7 +146,7 @@ class PostgresStore(Store):
 
     def _commit(self) -> None:
         ended = self._connections[True].execute("COMMIT").statusmessage
-        if ended != "COMMIT":  # of a transaction in which a statement failed, PostgreSQL says ROLLBACK
+        if ended != "COMMIT":  # PostgreSQL answers ROLLBACK if a statement of the transaction failed
             raise LedgerError(f"PostgreSQL did not commit: it answered {ended}")
 
     def _undo(self, *, write: bool) -> None:
@@ -163,7 +163,7 @@ class PostgresStore(Store):
             self._drop(write=write)
 
     def glance(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of one query, on a new connection if that for reading was lost while idle."""
+        """Return the first row of one query, on a new connection if that for reading was lost while idle."""
         try:
             return super().glance(sql, parameters)
         except LedgerError:
@@ -183,7 +183,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A write transaction that needs no head row."""
+        """Begin a write transaction that needs no head row."""
         with self.writing():
             self.run(_TURN)
             yield
@@ -192,7 +192,7 @@ class PostgresStore(Store):
         return self._connections[True] if self._in_writing else self._connected(write=False)
 
     def send(self, statements: Iterable[Rows]) -> None:
-        """Run each statement once per row; they travel together."""
+        """Run each statement once per row, all in one pipeline."""
         connection = self._connections[True]
         sent: list[tuple[Any, int]] = []
         with connection.pipeline():
@@ -215,7 +215,7 @@ class PostgresStore(Store):
         return self._translated[sql]
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Every row of a query."""
+        """Return every row of a query."""
         return list(self._cursor(sql, parameters).fetchall())
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -223,7 +223,7 @@ class PostgresStore(Store):
         self._cursor(sql, parameters)
 
     def has_schema(self) -> bool:
-        """Whether a ledger was made here."""
+        """Return whether the database holds a ledger."""
         with self._explained():
             return bool(self.all(_IN_SCHEMA.replace("%s", "?"), (self.schema,)))
 

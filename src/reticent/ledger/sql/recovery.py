@@ -1,23 +1,23 @@
-"""Going on after an old backup had to be restored: nothing that was spent comes back.
+"""Recovery after an old backup was restored: no spent budget comes back.
 
 The witness remembers what every account had spent, by number. `recover` charges each account up to that,
 in visible "recover" entries that name the head which was lost, and asks the witness to continue from the
 new head. The witness does so once, after its own operator allowed it, and shows the abandoned head to all.
 
-What the restored ledger itself spent on top: the witness also remembers earlier heads. Up to the last one
-that is on the restored log too, everything is in what the witness saw; all that was charged after it may
-have been released in a copy that the witness did not see, and is charged again, on top. A backup that was
+The restored ledger may have spent more since: the witness also remembers earlier heads. Up to the last one
+that is on the restored log too, everything is in the totals of the witness; all charges after it may
+belong to releases of a copy that the witness did not see, and are charged again, on top. A backup that was
 never used ends in such a head, as long as the witness remembers it.
 
 Measurements that are pending in the restored ledger may have their values in the lost one, where they were
-released. So they are closed, in "void" entries: never recorded, still paid for, and what they bought is
-bought no more. Who wants it asks, and pays, again.
+released. So they are closed, in "void" entries: never recorded, still paid for, and no longer bought. An
+analyst who needs them requests, and pays, again.
 
-Accounts that the witness knows and the backup does not: their numbers are taken again, in order, either by
-the terms that the operator still has on paper (charged to what the witness saw), or by a sealed account
-that is spent to its cap. So a number never comes back with less. A name is another matter: the witness
-never knew names, so that nobody but the operator can tell that a new account is an old one; the entries
-show that accounts were sealed, and which were opened afterwards.
+Accounts that the witness knows and the backup does not get their numbers again, in order, either with the
+terms that the operator still has on paper (charged to the witness's total), or as a sealed account that is
+spent to its cap. So a number never comes back with less spent. This does not hold for names: the witness
+never knew them, so that only the operator can tell that a new account is an old one; the entries show that
+accounts were sealed, and which were opened afterwards.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SEALED = "sealed"
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a recovery did.
+    """The result of a recovery.
 
     Attributes:
-        abandoned: the head that was lost.
-        common: entries of the restored ledger up to which the witness saw the same.
-        size: entries of the ledger now.
-        charged: units charged by account number, to come up to what the witness saw and the ledger added.
-        closed: numbers of measurements that were pending and are closed.
-        sealed: numbers of lost accounts that nobody described; they can never be used.
-        reopened: numbers of lost accounts that were opened again from their terms.
+        abandoned: Head that was lost.
+        common: Number of first entries that the restored ledger and the witness's log have in common.
+        size: Number of entries of the ledger now.
+        charged: Units charged by account number, to reach the witness's total and the unseen charges.
+        closed: Numbers of measurements that were pending and are closed.
+        sealed: Numbers of lost accounts that nobody described; they can never be used.
+        reopened: Numbers of lost accounts that were opened again from their terms.
     """
 
     abandoned: Head
@@ -70,20 +70,20 @@ def recover(
     accept_fork: bool = False,
     unused_backup: bool = False,
 ) -> Recovery:
-    """Charge a restored ledger up to what the witness saw, and have the witness continue from it.
+    """Charge a restored ledger up to the witness's totals, and have the witness continue from it.
 
     Everything is checked before anything is written, and all that is written is one transaction; after a
     crash before the witness has it, run it again, with the same arguments. Stop whatever uses the ledger
     first: numbers of measurements that were lost are given out again.
 
     Args:
-        ledger: the restored ledger, opened with its signing key and without a witness.
-        client: the witness; its operator must have allowed the recovery.
-        lost: terms of lost accounts by number.
-        seal_lost: seal the lost accounts that `lost` does not describe. Otherwise they are an error.
-        accept_fork: go on although the ledger has entries that the witness never saw in place of others.
-        unused_backup: the operator states that nobody used this copy since it was made. What it has after
-            the last head that the witness remembers of it is then not charged a second time.
+        ledger: The restored ledger, opened with its signing key and without a witness.
+        client: The witness; its operator must have allowed the recovery.
+        lost: Terms of lost accounts by number.
+        seal_lost: Seal the lost accounts that `lost` does not describe. Otherwise they are an error.
+        accept_fork: Continue although the ledger has other entries than the witness saw.
+        unused_backup: Statement of the operator that nobody used this copy since it was made. Its charges
+            after the last head that the witness remembers are then not charged a second time.
 
     Raises:
         LedgerError: nothing is to be recovered, or the witness does not allow it.
@@ -123,7 +123,7 @@ def recover(
 
 
 def _restored_size(ledger: SqlLedger, head: str) -> int:
-    """Entries of the ledger without those that an earlier attempt to recover from this head has written."""
+    """Return the number of entries before those of an earlier attempt to recover from this head."""
     start, account = ledger.head().size, None
     while start:
         fields = entries.decode(ledger.leaf(start - 1))
@@ -136,7 +136,7 @@ def _restored_size(ledger: SqlLedger, head: str) -> int:
 
 
 def _common(ledger: SqlLedger, client: WitnessClient, size: int, seen: Head) -> tuple[int, bool]:
-    """Up to where the witness saw the same, and whether it saw other entries in place of some after that."""
+    """Return the number of entries in common with the witness, and whether the two fork after them."""
     forked = size >= seen.size
     for remembered, root in client.heads(ledger.origin, size):
         if ledger.root(remembered) == root:
@@ -146,7 +146,7 @@ def _common(ledger: SqlLedger, client: WitnessClient, size: int, seen: Head) -> 
 
 
 def _totals_at(ledger: SqlLedger, size: int) -> dict[int, int]:
-    """Units spent by account number after that many entries, by the entries alone."""
+    """Return the units spent by account number after `size` entries, from the entries alone."""
     replay = Replay()
     while replay.size < size:
         replay.read(ledger.leaves(replay.size, min(size, replay.size + CHUNK)))
@@ -160,7 +160,7 @@ def _is_sealed(name: str) -> bool:
 def _plan(
     ledger: SqlLedger, missing: list[int], totals: dict[int, int], lost: dict[int, Terms], *, seal_lost: bool
 ) -> dict[int, Terms]:
-    """The terms under which each lost number is taken again."""
+    """Return the terms under which each lost account number is opened again."""
     if strange := sorted(set(lost) - set(missing)):
         raise LedgerError(f"accounts {_listed(strange)} are not lost")
     unknown = [number for number in missing if number not in lost]
@@ -179,7 +179,7 @@ def _plan(
 
 
 def _seal(number: int, spent: int) -> Terms:
-    """An account that keeps a number from being used again. Its unit is not known and says nothing."""
+    """Return terms of a sealed account, which block the reuse of a number; their unit is arbitrary."""
     words = "an account that was lost; its unit is not known"
     return Terms(f"{SEALED}:{number}", Unit.EPSILON, Neighbours.ANY_TWO_VALUES, words, max(1, spent))
 
@@ -187,7 +187,7 @@ def _seal(number: int, spent: int) -> Terms:
 def _goal(
     ledger: SqlLedger, plan: dict[int, Terms], totals: dict[int, int], unseen: dict[int, int]
 ) -> dict[int, int]:
-    """What each account that the witness saw must have spent: that and what it never saw, up to the cap."""
+    """Return the units each account must have spent: witness's total plus unseen charges, up to the cap."""
     terms = {**_accounts(ledger), **{number: (one.name, one.cap) for number, one in plan.items()}}
     goal = {}
     for number, spent in totals.items():
@@ -201,7 +201,7 @@ def _goal(
 
 
 def _accounts(ledger: SqlLedger) -> dict[int, tuple[str, int]]:
-    """Names and caps by number."""
+    """Return the names and caps of all accounts by number."""
     return {number: (name, cap) for number, name, cap in ledger.rows("SELECT id, name, cap FROM account")}
 
 

@@ -1,4 +1,4 @@
-"""Rows of the SQL ledger as a transaction knows them: the head, accounts, and what is bought under a key."""
+"""Rows of the SQL ledger in a transaction: the head, accounts, and purchases under a key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _HEAD = "SELECT size, accounts, keys, measurements, frontier, seal FROM head WHE
 
 
 def stored_bytes(given: object) -> bytes:
-    """A byte string as an engine gives it. `bytes` of a number planted there would ask for as much memory."""
+    """Return a stored byte string as `bytes`, or raise LedgerDamaged.
+
+    `bytes` of a number planted there would allocate that much memory.
+    """
     if isinstance(given, (bytes, memoryview)):
         return bytes(given)
     raise LedgerDamaged("something else is stored where bytes should be")
@@ -43,7 +46,7 @@ def _head_seal(size: int, accounts: int, keys: int, measurements: int, frontier:
 
 
 def read_head(store: Store, locking: str = "") -> tuple[int, int, int, int, Frontier]:
-    """How many entries, accounts, keys and measurements there are, and the right edge of the log."""
+    """Return the numbers of entries, accounts, keys and measurements, and the right edge of the log."""
     row = store.one(_HEAD + locking)
     if row is None:
         raise LedgerDamaged("the ledger has no head")
@@ -74,20 +77,20 @@ def _terms(name: str, unit: str, neighbours: str, subject: str, cap: int, minimu
 
 
 class Account:
-    """An account row."""
+    """A row of the table `account`."""
 
     __slots__ = ("_begun", "_rest", "id", "new", "nonce", "spent", "terms")
 
     def __init__(self, id: int, terms: Terms, spent: int, nonce: bytes, *, new: bool = False) -> None:  # noqa: A002
         self.id, self.terms, self.spent, self.nonce = id, terms, spent, nonce
         self.new = new
-        # What the seal covers before and after `spent` never changes.
+        # The sealed text before and after `spent` never changes.
         self._begun = crc32(f"{id} {terms.cap} {terms.minimum} ".encode())
         self._rest = f" {terms.unit.value} {terms.neighbours.name} {terms.name} {terms.subject}"
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Account:
-        """The account in a row of ACCOUNT_COLUMNS and seal, if it is as it was written."""
+        """Build the account from a row of ACCOUNT_COLUMNS and seal, or raise LedgerDamaged."""
         number, name, unit, neighbours, subject, cap, minimum, spent, nonce, seal = row
         try:
             terms = _terms(name, unit, neighbours, subject, cap, minimum)
@@ -99,11 +102,11 @@ class Account:
         return found
 
     def seal(self) -> int:
-        """A check against torn pages."""
+        """Return the checksum of the row, against torn pages."""
         return crc32(f"{self.spent}{self._rest}".encode(), self._begun)
 
     def row(self) -> tuple[Any, ...]:
-        """The fields in order of ACCOUNT_COLUMNS, and the seal."""
+        """Return the fields in order of ACCOUNT_COLUMNS, and the seal."""
         t = self.terms
         unit, neighbours = t.unit.value, t.neighbours.name
         return (
@@ -113,7 +116,7 @@ class Account:
 
 
 class Bought:
-    """What is bought under a key: a row of `bought`."""
+    """A purchase: the information bought under a key, a row of the table `bought`."""
 
     __slots__ = (
         *("account", "id", "information", "name", "new", "nonce", "requested", "sums"),
@@ -125,12 +128,12 @@ class Bought:
         self.requested = self.information = 0
         self.sums = ""
         self.waiting: dict[int, int] = {}  # number -> information
-        self.void: dict[int, int] = {}  # the same of measurements that a recovery closed; not in `requested`
+        self.void: dict[int, int] = {}  # number -> information of closed measurements; not in `requested`
         self.new = True
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Bought:
-        """The purchase in a row of BOUGHT_COLUMNS, if it is as it was written."""
+        """Build the purchase from a row of BOUGHT_COLUMNS, or raise LedgerDamaged."""
         number, account, name, requested, information, sums, waiting, nonce, seal = row
         try:
             found = cls(number, account, name, stored_bytes(nonce))
@@ -145,7 +148,7 @@ class Bought:
         return found
 
     def _wait(self, waiting: str) -> None:
-        """Read the column `waiting`, once `requested` is as stored."""
+        """Parse the column `waiting`, after `requested` is set as stored."""
         pairs = [pair.split(":") for pair in waiting.split(",")]
         listed = {int(one): int(amount) for one, amount in pairs}
         self.waiting = {one: amount for one, amount in listed.items() if amount > 0}
@@ -154,21 +157,21 @@ class Bought:
 
     @property
     def paid(self) -> int:
-        """All that was ever charged under the key; `requested` is that without what was closed."""
+        """Units ever charged under the key; `requested` leaves out closed measurements."""
         return self.requested + sum(self.void.values()) if self.void else self.requested
 
     def close(self, number: int) -> None:
-        """Take a measurement off the list without values: what was paid for it buys nothing any more."""
+        """Close a pending measurement without values: its charge no longer buys anything."""
         amount = self.void[number] = self.waiting.pop(number)
         self.requested -= amount
 
     def seal(self, paid: int, waiting: str) -> int:
-        """A check against torn pages, from what is paid and what waits as stored."""
+        """Return the checksum of the row, against torn pages, from the stored `paid` and `waiting`."""
         text = f"{self.id} {self.account} {paid} {self.information} {waiting} {self.sums} {self.name}"
         return crc32(text.encode())
 
     def sealed(self) -> tuple[int, str, int]:
-        """What is paid, the measurements that are not recorded, and the seal, as stored."""
+        """Return the units paid, the pending measurements and the checksum, as stored."""
         paid, listed = self.requested, self.waiting
         if self.void:
             paid, closed = self.paid, {number: -amount for number, amount in self.void.items()}
@@ -181,7 +184,7 @@ class Bought:
         return paid, waiting, self.seal(paid, waiting)
 
     def pending(self, account: str) -> tuple[Measurement, ...]:
-        """The measurements that are not recorded."""
+        """Return the pending measurements under the key."""
         if len(self.waiting) == 1:  # nearly always
             ((number, amount),) = self.waiting.items()
             return (Measurement(number, account, self.name, amount, False),)
@@ -189,17 +192,17 @@ class Bought:
         return tuple([Measurement(n, account, name, amount, False) for n, amount in self.waiting.items()])
 
     def reading(self, account: str) -> Reading:
-        """The exact sums."""
+        """Return the reading of the key, with exact sums."""
         pending = self.requested - self.information
         return Reading(account, self.name, self.information, entries.values_of(self.sums), pending)
 
 
 def recorded(store: Store, account: str, number: int, keys: Sequence[str]) -> list[Recorded]:
-    """What is recorded under keys of an account, by its name and its number, in a view begun before."""
+    """Return the readings of keys of an account (name and number), in a view that is open already."""
     found: dict[str, Recorded] = {}
     for start in range(0, len(keys), _TOGETHER):
         some = list(keys[start : start + _TOGETHER])
-        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))  # few different statements
+        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))  # few distinct statements
         marks = ", ".join("?" * len(some))
         rows = store.all(
             f"SELECT b.{BOUGHT_COLUMNS.replace(', ', ', b.')}, q.numbers FROM bought b "  # noqa: S608
@@ -217,7 +220,7 @@ def recorded(store: Store, account: str, number: int, keys: Sequence[str]) -> li
 
 
 def _request_entry(under: Bought, number: int, charge: int) -> str:
-    """As `entries.encode` writes it; this one line is most of what a busy ledger encodes."""
+    """Encode a "request" entry as `entries.encode` does, but faster: a busy ledger mostly writes these."""
     secret = entries.commitment(under.nonce, under.name)
     return (
         f'{{"account":"{under.account}","charged":"{charge}","commitment":"{secret}",'
@@ -227,7 +230,7 @@ def _request_entry(under: Bought, number: int, charge: int) -> str:
 
 @dataclass
 class Carried:
-    """What a transaction knew at its end: true for the next one if nobody else wrote in between."""
+    """The state at the end of a transaction, valid for the next one if nobody else wrote in between."""
 
     stamp: tuple[int, int]
     made: tuple[int, int, int]
@@ -235,6 +238,6 @@ class Carried:
     accounts: dict[str, Account]
 
     def holds_at(self, stamp: tuple[int, int] | None) -> bool:
-        """Whether the transaction with this stamp follows at once."""
+        """Return whether the transaction with this stamp directly follows."""
         version, number = self.stamp
         return stamp == (version, number + 1)

@@ -21,9 +21,9 @@ from reticent.ledger.sql.store import Rows, Store, check_written
 from reticent.sqlite import UNAVAILABLE, describe_trouble
 
 BUSY_TIMEOUT_S = 60.0
-_ROWS = 64  # of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
+_ROWS = 64  # rows of one INSERT; old builds of SQLite take 999 parameters, we have at most ten in a row
 _PAGE_BYTES = 1024  # a commit writes whole pages, and a charge changes a row in each of six
-_LOG_BYTES = 4 << 20  # of SQLite's write-ahead log, before it is copied into the database
+_LOG_BYTES = 4 << 20  # size of SQLite's write-ahead log before it is copied into the database
 _MADE = b"A Reticent ledger was made here.\n"
 _MOUNTS = Path("/proc/self/mountinfo")
 _MAKING = (
@@ -36,12 +36,12 @@ def _unavailable(reason: str) -> StorageUnavailable:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether this process may write to a file or a folder, as far as the system tells beforehand."""
+    """Return whether this process may write to a file or a folder, as far as the system tells beforehand."""
     return os.access(path, os.W_OK)
 
 
 def _is_mounted(path: Path) -> bool:
-    """Whether a file was mounted at this very path, as far as the system tells."""
+    """Return whether a file was mounted at this very path, as far as the system tells."""
     try:
         lines = _MOUNTS.read_bytes().splitlines()
     except OSError:
@@ -51,20 +51,20 @@ def _is_mounted(path: Path) -> bool:
 
 
 class SqliteStore(Store):
-    """SQLite in WAL mode with synchronous=FULL: a commit is on the disk when it returns.
+    """A store in SQLite, in WAL mode with synchronous=FULL: a commit is on the disk when it returns.
 
-    Beside the database lies `<path>.lock`: processes queue on it, which is fair and wakes at once,
-    where SQLite would poll. Where there is no such lock, BEGIN IMMEDIATE alone is right, only slower. The
-    file also remembers that a ledger was made here, so that an emptied or missing database is not quietly
+    Processes queue on the lock file `<path>.lock` beside the database, which is fair and wakes at once,
+    while SQLite would poll. Without such a lock, BEGIN IMMEDIATE alone is correct, only slower. The
+    file also records that a ledger was created here, so that an emptied or missing database is not quietly
     replaced by a new ledger with nothing spent.
 
     Locks and the write-ahead log go by the name of the database. A file with two names (hard links, or one
     file mounted elsewhere) would have two of each, and its budget be spent twice: it is refused.
 
     Args:
-        path: of the database; a new one is readable by its owner alone.
-        create: make one where there is none.
-        migrate: may change how an existing file is kept. If not, neither a lock file nor WAL mode is added,
+        path: Path of the database; a new one is readable by its owner alone.
+        create: Create a database if there is none.
+        migrate: Allow changes to an existing file. Otherwise neither a lock file nor WAL mode is added,
             and a copy on a read-only disk is opened too.
     """
 
@@ -91,7 +91,7 @@ class SqliteStore(Store):
         _LOCK_FILES.add(self)
 
     def _connect(self, mode: str) -> None:
-        """Open the connections; to look at a ledger on a full disk, one that needs no space there."""
+        """Open the connections, or for reading on a full disk a single one that needs no space."""
         try:
             self._writer = self._connected(mode, "PRAGMA synchronous=FULL", "PRAGMA fullfsync=ON")
             self._reader = self._connected(mode, "PRAGMA query_only=ON")
@@ -120,7 +120,7 @@ class SqliteStore(Store):
         return kind(f"the ledger cannot be opened: {told}")
 
     def _check_file(self, *, create: bool, change: bool) -> None:
-        """Refuse a file that is gone, shared over a fork, or has two names; make it if there is none.
+        """Refuse a file that is gone, shared over a fork, or has two names; create it if there is none.
 
         SQLite gives its other files the same rights.
         """
@@ -143,7 +143,7 @@ class SqliteStore(Store):
             )
 
     def _check_new(self, *, create: bool) -> None:
-        """Where nothing is now, there must have been nothing before."""
+        """Refuse to create a database where the lock file says that a ledger existed before."""
         with contextlib.suppress(FileNotFoundError), Path(f"{self.path}.lock").open("rb") as lock:
             if lock.read(len(_MADE)) == _MADE:
                 raise LedgerDamaged(
@@ -153,7 +153,7 @@ class SqliteStore(Store):
             raise LedgerError(f"there is no ledger at {self.path}")
 
     def _read_only_options(self) -> str:
-        """Return how SQLite opens a file where nothing may be written; nothing where it may.
+        """Return the URI options to open a file in a read-only place; empty if it may be written.
 
         SQLite reads a database with a log ahead of it only with an index of that log, which it would have to
         make. Where there is no log, the file is complete, and it is told that the file does not change.
@@ -174,7 +174,7 @@ class SqliteStore(Store):
         return "?mode=ro&immutable=1"
 
     def _connected(self, mode: str, *pragmas: str, alone: bool = False) -> sqlite3.Connection:
-        """Open a connection.
+        """Open a connection to the database.
 
         Args:
             mode: Statement that sets, or asks for, the mode of the journal.
@@ -220,7 +220,7 @@ class SqliteStore(Store):
 
     @contextlib.contextmanager
     def _alone_with(self, changing: bool) -> Iterator[None]:
-        """Keep others out while the journal's mode may change: SQLite itself does not wait for them there."""
+        """Lock out other processes while the journal mode may change: SQLite does not wait for them there."""
         if not changing:
             yield
             return
@@ -251,11 +251,11 @@ class SqliteStore(Store):
         return self._writer if self._in_writing else self._reader
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Every row of a query."""
+        """Return every row of a query."""
         return self._connection().execute(sql, parameters).fetchall()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
         return row
 
@@ -287,19 +287,19 @@ class SqliteStore(Store):
         self._writer.execute(sql, parameters)
 
     def mark(self) -> int | None:
-        """SQLite's own mark of commits by other connections: that for reading never commits."""
+        """Return SQLite's counter of commits by other connections: the reading connection never commits."""
         self.same_process()
         with self._read_guard, self._explained():
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
             return int(version)
 
     def stamp(self) -> tuple[int, int] | None:
-        """SQLite's own mark of commits by other connections, and the number of the transaction."""
+        """Return SQLite's counter of commits by other connections, and the number of the transaction."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return version, self._writes
 
     def has_schema(self) -> bool:
-        """Whether a ledger was made here."""
+        """Return whether the database holds a ledger."""
         with self._explained():
             tables = {name for (name,) in self.all("SELECT name FROM sqlite_master WHERE type='table'")}
         if tables and not {"meta", "head"} <= tables:
@@ -307,7 +307,7 @@ class SqliteStore(Store):
         return bool(tables)
 
     def made(self) -> None:
-        """Remember, beside the database, that a ledger was made here."""
+        """Record in the lock file that a ledger was created here."""
         assert self._lock is not None
         if os.pread(self._lock.file, len(_MADE), 0) != _MADE:
             with contextlib.suppress(OSError):  # a full disk must not stop the ledger that is already made

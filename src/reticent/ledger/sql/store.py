@@ -4,8 +4,8 @@ Statements use `?` for parameters. A write transaction holds the ledger's one lo
 IMMEDIATE, or the head row FOR UPDATE), so what it reads stays true until it commits. Reads have a
 connection of their own and never wait for a writer.
 
-Whatever goes wrong below becomes one line: `LedgerError` when the ledger cannot be had now (busy, full,
-read-only, out of reach), `LedgerDamaged` when what is stored is not what was written. Messages of the
+Errors of the engines become one line: `LedgerError` when the ledger is not available now (busy, full,
+read-only, unreachable), `LedgerDamaged` when the stored rows are not those that were written. Messages of the
 engines are not passed on where they could quote a row.
 """
 
@@ -26,15 +26,15 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 
-Rows = tuple[str, Sequence[Sequence[Any]]]  # a statement, and the parameters of each time that it is run
+Rows = tuple[str, Sequence[Sequence[Any]]]  # a statement, and the parameters of each of its runs
 
 
 class TryAgain(LedgerError):
-    """The engine gave way to another transaction and undid this one: it may be run again as it is."""
+    """A transaction was undone in favour of another: it may be run again unchanged."""
 
 
 def schema(dialect: dict[str, str]) -> list[str]:
-    """The statements of schema.sql for one dialect."""
+    """Return the statements of schema.sql for one dialect."""
     text = files("reticent.ledger.sql").joinpath("schema.sql").read_text()
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     statements = "\n".join(lines)
@@ -44,7 +44,7 @@ def schema(dialect: dict[str, str]) -> list[str]:
 
 
 class Store(ABC):
-    """One connection for writing, one for reading."""
+    """A database with one connection for writing and one for reading."""
 
     dialect: dict[str, str]
     locking: str  # ends the query of the head row with which a write transaction begins
@@ -68,15 +68,15 @@ class Store(ABC):
 
     @abstractmethod
     def _undo(self, *, write: bool) -> None:
-        """End a transaction without a trace. Never raises."""
+        """Roll back a transaction. Never raises."""
 
     @abstractmethod
     def _explanation(self, error: Exception) -> LedgerError | None:
-        """Our error for one of the engine's; None if it is none of those."""
+        """Return the LedgerError for an error of the engine; None for any other error."""
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn the engine's errors into ours."""
+        """Convert the engine's errors to ledger errors."""
         try:
             yield
         except Exception as error:
@@ -87,14 +87,14 @@ class Store(ABC):
 
     @abstractmethod
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Every row of a query."""
+        """Return every row of a query."""
 
     @abstractmethod
     def send(self, statements: Iterable[Rows]) -> None:
-        """Run statements that need no answer from one another, in order, each once per row.
+        """Run independent statements, in order, each once per row.
 
-        Each must write one row each time. A policy, trigger or rule in the database may keep it from that
-        without an error: then LedgerDamaged, and nothing counts.
+        Each run must write one row. If a policy, trigger or rule in the database prevents that without an
+        error, LedgerDamaged is raised, and nothing is committed.
         """
 
     @abstractmethod
@@ -103,7 +103,7 @@ class Store(ABC):
 
     @abstractmethod
     def has_schema(self) -> bool:
-        """Whether a ledger was made here."""
+        """Return whether the database holds a ledger."""
 
     @abstractmethod
     def close(self) -> None:
@@ -114,18 +114,18 @@ class Store(ABC):
         self.send([(sql, rows)])
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         rows = self.all(sql, parameters)
         return rows[0] if rows else None
 
     def glance(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """The first row of one query, which alone is a consistent view."""
+        """Return the first row of a query, which runs in a view of its own."""
         self.same_process()
         with self._read_guard, self._explained():
             return self.one(sql, parameters)
 
     def mark(self) -> int | None:
-        """What is the same at two looks if nothing was written in between. None: not known."""
+        """Return a number that changes with every write; None if that is not known."""
         return None
 
     def make_schema(self, table: str = "") -> None:
@@ -140,9 +140,9 @@ class Store(ABC):
             raise LedgerError("a ledger is not carried over a fork: close it before, open it in the child")
 
     def transact(self, work: Callable[[_Given], _Made], given: _Given) -> _Made:
-        """Do `work` in a write transaction, durable when this returns, rolled back if it raises.
+        """Run `work` in a write transaction, durable when this returns, rolled back if it raises.
 
-        Its first query must be that of the head row with `locking`.
+        The first query of `work` must be that of the head row with `locking`.
         """
         self.same_process()
         with self._write_guard:
@@ -161,7 +161,7 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What `transact` does, around a block."""
+        """Run a block in a write transaction, as `transact` does with a function."""
         self.same_process()
         with self._write_guard:
             try:
@@ -184,7 +184,7 @@ class Store(ABC):
         self._begin(write=True)
 
     def _fail(self, error: BaseException) -> None:
-        """Roll back; raise our error for one of the engine's."""
+        """Roll back; convert an error of the engine to a ledger error and raise it."""
         ours = self._explanation(error) if isinstance(error, Exception) else None
         self._undo(write=True)
         if ours is not None:
@@ -192,7 +192,7 @@ class Store(ABC):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A write transaction that needs no head row: to make or to migrate the tables."""
+        """Begin a write transaction without the head row, to create or to migrate the tables."""
         with self.writing():
             yield
 
@@ -203,15 +203,15 @@ class Store(ABC):
         """Let another process write."""
 
     def stamp(self) -> tuple[int, int] | None:
-        """In a write transaction: what others wrote so far, and the transaction's number in this store.
+        """Return, in a write transaction, a counter of foreign writes and the transaction's number.
 
-        The first part is equal in two transactions if nobody else wrote in between. None: not known.
+        The counter is equal in two transactions if nobody else wrote in between. None: not known.
         """
         return None
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A consistent view, which neither waits for a writer nor makes one wait."""
+        """Open a consistent view, which neither waits for a writer nor makes a writer wait."""
         self.same_process()
         with self._read_guard:
             self._views += 1
@@ -227,7 +227,7 @@ class Store(ABC):
 
     @property
     def is_nested_view(self) -> bool:
-        """Whether the view that this thread is in began before the innermost `reading`."""
+        """True if the current view began before the innermost `reading`."""
         return self._views > 1
 
     @property
@@ -236,7 +236,7 @@ class Store(ABC):
 
 
 def check_written(found: int, due: int) -> None:
-    """Refuse what a database did not write, or wrote twice."""
+    """Raise LedgerDamaged if a database did not write exactly the expected number of rows."""
     if found != due:
         raise LedgerDamaged(
             f"the database wrote {found} rows of {due}: a policy, trigger or rule is in the way"
