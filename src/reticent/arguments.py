@@ -1,6 +1,6 @@
-"""Checks of public parameters: one line that names the field, the rule and the value.
+"""Validation of public parameters: one line that names the field, the rule and the value.
 
-For parameters only (epsilon, bounds, sizes). Private values are never checked, they are clamped:
+Parameters only (epsilon, bounds, sizes). Private values are never checked, they are clamped:
 a device is a total function of its data (mathematics 4.1).
 """
 
@@ -63,7 +63,7 @@ def whole(name: str, given: Any, *, low: int | None = None, high: int | None = N
 
 
 def meant(given: Any, known: Iterable[str]) -> str:
-    """What somebody may have meant who mistyped a public name: the end of an error, or nothing."""
+    """Return a suggestion for a mistyped public name, to end an error message; empty if no name is near."""
     import difflib  # late: devices never mistype
 
     near = difflib.get_close_matches(given[:100], list(known)[:1000], n=1) if isinstance(given, str) else []
@@ -71,7 +71,7 @@ def meant(given: Any, known: Iterable[str]) -> str:
 
 
 def _shown(given: Any) -> str:
-    """A short, one-line rendering of a parameter."""
+    """Format a parameter as a short line."""
     if isinstance(given, (np.integer, np.floating)):
         given = given.item()
     try:

@@ -1,4 +1,4 @@
-"""The exception tree, one root, so that callers catch by meaning.
+"""The exception tree, with one root, so that callers catch by meaning.
 
     ReticentError
     |-- ParameterError (also a ValueError)     an argument breaks its rule; nothing was done
@@ -33,7 +33,7 @@
     |-- StoreError                              content by its hash cannot be had or kept; nothing was used
     |   |-- ContentMissing                      a store does not have it
     |   |-- ContentForged                       what came is not what its identifier says
-    |   |-- ContentTooLarge                     more bytes than whoever asks allows
+    |   |-- ContentTooLarge                     more bytes than the caller allows
     |   |-- StoreUnavailable                    a store cannot be reached, or does not answer as one
     |   `-- StoreFull                           a store takes no more
     |-- SourceError                             the rows of a data set cannot be read
@@ -56,10 +56,10 @@ class ParameterError(ReticentError, ValueError):
 
 
 class SeveralErrors(ParameterError):
-    """More than one thing is wrong with what was given.
+    """More than one parameter breaks its rule.
 
     Attributes:
-        each: what, one after the other.
+        each: Messages, one for each error.
     """
 
     def __init__(self, each: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ class TransactionRefused(ChainError):
     """A node or a contract refused a transaction. It changed nothing.
 
     Attributes:
-        reason: the contract's own words, or the node's.
+        reason: Message of the contract, or of the node.
     """
 
     def __init__(self, reason: str) -> None:
@@ -125,7 +125,7 @@ class TransactionRefused(ChainError):
 
 
 class FeeTooHigh(ChainError):
-    """A unit of gas costs more than the ceiling of whoever signs. Nothing was signed."""
+    """A unit of gas costs more than the ceiling of the signer. Nothing was signed."""
 
 
 class NotConfirmed(ChainError):
@@ -141,15 +141,15 @@ class StoreError(ReticentError):
 
 
 class ContentMissing(StoreError):
-    """A store does not have what was asked for."""
+    """A store does not have the content."""
 
 
 class ContentForged(StoreError):
-    """What came is not what its identifier says: forged, damaged, or laid out in another way than ours."""
+    """The received content is not what its identifier says: forged, damaged, or laid out differently."""
 
 
 class ContentTooLarge(StoreError):
-    """The content has more bytes than whoever asks allows. What is beyond was not read."""
+    """The content has more bytes than the caller allows. The remainder was not read."""
 
 
 class StoreUnavailable(StoreError):
@@ -169,7 +169,7 @@ class StorageUnavailable(LedgerError):
 
 
 class BudgetExceeded(LedgerError):
-    """Refused request: nothing was written and no noise was drawn."""
+    """A request costs more than is left: nothing was written and no noise was drawn."""
 
     def __init__(self, account: str, asked: int, left: int) -> None:
         super().__init__(f"account {account}: asked {asked} units, only {left} left")
@@ -180,11 +180,11 @@ class QuestionRefused(BudgetExceeded):
     """A question costs more than is left. Nothing was charged.
 
     Attributes:
-        budget: units of the whole account.
-        best: the best answer that is already paid for (a `query.Answer`), or None.
-        best_error: half the width of its interval.
-        reachable_error: half the width that everything left would buy, or None if nothing can be bought.
-        reachable_rows: how many rows that takes a group to have; None where it rests on nothing private.
+        budget: Units of the whole account.
+        best: Best answer that is already paid for (a `query.Answer`), or None.
+        best_error: Half the width of its interval.
+        reachable_error: Half the width that everything left would buy, or None if nothing can be bought.
+        reachable_rows: Number of rows that a group must have for it; None if it depends on nothing private.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class QuestionRefused(BudgetExceeded):
 
     @property
     def if_rows(self) -> str:
-        """What `reachable_error` rests on, to be said behind it."""
+        """Condition of `reachable_error`, to be written behind it."""
         return "" if self.reachable_rows is None else f" if {self.reachable_rows:,.0f} rows match"
 
 
@@ -264,7 +264,7 @@ class CommitUnknown(LedgerError):
 
 
 class NotMeasured(LedgerError):
-    """A measurement is paid for, and who holds the data has not recorded it in time. Asking again is free."""
+    """A measurement is paid for, and the data holder has not recorded it in time. Asking again is free."""
 
 
 class ReportForgotten(LedgerError):
@@ -275,7 +275,7 @@ class ReportForgotten(LedgerError):
 
 
 class LedgerDamaged(LedgerError):
-    """What is stored does not verify: it was edited, torn or is not a ledger."""
+    """The stored ledger does not verify: it was edited, torn or is not a ledger."""
 
 
 class RolledBack(LedgerDamaged):

@@ -1,7 +1,7 @@
-"""Files that are whole or not there, what tells one from another, and what is for its owner alone.
+"""Files that are written completely or not at all, that are identified, and that only their owner can read.
 
-A crash while writing leaves what was there before. `not_for_release` is where commands put what comes from
-private records without a mechanism.
+A crash while writing leaves the earlier content. `not_for_release` names the folder in which commands put
+the results of private records without a mechanism.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-if TYPE_CHECKING:  # a device that starts goes without it: it takes longer to load than a report to make
+if TYPE_CHECKING:  # devices start without it: it takes longer to load than a report takes to make
     from pathlib import Path
 
 Place = TypeVar("Place", str, "Path")
@@ -26,10 +26,10 @@ _PROBE_BYTES = 1 << 16
 
 
 def is_out_of_space(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, says that a disk or a quota is full.
+    """Return whether an error, or one of its causes, says that a disk or a quota is full.
 
-    Engines that raise errors of their own (DuckDB, Arrow) are known by the system's words in their texts,
-    which are looked at here and never passed on.
+    Engines that raise errors of their own (DuckDB, Arrow) are recognised by the system's messages in their
+    texts, which are looked at here and never passed on.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -46,7 +46,7 @@ def is_out_of_space(error: BaseException | None) -> bool:
 
 
 def is_full(folder: str | os.PathLike[str]) -> bool:
-    """Whether nothing more can be written to a folder because its disk or a quota is full."""
+    """Return whether nothing more can be written to a folder because its disk or a quota is full."""
     import tempfile
 
     try:
@@ -61,11 +61,11 @@ def is_full(folder: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def appearing(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write, which takes its name, over one that is there, when it is whole and on the disk.
+    """Yield a file to write, which replaces any file of its name once it is complete and on the disk.
 
     Args:
-        path: its name.
-        mode: its rights, less what the umask takes away; 0o600 for its owner alone.
+        path: Path of the file.
+        mode: Rights of the file, less what the umask takes away; 0o600 for its owner alone.
     """
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")  # noqa: PTH118
@@ -82,7 +82,7 @@ def appearing(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[Bi
 
 @contextmanager
 def new_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yield a file to write, which gets a name that nobody has once it is whole and on the disk.
+    """Yield a file to write, which gets a name that nobody has once it is complete and on the disk.
 
     If writing fails, on a full disk or by an interrupt, nothing is left of it.
 
@@ -109,13 +109,13 @@ def new_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[Bin
 
 
 def write_new(path: str | os.PathLike[str], content: str | bytes, *, mode: int = 0o666) -> None:
-    """Write a new file, whole or not at all; see `new_file`. Texts are written in UTF-8."""
+    """Write a new file, completely or not at all; see `new_file`. Texts are written in UTF-8."""
     with new_file(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def _link_or_rename(draft: str, path: str) -> None:
-    """Let a whole file have its name, unless something has it."""
+    """Give a complete file its name, unless something has that name."""
     try:
         os.link(draft, path)
     except FileExistsError as error:
@@ -128,13 +128,13 @@ def _link_or_rename(draft: str, path: str) -> None:
 
 
 def identity(path: Path) -> str:
-    """What a file keeps however it is called or written to, and no other file has: a text.
+    """Return a text that identifies a file, however the file is called or written to.
 
-    The number of a file that was removed is soon given to another one, so the moment of its making belongs to
-    it. Where that is not told, the device does; it may have another number once the machine is started again.
+    The number of a removed file is soon given to another file, so the time of creation is included. Where
+    the system does not tell that time, the device is; its number may change when the machine is restarted.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: The file cannot be looked at.
     """
     told = path.stat()
     born = born_ns(path)
@@ -144,7 +144,7 @@ def identity(path: Path) -> str:
 
 
 def born_ns(file: Path | int) -> int | None:
-    """When a file, by its path or open, was made, in nanoseconds, if the system tells.
+    """Return the time in nanoseconds at which a file, by its path or open, was created, if the system tells.
 
     Python does not ask Linux for it.
     """
@@ -166,12 +166,12 @@ def born_ns(file: Path | int) -> int | None:
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """What changes with every change of a file: nobody sets when its system last changed it.
+    """Return numbers that change with every change of a file: nobody can set when its system last changed it.
 
-    The time of its content alone anybody may set, and images do, all of them alike.
+    Anybody may set the time of the content alone, and images do, all of them alike.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: The file cannot be looked at.
     """
     told = path.stat()
     return told.st_mtime_ns, told.st_ctime_ns, told.st_size, told.st_ino
@@ -181,16 +181,17 @@ NOT_FOR_RELEASE = "simulation only, not for release"
 
 
 def secluded(folder: Place, *, whole: bool = False) -> Place:
-    """A folder of ours that its owner alone can enter: made so, or tightened if it is there.
+    """Create a folder of ours that its owner alone can enter, or restrict the rights of an existing one.
 
-    For folders that nobody but Reticent writes to; one that a person named may hold anything (`made`).
+    Only for folders that Reticent alone writes to; a folder that a person named may hold anything (`made`).
 
     Args:
-        folder: its path.
-        whole: tighten all that is in it, too. Nobody else gets there; a copy would keep the rights.
+        folder: Path of the folder.
+        whole: True to restrict everything in the folder, too. Nobody else gets there; a copy would keep its
+            rights.
 
     Raises:
-        OSError: others can enter it, and it is not ours to change.
+        OSError: Others can enter the folder, and its rights are not ours to change.
     """
     made(folder)
     tightened(folder)
@@ -207,7 +208,7 @@ def secluded(folder: Place, *, whole: bool = False) -> Place:
 
 
 def made(folder: Place) -> Place:
-    """A folder that its owner alone can enter, with all on the way to it that are missing; else as it is."""
+    """Create a folder for its owner alone, with its missing parents; an existing folder stays unchanged."""
     if not os.path.isdir(folder):  # noqa: PTH112
         path: str = os.fspath(folder)
         made(os.path.dirname(path.rstrip(os.sep)) or os.curdir)  # noqa: PTH120
@@ -220,13 +221,13 @@ def made(folder: Place) -> Place:
 
 
 def private(path: Path) -> Path:
-    """A file that its owner alone can read: made so, empty, or tightened with what SQLite keeps beside it.
+    """Create an empty file that its owner alone can read, or restrict a file and SQLite's files beside it.
 
-    One that is there is not opened: closing it again would drop the locks of whoever has it open in this
+    An existing file is not opened: closing it again would drop the locks of those who have it open in this
     process.
 
     Raises:
-        OSError: others can read it, and it is not ours to change.
+        OSError: Others can read the file, and its rights are not ours to change.
     """
     try:
         os.close(os.open(path.resolve(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -237,10 +238,10 @@ def private(path: Path) -> Path:
 
 
 def tightened(path: Place) -> Place:
-    """A file or folder of ours, if it is there, without any rights of others: earlier releases left some.
+    """Remove the rights of others from a file or folder of ours, if it exists: earlier releases left some.
 
     Raises:
-        OSError: others have rights, and they are not ours to take away.
+        OSError: Others have rights, and they are not ours to take away.
     """
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
@@ -255,5 +256,5 @@ def tightened(path: Place) -> Place:
 
 
 def not_for_release(out: Path) -> Path:
-    """The folder beside `out` for what may not be released with it: its name says so, its owner enters it."""
+    """Create the folder beside `out` for results that may not be released: named so, for its owner alone."""
     return secluded(out.with_name(f"{out.name}-{NOT_FOR_RELEASE.replace(', ', '-').replace(' ', '-')}"))

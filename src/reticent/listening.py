@@ -1,7 +1,7 @@
-"""Small HTTP servers that strangers may reach: one deadline for a request, few connections of one address.
+"""Small HTTP servers for strangers: one deadline for a request, few connections from one address.
 
-What they answer is given by a handler. A client that drips bytes, opens connections or goes away takes
-nothing from others. Who asked when is written nowhere.
+A handler provides the answers. A client that drips bytes, opens connections or goes away takes nothing from
+other clients. No log says who asked when.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 
 MOST_CONNECTIONS = 64
 MOST_PER_ADDRESS = 16
-TIMEOUT_S = 10.0  # for all of a request, from when it is waited for
+TIMEOUT_S = 10.0  # for a complete request, from the moment the server waits for it
 
 _clock = time.monotonic
 
 
 class TimedReader(io.RawIOBase):
-    """Reads a socket until a deadline, which does not move when a byte arrives."""
+    """A reader of a socket until a deadline, which does not move when a byte arrives."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._deadline = connection, 0.0
 
     def start(self, seconds: float) -> None:
-        """Set the deadline."""
+        """Set the deadline, in seconds from now."""
         self._deadline = _clock() + seconds
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has arrived, or wait for some; TimeoutError at the deadline."""
+        """Read the bytes that have arrived, or wait for some; raise TimeoutError at the deadline."""
         left = self._deadline - _clock()
         if left <= 0:
             raise TimeoutError
@@ -45,14 +45,14 @@ class TimedReader(io.RawIOBase):
 
 
 class TimedHandler(BaseHTTPRequestHandler):
-    """Serves requests, each read within `TIMEOUT_S`."""
+    """A request handler that reads each request within `TIMEOUT_S`."""
 
     protocol_version = "HTTP/1.1"
     sys_version = ""
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
-        """Read under one deadline for each request, however its bytes are dealt out."""
+        """Prepare to read each request under one deadline, however its bytes are dealt out."""
         super().setup()
         self.rfile.close()
         self._source = TimedReader(self.connection)
@@ -64,11 +64,11 @@ class TimedHandler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing: who asked when is nobody's business."""
+        """Log nothing: who asked when is nobody's business."""
 
 
 class PlainHandler(TimedHandler):
-    """Answers with one body, and closes where something of the request was not read."""
+    """A request handler that sends one body, and closes if a part of the request was not read."""
 
     _left = 0  # bytes of the request that were not read
 
@@ -76,7 +76,7 @@ class PlainHandler(TimedHandler):
         self._send(status, words.encode() + b"\n", "text/plain; charset=utf-8", {})
 
     def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str]) -> None:
-        self.close_connection = self.close_connection or bool(self._left)  # what was sent stays unread
+        self.close_connection = self.close_connection or bool(self._left)  # the remainder stays unread
         self.connection.settimeout(TIMEOUT_S)
         self.send_response(status)
         told = {"Content-Type": kind, "Content-Length": str(len(body)), **headers}
@@ -90,7 +90,7 @@ class PlainHandler(TimedHandler):
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection, as long as there are few in all and of one address."""
+    """A server with a thread for each connection, and limits on connections in all and by address."""
 
     daemon_threads = True
     request_queue_size = 2 * MOST_CONNECTIONS
@@ -101,7 +101,7 @@ class BoundedServer(ThreadingHTTPServer):
         super().__init__((host, port), handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve in a thread, if one is free, and not too many serve this address."""
+        """Serve a request in a thread, if one is free and not too many serve this address."""
         address = client_address[0]
         with self._guard:
             free = self._connected.total() < MOST_CONNECTIONS and self._connected[address] < MOST_PER_ADDRESS
@@ -122,10 +122,10 @@ class BoundedServer(ThreadingHTTPServer):
                 self._connected += Counter()  # forget addresses that left
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away, or is too slow, is no news."""
+        """Ignore the error: a client that goes away, or is too slow, is no news."""
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address at which the server listens."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"

@@ -1,4 +1,4 @@
-"""Numbers for people, rounded to the safe side: a cost or an error up, something that is left down."""
+"""Numbers for people, rounded to the safe side: costs and errors up, remaining budgets down."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 
 def up(number: float, digits: int = 4) -> str:
-    """With so many digits, rounded up."""
+    """Format a number with so many digits, rounded up."""
     return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(number).normalize():f}"
 
 
 def down(number: float, digits: int = 4) -> str:
-    """With so many digits, rounded down."""
+    """Format a number with so many digits, rounded down."""
     return f"{Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(number).normalize():f}"
 
 
 def rounded(number: float, error: float) -> str:
-    """A number with the digits that its error leaves it."""
+    """Format a number with the digits that its error leaves it."""
     if not math.isfinite(number):
         return str(number)
     return f"{number:,.{_decimals(error)}f}" if error > 0 else f"{number:,.12g}"
 
 
 def error_text(error: float) -> str:
-    """An error with two digits at least, rounded up."""
+    """Format an error with two digits at least, rounded up."""
     if not math.isfinite(error) or error <= 0:
         return f"{error:g}"
     places = _decimals(error)
@@ -32,5 +32,5 @@ def error_text(error: float) -> str:
 
 
 def _decimals(error: float) -> int:
-    """Digits after the point that show two digits of an error; 0.0999999 counts as 0.1."""
+    """Return the digits after the point that show two digits of an error; 0.0999999 counts as 0.1."""
     return 0 if not math.isfinite(error) else max(0, min(12, 1 - math.floor(math.log10(error) + 1e-9)))

@@ -1,7 +1,7 @@
-"""What another machine says over HTTP: read in bounded time, size and depth, and safe to show.
+"""HTTP exchanges with other machines: replies read in bounded time, size and depth, and safe to show.
 
-Services, witnesses and nodes are not trusted with more than their job. One that lies may refuse or answer
-wrongly; it must not fill the memory, stall for ever, end the process or write to a terminal.
+Services, witnesses and nodes are not trusted with more than their job. A peer that lies may refuse or
+answer wrongly; it must not fill the memory, stall for ever, end the process or write to a terminal.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _PIECE = 1 << 16  # bytes that are read at once
 _MAX_LINE_BYTES = 4096  # between chunks
 _MAX_TRAILERS = 100
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
-# A whole text, one that does not end included, or a sign between texts. No part of it is looked at twice.
+# A complete text, or one that does not end, or a sign between texts. No part of it is looked at twice.
 _MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{},]', re.DOTALL)
-# What moves a cursor, turns the direction of writing or cannot be printed. Tabs and newlines may stay.
+# Signs that move a cursor, turn the direction of writing or cannot be printed. Tabs and newlines may stay.
 _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 
 
 def one_line(words: object, longest: int = 200) -> str:
-    """Words of a stranger as a short line that is safe to show."""
+    """Return a text of another machine as a short line that is safe to show."""
     return " ".join(_STEERING.sub(" ", str(words)[:longest]).split())
 
 
 def harmless(value: Any) -> Any:
-    """JSON of a stranger with no sign in its texts that steers a terminal."""
+    """Replace the signs in the texts of a JSON value that could steer a terminal."""
     if isinstance(value, str):
         return _STEERING.sub("\ufffd", value)
     if isinstance(value, list):
-        for place, one in enumerate(value):  # in place: a second copy of all could be more than there is room
+        for place, one in enumerate(value):  # in place: there may be no memory for a second copy
             value[place] = harmless(one)
     elif isinstance(value, dict):
         for name in list(value):
@@ -51,10 +51,10 @@ def harmless(value: Any) -> Any:
 
 
 def read_json(raw: bytes, *, deepest: int = DEEPEST, most: int = MOST_PARTS) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text within limits of depth and size.
 
     Raises:
-        ValueError: it is none, lies deeper than that, has more parts, or a number that is not finite.
+        ValueError: The text is no JSON, is too deep, has too many parts, or a number that is not finite.
     """
     text = raw.decode()
     if is_deeper(text, deepest, most):
@@ -70,15 +70,15 @@ def _finite(text: str) -> float:
 
 
 def is_deeper(text: str, levels: int, most: int | None = None) -> bool:
-    """Whether brackets stand within each other more than so many times, up to the first error at least.
+    """Return whether a JSON text nests deeper than allowed or has too many values, up to its first error.
 
     `json` leaves depth to the interpreter's limit on recursion, which anybody may have lifted (py_ecc, which
     web3 brings, makes it 100,000): then a text of brackets is no RecursionError but the end of the process.
 
     Args:
-        text: JSON.
-        levels: the most.
-        most: values that it may have, too: each takes much more memory than its letters (`{},` 70 bytes).
+        text: JSON text.
+        levels: Maximum depth.
+        most: Maximum number of values: each takes much more memory than its letters (`{},` 70 bytes).
     """
     depth, parts = 0, 0
     for found in _MARKS.finditer(text):
@@ -96,7 +96,7 @@ def is_deeper(text: str, levels: int, most: int | None = None) -> bool:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a name or address is of this machine, so that nobody on the way can listen."""
+    """Return whether a host name or address is this machine, so that nobody in between can listen."""
     try:
         return ipaddress.ip_address(str(host)).is_loopback
     except ValueError:
@@ -113,20 +113,20 @@ def exchange(
     seconds: float,
     most: int,
 ) -> tuple[http.client.HTTPResponse, bytes]:
-    """Send a request and read the whole reply. No redirect is followed.
+    """Send a request and read the complete reply. No redirect is followed.
 
     Args:
-        connection: open or not.
-        method: of HTTP.
-        path: with its query.
-        data: the body, if there is one.
-        headers: of the request.
-        seconds: that it may take in all; the timeout of a socket starts anew with every byte.
-        most: bytes of the reply.
+        connection: HTTP connection, open or not.
+        method: HTTP method.
+        path: Path with its query.
+        data: Request body, if there is one.
+        headers: Request headers.
+        seconds: Time limit for the whole exchange; the timeout of a socket starts anew with every byte.
+        most: Maximum size of the reply in bytes.
 
     Raises:
-        OSError: it cannot be sent or takes too long.
-        http.client.HTTPException: what comes is no reply, is cut or is too long. Close the connection then.
+        OSError: The request cannot be sent or takes too long.
+        http.client.HTTPException: The reply is malformed, cut or too long. Close the connection then.
     """
     if connection.sock is None:
         connection.connect()
@@ -138,10 +138,10 @@ def exchange(
         for piece in pieces:
             body += piece
             if len(body) > most:
-                reply.close()  # what is left of it holds the socket
+                reply.close()  # the unread remainder holds the socket
                 raise http.client.HTTPException(f"a reply of more than {most} bytes")
         reply.close()
-    if reply.length:  # `http.client` takes a body that was cut for a whole one if it is read in pieces
+    if reply.length:  # `http.client` takes a body that was cut for a complete one if it is read in pieces
         raise http.client.IncompleteRead(b"", reply.length)
     return reply, bytes(body)
 

@@ -1,15 +1,15 @@
-"""PostgreSQL opened and written in one place: one schema, sessions that end with whoever held them, no doubt.
+"""Connections to PostgreSQL: one schema, sessions that end with their process, and no doubtful commits.
 
-Everybody who talks to a PostgreSQL here comes by: the ledger (`ledger.sql`), which keeps its own two
-connections, and what several servers share beside it, which uses a `Database`.
+Every use of PostgreSQL goes through this module: the ledger (`ledger.sql`), which keeps its own two
+connections, and the state that several servers share beside it, which uses a `Database`.
 
-- Every session looks into one schema and nowhere else: the search path of a role, a database or the
-  environment leads nowhere.
-- A server that is gone without a word (power, cable) is noticed by both sides within about half a minute, so
-  that its locks do not stay.
-- A connection that is lost is made anew. What was on its way is done again only where it was certainly not
-  done (nothing was begun yet), or where it only looked. A lost COMMIT is `CommitUnknown`: whoever called
-  knows under which key it may be asked again.
+- Every session looks into one schema only: a search path set for a role, a database or in the
+  environment has no effect.
+- Both sides notice within about half a minute that the peer has vanished (power, cable), so that its
+  locks do not stay.
+- A lost connection is opened again. The interrupted statement is repeated only if it certainly had no
+  effect (nothing was begun yet), or if it only read. A lost COMMIT raises `CommitUnknown`: the caller knows
+  the key under which the request may be repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ADDRESSES = ("postgresql://", "postgres://")
 SCHEMA = "reticent"  # of a ledger, unless its address names another
 MOST_CONNECTIONS = 4  # of one `Database`
 _SEARCH_PATH = re.compile(r"(?:-c\s*|--)search_path=(?:\"([^\"]+)\"|([A-Za-z_][A-Za-z0-9_$]*))")
-# How this side notices that the other is gone; what the address says comes first.
+# Settings by which this side notices that the server is gone; the address takes precedence.
 _NOTICED = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -37,13 +37,13 @@ _NOTICED = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-# How the other side notices it, and that a transaction is held by somebody who sleeps.
+# Settings by which the server notices a lost client, and a client that holds a transaction open and sleeps.
 _SESSION = (
     "SET synchronous_commit = on; SET client_encoding = 'UTF8'; SET tcp_keepalives_idle = 10; "
     "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET idle_in_transaction_session_timeout = '60s'"
 )
-# What may be said of why a connection failed: libpq's own words hold the host, the port and the user.
+# Reasons for a failed connection that may be shown: libpq's own text holds the host, the port and the user.
 _REASONS = (
     "connection refused",
     "timeout expired",
@@ -64,7 +64,7 @@ _REASONS = (
 
 
 def driver() -> Any:
-    """The driver, psycopg. Raises MissingExtra where it is not installed."""
+    """Return the PostgreSQL driver, psycopg. Raise MissingExtra if the driver is not installed."""
     try:
         import psycopg
     except ImportError as error:
@@ -73,7 +73,7 @@ def driver() -> Any:
 
 
 def schema_of(url: str) -> str:
-    """The schema that an address names in its options, or ours."""
+    """Return the schema that an address names in its options, or the default schema."""
     text = str(driver().conninfo.conninfo_to_dict(url).get("options") or "")
     found = _SEARCH_PATH.search(text)
     if found is None and "search_path" in text:
@@ -82,12 +82,12 @@ def schema_of(url: str) -> str:
 
 
 def beside(url: str) -> str:
-    """The schema of what servers share beside the ledger of an address."""
+    """Return the name of the schema for the state that servers share beside the ledger of an address."""
     return f"{schema_of(url)}_service"
 
 
 def has_table(url: str, schema: str, name: str) -> bool:
-    """Whether a table is there. Nothing is made."""
+    """Return whether a table exists. Nothing is created."""
     with session(url, schema) as connection:
         found = connection.execute(
             "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -98,14 +98,14 @@ def has_table(url: str, schema: str, name: str) -> bool:
 
 
 def plain(url: str) -> Any:
-    """A new session, with autocommit, before anything is looked for: its search path is whoever's."""
+    """Open a session with autocommit and with the search path that the server sets."""
     psycopg = driver()
     given = psycopg.conninfo.conninfo_to_dict(url)
     return psycopg.connect(url, autocommit=True, **{k: v for k, v in _NOTICED.items() if k not in given})
 
 
 def session(url: str, schema: str) -> Any:
-    """A new session, with autocommit, that looks into one schema alone."""
+    """Open a session with autocommit that looks into one schema only."""
     connection = plain(url)
     sql = driver().sql
     # pg_catalog comes first by itself, tables of this session alone last.
@@ -115,7 +115,7 @@ def session(url: str, schema: str) -> Any:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error says that the session is gone, whatever became of what it did."""
+    """Return whether an error says that the session is gone, whatever became of its statements."""
     psycopg = driver()
     if isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout):
         return True
@@ -125,7 +125,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Why a server cannot be used, without where it is and who asked. The trace says more."""
+    """Return why a server cannot be used, without its address and user. The stack trace says more."""
     said = str(error).lower()
     found = next((one for one in _REASONS if one in said), "")
     state = getattr(error, "sqlstate", None)
@@ -133,17 +133,17 @@ def reason(error: Exception) -> str:
 
 
 class Statements:
-    """The statements of one transaction: `?` for parameters, as SQLite has it."""
+    """The statements of one transaction, with `?` for parameters as in SQLite."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def execute(self, sql: str, given: Sequence[Any] = ()) -> Any:
-        """Run one; its rows are the cursor's."""
+        """Run one statement and return the cursor with its rows."""
         return self._connection.execute(sql.replace("?", "%s"), given or None)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one for each row; they travel together."""
+        """Run one statement for each row; all rows are sent together."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql.replace("?", "%s"), list(rows))
 
@@ -154,10 +154,10 @@ class Database:
     Open it after forking.
 
     Args:
-        url: a libpq address.
-        schema: in which everything lies; made if there is none.
-        what: it is, in errors.
-        tables: statements that make whatever is not there yet.
+        url: Address of the server, as libpq reads it.
+        schema: Schema that holds all tables; created if it does not exist.
+        what: Name of the database in error messages.
+        tables: Statements that create all tables that do not exist yet.
     """
 
     def __init__(self, url: str, schema: str, what: str, tables: Sequence[str]) -> None:
@@ -165,23 +165,23 @@ class Database:
         self._guard, self._places = threading.Lock(), threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._idle: list[Any] = []
         self._is_closed, self._ahead_s = False, 0.0
-        self.reconnected = 0  # sessions that were lost, for whoever watches
+        self.reconnected = 0  # sessions that were lost, for monitoring
         self.make(tables)
 
     def now(self) -> float:
-        """Seconds since 1970 by the clock of the database: that of all servers.
+        """Return the seconds since 1970 by the clock of the database, which all servers share.
 
-        Counted on from the last connection: a clock of this machine that is set meanwhile moves nothing.
+        The time is counted from the last connection: setting the clock of this machine has no effect.
         """
         return time.monotonic() + self._ahead_s
 
     def one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
-        """The first row of one query."""
+        """Return the first row of a query, or None."""
         rows = self.all(sql, *given)
         return rows[0] if rows else None
 
     def all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
-        """Every row of one query, which is asked again of a new session if its own was lost."""
+        """Return every row of a query; the query is repeated in a new session if its own was lost."""
         with self._taken() as connection:
             try:
                 return list(Statements(connection).execute(sql, given).fetchall())
@@ -192,7 +192,7 @@ class Database:
                 return list(Statements(another).execute(sql, given).fetchall())
 
     def put(self, sql: str, *given: object) -> None:
-        """Run one statement that may be run twice, as it is if its session was lost."""
+        """Run a statement that may be run twice; repeat the statement if its session was lost."""
         with self._taken() as connection:
             try:
                 Statements(connection).execute(sql, given)
@@ -205,15 +205,15 @@ class Database:
 
     @contextmanager
     def writing(self, scope: str = "") -> Iterator[Statements]:
-        """A transaction that is durable when the block ends, and leaves no trace if it fails.
+        """Run a transaction that is durable when the block ends, and leaves no trace if the block fails.
 
         Args:
-            scope: what it is about: no two about the same run at once, on any server. Without one it runs
-                alone, beside none of any scope.
+            scope: Subject of the transaction: no two on the same subject run at once, on any server. Without
+                a scope, the transaction runs alone, beside none of any scope.
 
         Raises:
-            StorageUnavailable: the database is out of reach. Nothing was written.
-            CommitUnknown: it was lost while committing.
+            StorageUnavailable: The database cannot be reached. Nothing was written.
+            CommitUnknown: The connection was lost while committing.
         """
         with self._taken() as first, self._begun(first, scope) as connection:
             try:
@@ -241,7 +241,7 @@ class Database:
 
     @contextmanager
     def _begun(self, connection: Any, scope: str) -> Iterator[Any]:
-        """A session with a transaction; another session if this one was lost while it was idle."""
+        """Begin a transaction, in a new session if this session was lost while it was idle."""
         try:
             self._begin(connection, scope)
         except Exception as error:
@@ -267,7 +267,7 @@ class Database:
 
     @contextmanager
     def _taken(self) -> Iterator[Any]:
-        """A session of this thread's own, and our words for what goes wrong with it."""
+        """Borrow a session for this thread, and translate its errors into ours."""
         with self._places:
             connection = None
             try:
@@ -283,8 +283,8 @@ class Database:
 
     @contextmanager
     def _instead(self, lost: Any) -> Iterator[Any]:
-        """A new session for one that was lost; all others that are idle were lost with it, most likely."""
-        with contextlib.suppress(Exception):  # what is lost cannot be closed better
+        """Open a new session in place of a lost one, and drop all idle sessions, most likely lost too."""
+        with contextlib.suppress(Exception):  # a lost session cannot be closed better
             lost.close()
         self._drop_idle()
         self.reconnected += 1
@@ -313,14 +313,14 @@ class Database:
             if is_idle and not self._is_closed:
                 self._idle.append(connection)
                 return
-        with contextlib.suppress(Exception):  # it is given up
+        with contextlib.suppress(Exception):  # the session is given up
             connection.close()
 
     def _drop_idle(self) -> None:
         with self._guard:
             idle, self._idle = self._idle, []
         for one in idle:
-            with contextlib.suppress(Exception):  # it is given up
+            with contextlib.suppress(Exception):  # the session is given up
                 one.close()
 
     def _explain(self, error: Exception) -> NoReturn:
@@ -337,7 +337,7 @@ class Database:
         raise error
 
     def make(self, tables: Sequence[str]) -> None:
-        """Make what is not there; nobody else does meanwhile."""
+        """Create the schema and the tables that do not exist, under a lock."""
         sql = driver().sql
         with self._taken() as connection, connection.transaction():
             connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s)", (_number(self._schema),))
@@ -353,11 +353,11 @@ def _committed(connection: Any) -> Any:
 
 
 def _undo(connection: Any) -> None:
-    with contextlib.suppress(Exception):  # the session is closed by whoever takes it back, if this fails
+    with contextlib.suppress(Exception):  # if this fails, the session is closed when it is given back
         if connection.info.transaction_status != driver().pq.TransactionStatus.IDLE:
             connection.execute("ROLLBACK")
 
 
 def _number(text: str) -> int:
-    """The number of a lock: 64 bits of a hash, so two scopes hardly ever wait for one another in vain."""
+    """Return the number of a lock: 64 bits of a hash, so two scopes hardly ever block one another in vain."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)

@@ -1,4 +1,4 @@
-"""Processes beside ours, which end when ours does: by itself, by Ctrl-C, SIGTERM or SIGKILL."""
+"""Child processes that end when this process does: by itself, by Ctrl-C, SIGTERM or SIGKILL."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-_FIRST_PORT, _PORTS = 10_000, 20_000  # below those that systems give to whoever connects
+_FIRST_PORT, _PORTS = 10_000, 20_000  # below those that systems give to outgoing connections
 _GUARD = 'read pid && { read done || kill -9 "$pid"; }'
 _PROGRAM = 'read go && exec "$@" </dev/null'
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at, for a program that must be told one.
+    """Return a port of this machine that nobody listens at, for a program that needs a port number.
 
-    Not one that the system picks: those are given to every outgoing connection too, before the program binds.
+    The system does not pick it: such ports are given to outgoing connections too, before the program binds.
     """
     while True:
         port = _FIRST_PORT + secrets.randbelow(_PORTS)
-        with socket.socket() as place, suppress(OSError):  # taken: another
+        with socket.socket() as place, suppress(OSError):  # in use: try another
             place.bind(("127.0.0.1", port))
             return port
 
@@ -38,14 +38,14 @@ def free_port() -> int:
 class Companion:
     """A program that runs beside this process until it is closed, and no longer than this process.
 
-    A shell in a session of its own waits at a pipe for a last word. If the pipe ends without one, this
-    process is gone, and the shell kills the program. The program starts once that shell knows its number, so
-    that there is no moment at which nobody would end it.
+    A shell in a session of its own waits at a pipe for a final message. If the pipe ends without one, this
+    process is gone, and the shell kills the program. The program starts once that shell knows its process
+    number, so that there is no moment at which nobody would end it.
 
     Args:
-        command: the program and its arguments.
-        said: where its output and its errors go; by default nowhere.
-        environment: of the program; by default ours.
+        command: Program and its arguments.
+        said: File for the output and the errors of the program; by default they are discarded.
+        environment: Environment variables of the program; by default those of this process.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Companion:
         path = None if environment is None else environment.get("PATH")
         if shutil.which(command[0], path=path) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(command[0]))
-        process = subprocess.Popen(  # noqa: S603 - who calls names the program
+        process = subprocess.Popen(  # noqa: S603 - the caller names the program
             ["/bin/sh", "-c", _PROGRAM, "sh", *command],
             stdin=subprocess.PIPE,
             stdout=output,
@@ -107,13 +107,13 @@ class Companion:
 
     @property
     def pid(self) -> int:
-        """Of the program."""
+        """Process number of the program."""
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Whether the program has not ended.
+        """Return whether the program is still running.
 
-        Popen's own `poll` keeps a lock for ever if an interrupt comes in the wrong moment, and `close` waits.
+        Popen's own `poll` keeps a lock for ever if an interrupt comes at the wrong moment, and `close` waits.
         """
         if self._process.returncode is not None:
             return False
@@ -127,7 +127,7 @@ class Companion:
         self._process.kill()
         self._process.wait()
         if self._guard.returncode is None:
-            self._tell("done\n")  # so that nobody else is killed who gets its number
+            self._tell("done\n")  # so that no other process is killed that gets its number
             self._end_guard()
 
     def __enter__(self) -> Companion:
@@ -140,7 +140,7 @@ class Companion:
 
 
 def end_with_parent() -> None:
-    """In a worker that multiprocessing started: end at once when the process that started it is gone."""
+    """End this multiprocessing worker at once when the process that started it is gone."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -1,4 +1,4 @@
-"""One way to open SQLite, and to write to it: at once or not at all, and never between two others' writes."""
+"""SQLite files that several processes write: each write completely or not at all, and none in between."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from reticent.errors import LedgerError, StorageUnavailable
 from reticent.files import FULL, is_full, is_out_of_space, private
 
-PATIENCE_S = 60.0  # how long to wait for others who write
-UNAVAILABLE = {  # what SQLite says of disks and other processes, not of what a file holds
+PATIENCE_S = 60.0  # how long to wait for other writers
+UNAVAILABLE = {  # errors of disks and of other processes, not of the file's content
     sqlite3.SQLITE_BUSY: "another process holds it",
     sqlite3.SQLITE_LOCKED: "another process holds it",
     sqlite3.SQLITE_FULL: FULL,
@@ -29,14 +29,14 @@ UNAVAILABLE = {  # what SQLite says of disks and other processes, not of what a 
 
 
 def describe_trouble(error: sqlite3.Error, folder: str | os.PathLike[str] | None = None) -> str | None:
-    """Return why a file cannot be used now; None if the error is about what the file holds.
+    """Return why a file cannot be used now; None if the error is about the content of the file.
 
-    SQLite tells a full disk as a failing one where it is a quota that is used up, and where the index of its
-    log does not fit any more.
+    SQLite reports a full disk as a failing one where a quota is used up, and where the index of its log does
+    not fit any more.
 
     Args:
         error: Error that SQLite raised.
-        folder: Folder of the file, if known: whether it is full is tried there.
+        folder: Folder of the file, if known: it is tested for free space.
     """
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
@@ -48,7 +48,7 @@ def describe_trouble(error: sqlite3.Error, folder: str | os.PathLike[str] | None
 
 @contextmanager
 def explained(what: str, folder: str | os.PathLike[str] | None = None) -> Iterator[None]:
-    """Say in our words what a disk or another process keeps SQLite from; all else is left as it is.
+    """Replace SQLite's errors of disks and of other processes by ours; leave all others unchanged.
 
     Args:
         what: Subject of the message, which cannot be used.
@@ -79,7 +79,7 @@ def opening_error(what: str, path: str | os.PathLike[str], error: sqlite3.Error 
 
 @contextmanager
 def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction that has the right to write from its beginning. If it fails, nothing was written."""
+    """Run a transaction with the right to write from its beginning. On failure, nothing was written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -90,7 +90,7 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """A file that several processes of its owner may write, each waiting for the others."""
+    """Open a file that several processes of its owner may write, each waiting for the others."""
     if os.fspath(path) != ":memory:":
         private(Path(os.fsdecode(path)))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE_S)
@@ -105,7 +105,7 @@ def opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 
 def write_ahead(connection: sqlite3.Connection) -> None:
-    """Use SQLite's log. SQLite does not wait for others who say so of a new file at the same time: we do."""
+    """Switch to the write-ahead log, and wait for other processes that do so meanwhile: SQLite does not."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
