@@ -1,6 +1,6 @@
-"""How reports of each kind of mechanism are counted, and the exact chance of each count.
+"""Codes of the reports of each kind of mechanism, and the exact probability of each code.
 
-`law_of(mechanism, value)` gives an encoder from reports to whole numbers and the law of these numbers.
+`law_of(mechanism, value)` gives an encoder from reports to integers and the distribution of these integers.
 `fit` compares the two. Finite channels are their own code; bit rows, hashed reports, vectors and noise
 are reduced to a number that still sees the parameters that matter.
 """
@@ -36,7 +36,7 @@ _RANKED = 1 << 12  # reports whose directions are ranked at once
 
 
 class Law(NamedTuple):
-    """Reports become codes 0..size-1, and code i has chance law[i]."""
+    """An encoder of reports as codes 0..size-1, where code i has probability law[i]."""
 
     encode: Callable[[Any], Codes]
     law: Floats
@@ -44,7 +44,7 @@ class Law(NamedTuple):
 
 
 def laws_of(mechanism: Any, value: Any) -> list[Law]:
-    """Everything about the reports of one input that can be compared with an exact chance."""
+    """Return everything about the reports of one input that has an exact distribution."""
     if isinstance(mechanism, Channel):
         exact = np.array([float(chance) for chance in mechanism.exact_probabilities(value)])
         return [Law(lambda symbols: np.asarray(symbols).reshape(-1), exact, "symbols")]
@@ -55,14 +55,14 @@ def laws_of(mechanism: Any, value: Any) -> list[Law]:
 
 
 def _places(channel: Any, value: Any) -> list[Law]:
-    """Reported places, by the whole numbers that are drawn from."""
+    """Return the distribution of reported places, from the integers that are drawn from."""
     (row,) = rows_of(channel, [int(value)])
     law = np.array([float(chance) for chance in row])
     return [Law(lambda places: np.asarray(places).reshape(-1), law, "reported places")]
 
 
 def _unary(oracle: Any, value: Any) -> list[Law]:
-    """Eight neighbouring bits jointly, the true one among them; and how many bits are set in all."""
+    """Return the distribution of eight neighbouring bits, the true one among them, and of all set bits."""
     k, p, q = oracle.categories.size, float(oracle.p), float(oracle.q)
     width = min(k, _BITS)
     true = oracle.categories.index(value)
@@ -88,7 +88,7 @@ def _binomial(n: int, p: float) -> Floats:
 
 
 def _hashed(oracle: Any, value: Any) -> list[Law]:
-    """The bucket relative to that of the truth under the report's seed; and the seeds alone."""
+    """Return the distribution of the bucket relative to the truth's under the report's seed, and of seeds."""
     g, p = oracle.buckets, float(oracle.p)
     key = keys(np.array([oracle.categories.index(value)]))[0]
 
@@ -105,7 +105,7 @@ def _hashed(oracle: Any, value: Any) -> list[Law]:
 
 
 def _subsets(oracle: Any, value: Any) -> list[Law]:
-    """Which element of the set the truth is, if any; and the seeds, jointly with whether it is one."""
+    """Return the distributions of the true element's index in the set, and of seeds with its membership."""
     w, m, p = oracle.subset_size, oracle.modulus, float(oracle.p)
     true = oracle.categories.index(value)
     classes = min(oracle.seeds, _SEED_CLASSES)
@@ -125,7 +125,7 @@ def _subsets(oracle: Any, value: Any) -> list[Law]:
 
 
 def _signs(mechanism: Any, value: Any) -> list[Law]:
-    """All signs jointly for few dimensions; for any number how many agree with a corner, if it is one."""
+    """Return the distribution of all signs for few dimensions, and of those that agree with a corner."""
     d = mechanism.dimensions
     laws = []
     if d <= _BITS:
@@ -144,7 +144,7 @@ def _signs(mechanism: Any, value: Any) -> list[Law]:
 
 
 def _ranks(mechanism: Any, value: Any) -> list[Law]:
-    """The rank of the reported number under its seed; how far along the vector it decodes; the seeds alone.
+    """Return the distributions of the reported rank under its seed, of the decoded distance, and of seeds.
 
     Ranks are those of the parent class; how far along follows from the claimed level, not from the scale.
     """
@@ -178,7 +178,7 @@ def _ranks(mechanism: Any, value: Any) -> list[Law]:
 
 
 def _radial(mechanism: Any, value: Any) -> list[Law]:
-    """The length of the noise against Gamma(n) / epsilon, and its direction by signs and first angle."""
+    """Return the distributions of the noise's length, Gamma(n) / epsilon, and of its direction."""
     n, rate = mechanism.dimensions, mechanism.guarantee.epsilon_per_unit
     centre = np.rint(np.asarray(value, dtype=np.float64) / mechanism.step)
     edges = special().gammaincinv(n, np.arange(1, _NOISE_CELLS) / _NOISE_CELLS) / rate
@@ -200,7 +200,7 @@ def _radial(mechanism: Any, value: Any) -> list[Law]:
 
 
 def _grid_noise(mechanism: Any, value: Any) -> list[Law]:
-    """Laplace: symbols within 40 scales, by the mechanism's `probability`; beyond, one cell each side."""
+    """Return the distribution of Laplace symbols within 40 scales; beyond, one cell on each side."""
     lower, upper = mechanism.bounds
     scale = (upper - lower) / mechanism.epsilon / mechanism.step
     clamped = min(max(float(value), lower), upper) if math.isfinite(float(value)) else 0.0
@@ -213,7 +213,7 @@ def _grid_noise(mechanism: Any, value: Any) -> list[Law]:
 
 
 def _gaussian(mechanism: Any, value: Any) -> list[Law]:
-    """Discrete Gaussian: equal cells of the continuous law with edges half-way between integers.
+    """Return equal cells of the continuous Gaussian with edges half-way between integers.
 
     From sigma 2^10 on the two laws agree to 1e-7 on a cell, a thousandth of what 10^6 draws resolve.
     """

@@ -1,4 +1,4 @@
-"""What a check hands back: frozen findings that say what was shown, in one line.
+"""Findings of checks: frozen records that describe a result in one line.
 
 A check never raises because a mechanism is bad; it returns a finding that did not pass. It raises
 only where it cannot be run at all (a wrong argument, a missing extra).
@@ -15,9 +15,9 @@ class Finding:
     """The outcome of one check.
 
     Attributes:
-        check: the name of the check: "exact", "fit", "black box", "support", "total", "streams".
-        passed: whether nothing was found against the claim.
-        detail: one line in words, without private data.
+        check: Name of the check: "exact", "fit", "black box", "support", "total", "streams".
+        passed: True if nothing was found against the claim.
+        detail: Line that describes the result, without private data.
     """
 
     check: str
@@ -30,10 +30,10 @@ class ExactFinding(Finding):
     """Outcome of a check without sampling.
 
     Attributes:
-        loss: the largest log-ratio found (per unit of distance for metric privacy); infinite where
+        loss: Largest log-ratio found (per unit of distance for metric privacy); infinite where
             something is possible under one input alone; NaN where rows are no distributions.
-        delta: the largest delta over sets at the claimed epsilon.
-        inputs: how many inputs were compared with each other.
+        delta: Largest delta over sets at the claimed epsilon.
+        inputs: Number of inputs that were compared with each other.
     """
 
     loss: float = math.nan
@@ -43,12 +43,12 @@ class ExactFinding(Finding):
 
 @dataclass(frozen=True)
 class FitFinding(Finding):
-    """Outcome of a comparison of the sampler with its law.
+    """Outcome of a comparison of the sampler with its distribution.
 
     Attributes:
-        p_value: the smallest p-value times the number of tests made (Bonferroni), at most 1.
-        draws: per input.
-        tests: how many tests the p-value was corrected for.
+        p_value: Smallest p-value times the number of tests made (Bonferroni), at most 1.
+        draws: Draws per input.
+        tests: Number of tests that the p-value was corrected for.
     """
 
     p_value: float = 1.0
@@ -61,13 +61,13 @@ class BlackBoxFinding(Finding):
     """Outcome of a black-box audit.
 
     Attributes:
-        lower: with the stated confidence the true loss is at least this; 0 where nothing was found.
-        claimed: the loss that is claimed, in the same unit.
-        event: the outputs that tell the two inputs apart best, in words.
-        pair: numbers of the two inputs, the likelier one first.
-        samples: outputs drawn per input.
-        likely: the lower bound that holds with 95 %; it may be above a true claim in 5 % of audits.
-        false_alarm: chance that a mechanism which keeps its claim is said to break it.
+        lower: Lower bound on the true loss, with the stated confidence; 0 where nothing was found.
+        claimed: Loss that is claimed, in the same unit.
+        event: Outputs that distinguish the two inputs best, in words.
+        pair: Numbers of the two inputs, the likelier one first.
+        samples: Outputs drawn per input.
+        likely: Lower bound that holds with 95 %; it may be above a true claim in 5 % of audits.
+        false_alarm: Chance that a mechanism which keeps its claim is said to break it.
     """
 
     lower: float = 0.0
@@ -84,11 +84,11 @@ class RunFinding(BlackBoxFinding):
     """Outcome of an audit of one training; `samples` is its number of canaries.
 
     Attributes:
-        delta: of the claim.
-        least_delta: with the same confidence as `lower`, delta is at least this at the claimed epsilon.
-        likely_delta: the same with 95 %.
-        guesses: how many canaries were guessed, where that proved most.
-        right: how many of the guesses were right.
+        delta: Delta of the claim.
+        least_delta: Lower bound on delta at the claimed epsilon, with the same confidence as `lower`.
+        likely_delta: Lower bound on delta that holds with 95 %.
+        guesses: Number of canaries that were guessed, where that proved most.
+        right: Number of the guesses that were right.
     """
 
     delta: float = 0.0
@@ -103,8 +103,8 @@ class SupportFinding(Finding):
     """Outcome of a search for outputs that are possible under one input only.
 
     Attributes:
-        impossible: how many outputs of one input cannot come (or never came) from another one.
-        outputs: how many were looked at; for exact checks the symbols.
+        impossible: Number of outputs of one input that cannot come (or never came) from another one.
+        outputs: Number of outputs that were looked at; for exact checks the symbols.
     """
 
     impossible: int = 0

@@ -1,4 +1,4 @@
-"""Outputs of any mechanism as codes: what a black-box audit looks at.
+"""Outputs of any mechanism as codes for a black-box audit.
 
 A mechanism may return numbers, texts, tuples, rows of bits or doubles. Each `View` turns outputs into
 whole numbers in one way that it learnt from the first part of the samples: single values, bins between
@@ -54,7 +54,7 @@ def as_sampler(function: Any, rng: Stream | None = None) -> Sampler:
 
 
 def drawn(sampler: Sampler, value: Any, size: int) -> Array:
-    """`size` outputs as an array with one row per output."""
+    """Draw `size` outputs as an array with one row per output."""
     outputs = as_rows(sampler(value, size))
     if len(outputs) != size:
         raise ParameterError(
@@ -64,7 +64,7 @@ def drawn(sampler: Sampler, value: Any, size: int) -> Array:
 
 
 def as_rows(outputs: Any) -> Array:
-    """An array of numbers (one or two axes), or of objects with one axis."""
+    """Convert outputs to an array of numbers (one or two axes), or of objects with one axis."""
     try:
         array = np.asarray(outputs)
     except ValueError:  # ragged
@@ -88,18 +88,18 @@ def _objects(outputs: Any) -> Array:
 
 
 def _factorised(outputs: Any) -> Array:
-    """Anything else by its text: hashable or not, the same output has the same text."""
+    """Represent any other outputs by their texts: hashable or not, equal outputs have equal texts."""
     return np.array([repr(item) for item in outputs])
 
 
 @dataclass(frozen=True)
 class View:
-    """One way to turn outputs into codes.
+    """A rule that turns outputs into codes.
 
     Attributes:
-        codes: outputs -> codes in [0, size), -1 for what the first half did not hold.
-        size: number of codes.
-        words: codes -> the set in words.
+        codes: Function of outputs -> codes in [0, size), -1 for outputs that the first half did not hold.
+        size: Number of codes.
+        words: Function of codes -> description of the set.
     """
 
     codes: Callable[[Array], Codes]
@@ -108,7 +108,7 @@ class View:
 
 
 def views(first: list[Array]) -> Iterator[View]:
-    """Every view that fits outputs like those of the first halves."""
+    """Yield every view that fits outputs like those of the first halves."""
     if first[0].ndim == 1:
         yield from _column_views(first, lambda array: array, "output")
         return
@@ -125,7 +125,7 @@ def views(first: list[Array]) -> Iterator[View]:
 
 
 def _discriminant(first: list[Array]) -> Array:
-    """Weights of the columns that tell the inputs apart: mean difference over variance, noise left out."""
+    """Return weights of columns that distinguish the inputs: mean difference over variance, without noise."""
     a, b = (array.astype(np.float64) for array in (first[0], first[-1]))
     with np.errstate(all="ignore"):
         difference, variance = a.mean(axis=0) - b.mean(axis=0), a.var(axis=0) + b.var(axis=0)
@@ -167,7 +167,7 @@ def _symbols(arrays: list[Array]) -> Array:
 
 
 def row_codes(array: Array) -> Array:
-    """Rows as 64-bit numbers, the same for equal rows. Two rows that share one only hide something."""
+    """Hash rows to 64-bit numbers, equal for equal rows. A collision can only hide something."""
     rows = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
     padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 8))).view(np.uint64)
     mixed = np.zeros(len(array), dtype=np.uint64)
@@ -197,7 +197,7 @@ def _in_words(symbol: Any) -> str:
 
 
 def last_digit(numbers: Array) -> Codes:
-    """The exponent of the last binary digit that is 1: y is an odd multiple of 2 to that power."""
+    """Return the exponent of the last binary digit that is 1: y is an odd multiple of 2 to that power."""
     finite = np.where(np.isfinite(numbers), numbers, 0.0)
     mantissa, exponent = np.frexp(finite)
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
@@ -215,7 +215,7 @@ def _digits_in_words(name: str) -> Callable[[Codes], str]:
 
 
 def _bins_in_words(name: str, edges: Array, codes: Codes) -> str:
-    """Neighbouring bins joined into intervals, the first three of them."""
+    """Describe the first three intervals that neighbouring bins join into."""
     ordered = np.sort(codes)
     runs = np.split(ordered, np.flatnonzero(np.diff(ordered) > 1) + 1)
     parts = []

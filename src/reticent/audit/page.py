@@ -58,12 +58,12 @@ that were not tried nor deviations smaller than its draws resolve; it does not r
 
 
 def page(reports: Sequence[Report], *, title: str = "Audit of every mechanism", made: str = "") -> str:
-    """The page as text.
+    """Return the page as text.
 
     Args:
-        reports: in the order in which they are shown.
-        title: of the page.
-        made: a line on when and how the audit was made.
+        reports: Reports in the order in which they are shown.
+        title: Title of the page.
+        made: Line on when and how the audit was made.
     """
     failed = [report for report in reports if not report.passed]
     verdict = (
@@ -83,7 +83,7 @@ def page(reports: Sequence[Report], *, title: str = "Audit of every mechanism", 
 
 
 def document(title: str, body: str, *, style: str = "") -> str:
-    """A whole page around its content. It carries a fresh nonce, by which a ledger can commit to it."""
+    """Return a complete page around its content, with a fresh nonce by which a ledger can commit to it."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -96,7 +96,7 @@ def document(title: str, body: str, *, style: str = "") -> str:
 
 
 def findings_list(findings: Sequence[Finding]) -> str:
-    """Findings as a list, those against a claim in the colour of faults."""
+    """Format findings as a list, those against a claim in the colour of faults."""
     items = "".join(
         f"<li{'' if found.passed else ' class=bad'}><b>{html.escape(found.check)}</b>: "
         f"{html.escape(found.detail)}</li>"
@@ -106,7 +106,7 @@ def findings_list(findings: Sequence[Finding]) -> str:
 
 
 def write_page(reports: Sequence[Report], path: Path, *, made: str = "") -> None:
-    """Write the page; folders are made."""
+    """Write the page, and create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path) as file:
         file.write(page(reports, made=made).encode())
@@ -124,7 +124,7 @@ def _row(report: Report) -> str:
 
 
 def figures_of(report: Report) -> list[str]:
-    """The figures of a report in words: exact, measured, at 95 %, p."""
+    """Return the figures of a report in words: exact, measured, at 95 %, p."""
     parts = []
     if report.exact is not None:
         lost = "no law" if math.isnan(report.exact.loss) else f"{report.exact.loss:.6g}"
@@ -138,7 +138,7 @@ def figures_of(report: Report) -> list[str]:
 
 
 def _bar(report: Report) -> str:
-    """Claimed as a bar to 80 % of the width; what was found on the same scale, cut at the right end."""
+    """Draw the claim as a bar to 80 % of the width, and the findings on the same scale, cut at the right."""
 
     def place(level: float) -> float:
         share = level / report.claimed if report.claimed else 0.0

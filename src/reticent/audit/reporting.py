@@ -1,4 +1,4 @@
-"""What an audit hands back: all findings on one thing that claims something."""
+"""Reports of audits: all findings on one mechanism or data path that makes a claim."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Report:
     """The outcome of all checks of one mechanism.
 
     Attributes:
-        name: of the mechanism.
-        claimed: the level that is claimed.
-        notion: its unit: "epsilon", "mu", "epsilon per km".
-        exact: the largest loss of the law, without sampling; None for a callable.
-        fit: the sampler against the law; None for a callable.
-        black_box: the lower bound on the loss from outputs alone.
-        others: support, points, total, streams, as far as they apply.
-        seconds: of processor time that it took.
+        name: Name of the mechanism.
+        claimed: Level that is claimed.
+        notion: Unit of the level: "epsilon", "mu", "epsilon per km".
+        exact: Largest loss of the distribution, without sampling; None for a callable.
+        fit: Comparison of the sampler with the distribution; None for a callable.
+        black_box: Lower bound on the loss from outputs alone.
+        others: Findings on support, points, total and streams, as far as they apply.
+        seconds: Processor time of the audit, in seconds.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no check found anything against the claim."""
+        """Return whether no check found anything against the claim."""
         return all(found.passed for found in self.findings)
 
     @property
     def verdict(self) -> str:
-        """One line: kept, or the first finding against it."""
+        """Verdict in one line: nothing found, or the findings against the claim."""
         against = [found for found in self.findings if not found.passed]
         if not against:
             return "nothing found against the claim"

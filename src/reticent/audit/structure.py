@@ -58,7 +58,7 @@ def check_structure(mechanism: Any) -> ExactFinding:
 
 
 def _refusal(mechanism: Any) -> ExactFinding | None:
-    """What the mechanism says of itself, if that is not good."""
+    """Return the finding of the mechanism's own check, if that check fails."""
     try:
         getattr(mechanism, "check", lambda: None)()
     except GuaranteeError as err:
@@ -74,7 +74,7 @@ def _finding(top: Fraction, low: Fraction, epsilon: float, what: str, inputs: in
 
 
 def check_unary(oracle: Any) -> ExactFinding:
-    """Unary encoding from p and q: a full matrix of all bit rows for up to four categories.
+    """Check unary encoding from p and q: a full matrix of all bit rows for up to four categories.
 
     Two inputs differ in two bits only, so the matrix for a few categories has the ratios of all.
     """
@@ -93,7 +93,7 @@ def check_unary(oracle: Any) -> ExactFinding:
 
 
 def check_hashed(oracle: Any) -> ExactFinding:
-    """Local hashing: given the public seed, randomised response over g buckets with keep = p."""
+    """Check local hashing: given the public seed, randomised response over g buckets with keep = p."""
     keep, g = Fraction(oracle.p), int(oracle.buckets)
     other = (1 - keep) / (g - 1)
     top, low = max(keep, other), min(keep, other)
@@ -101,7 +101,7 @@ def check_hashed(oracle: Any) -> ExactFinding:
 
 
 def check_subsets(oracle: Any) -> ExactFinding:
-    """Subsets, given the public seed: a matrix of all shifts for several seeds, from p and the sets alone.
+    """Check subsets, given the public seed: all shifts for several seeds, from p and the sets alone.
 
     Beyond 256 categories the two levels of that matrix alone are compared.
     """
@@ -123,7 +123,7 @@ def check_subsets(oracle: Any) -> ExactFinding:
 
 
 def check_half_spaces(mechanism: Any) -> ExactFinding:
-    """Duchi's vector: all corners against all corners for up to five dimensions, exactly.
+    """Check Duchi's vector: all corners against all corners for up to five dimensions, exactly.
 
     Laws of other inputs are mixtures of those of the corners. In more dimensions a sister with
     the same epsilon and the same parity is enumerated, and the chance to agree is worked out from
@@ -149,7 +149,7 @@ def check_half_spaces(mechanism: Any) -> ExactFinding:
 
 
 def check_codebook(mechanism: Any) -> ExactFinding:
-    """Codebook: given a seed, the chances of all numbers for vectors that are far apart, exactly.
+    """Check a codebook: given a seed, the chances of all numbers for vectors that are far apart, exactly.
 
     Along both ends of each of the first axes, of a diagonal, at the middle and of what is no number. Any
     vector gives K numbers one chance and the others the other, so no pair can be worse.
@@ -166,7 +166,7 @@ def check_codebook(mechanism: Any) -> ExactFinding:
 
 
 def check_translated(mechanism: Any, *, reports: int = 512) -> ExactFinding:
-    """Vector noise: the same stream gives the same noise at every point, near, far, zero and not a number.
+    """Check vector noise: one stream gives one noise at every point, near, far, zero and not a number.
 
     Then the noise is independent of the point, and the loss follows from its law alone, which `fit` compares
     with Gamma(n) / epsilon. Also: the grid costs at most 1/1000 of epsilon times the distance unit.
@@ -195,7 +195,7 @@ def check_translated(mechanism: Any, *, reports: int = 512) -> ExactFinding:
 
 
 def check_geometric(noise: Any) -> ExactFinding:
-    """Two-sided geometric noise: exact products of the thresholds in use, at many places and shifts.
+    """Check two-sided geometric noise: exact products of the thresholds, at many places and shifts.
 
     P(G = g) is a product over the binary digits of g. The log-ratio of g and g + s, |s| <= sensitivity, is
     formed for g and s around every power of two (carries are where rounding shows); the law
@@ -218,7 +218,7 @@ def check_geometric(noise: Any) -> ExactFinding:
 
 
 def _geometric_chance(digits: GeometricDigits, place: int) -> Fraction:
-    """P(G = place) but for the common factor P(no trial above the digits)."""
+    """Return P(G = place) but for the common factor P(no trial above the digits)."""
     total, chance = 1 << digits.bits, Fraction(1)
     for digit, count in enumerate(digits.ones):
         chance *= Fraction(count if place >> digit & 1 else total - count, total)
@@ -226,7 +226,7 @@ def _geometric_chance(digits: GeometricDigits, place: int) -> Fraction:
 
 
 def check_grid_noise(mechanism: Any) -> ExactFinding:
-    """Laplace on a grid: the noise covers the whole width of the bounds, and keeps epsilon over it."""
+    """Check Laplace on a grid: the noise covers the whole width of the bounds, and keeps epsilon over it."""
     noise = mechanism._noise
     lower, upper = mechanism.bounds
     width = (Fraction(upper) - Fraction(lower)) / Fraction(mechanism.step)
@@ -237,7 +237,7 @@ def check_grid_noise(mechanism: Any) -> ExactFinding:
 
 
 def check_gaussian(mechanism: Any, *, epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0, 4.0)) -> ExactFinding:
-    """Discrete Gaussian: sigma by mathematics 4.4 in rationals, and delta over sets of its law, in doubles.
+    """Check the discrete Gaussian: sigma by mathematics 4.4 in rationals, delta over sets in doubles.
 
     The sums run over +-12 sigma (what is outside is below 1e-30) and are compared with the Gaussian curve of
     the claimed mu at several epsilons; doubles settle them to 1e-12. Laws with more than 2^21 points

@@ -1,4 +1,4 @@
-"""What the gate needs to know of each kind of mechanism: inputs worth trying, and how reports are read.
+"""Audit subjects: for each kind of mechanism, inputs worth trying and a reader of its reports.
 
 A `Subject` wraps one mechanism. `CATALOGUE` makes every mechanism of the library from one level, by name.
 """
@@ -69,17 +69,17 @@ class Subject:
     """One mechanism as the audit sees it.
 
     Attributes:
-        mechanism: what is audited.
-        level: the claimed level, in the unit of `notion`.
-        notion: "epsilon", "mu", or "epsilon per km".
-        inputs: private values for the fit; the first is one whose reports are as random as they get.
-        contrasts: private values that ought to be hardest to keep apart.
-        distances: between the contrasts, for metric privacy.
-        read: reports -> rows for the black box.
-        wrap: one private value -> what `perturb` takes for one person.
-        cost: how much slower than most a draw is; draws are divided by it.
-        odd: private values that must give a report like any other.
-        delta: of a claim that is not pure.
+        mechanism: Mechanism that is audited.
+        level: Claimed level, in the unit of `notion`.
+        notion: Unit of the level: "epsilon", "mu", or "epsilon per km".
+        inputs: Private values for the fit; the first is one whose reports are as random as they get.
+        contrasts: Private values that ought to be hardest to keep apart.
+        distances: Distances between the contrasts, for metric privacy.
+        read: Function of reports -> rows for the black box.
+        wrap: Function of one private value -> argument of `perturb` for one person.
+        cost: Slowness of a draw relative to most mechanisms; draws are divided by it.
+        odd: Private values that must give a report like any other.
+        delta: Delta of a claim that is not pure.
     """
 
     mechanism: Any
@@ -96,11 +96,11 @@ class Subject:
 
     @property
     def pure(self) -> bool:
-        """Whether the claim is a bound on ratios, so that supports must agree."""
+        """Return whether the claim is a bound on ratios, so that supports must agree."""
         return self.notion != "mu" and self.delta == 0.0
 
     def exact(self) -> ExactFinding:
-        """The exact check: the whole matrix for a channel, the structural check for others."""
+        """Run the exact check: the complete matrix for a channel, the structural check for others."""
         if isinstance(self.mechanism, Channel):
             return check_channel(self.mechanism)
         if isinstance(self.mechanism, PLACE_CHANNELS):
@@ -108,7 +108,7 @@ class Subject:
         return check_structure(self.mechanism)
 
     def support(self, sampler: Sampler, outputs: int) -> SupportFinding | None:
-        """Whether supports agree: exactly for what has rows, by draws for other pure claims."""
+        """Check that supports agree: exactly for mechanisms with rows, by draws for other pure claims."""
         if isinstance(self.mechanism, Channel):
             return check_support_exact(self.mechanism)
         if not self.pure:
@@ -119,15 +119,15 @@ class Subject:
         return check_support(sampler, self.contrasts, epsilon=level, outputs=outputs)
 
     def points(self) -> Finding | None:
-        """How points of the globe become places, where there is a map."""
+        """Check how points of the globe become places, where there is a map."""
         return check_points(self.mechanism) if _is_on_a_map(self.mechanism) else None
 
     def sampler(self, rng: Stream | None) -> Sampler:
-        """(value, size) -> rows for the black box."""
+        """Return a function (value, size) -> rows for the black box."""
         return lambda value, size: self.read(draw(self.mechanism, value, size, rng))
 
     def report(self, value: Any) -> Any:
-        """One report of one value, whatever it is."""
+        """Return one report of any value."""
         report = getattr(self.mechanism, "perturb", None) or self.mechanism.sample
         return report(self.wrap(value))
 
@@ -167,7 +167,7 @@ def _categorical(oracle: Any) -> Subject:
         pair = keys(np.array([0, oracle.categories.size - 1]))
 
         def read(reports: Any) -> Array:
-            """Whether the report supports the first and the last category, under its public seed."""
+            """Return whether the report supports the first and the last category, under its public seed."""
             seeds, value = np.ascontiguousarray(reports["seed"]), reports["value"].astype(np.uint64)
             supports = [buckets_of(seeds, key, oracle.buckets) == value for key in pair]
             return np.asarray(2 * supports[0] + supports[1], dtype=np.int64)
@@ -175,7 +175,7 @@ def _categorical(oracle: Any) -> Subject:
     if isinstance(oracle, Subset):
 
         def read(reports: Any) -> Array:
-            """Whether the set holds the first and the last category."""
+            """Return whether the set holds the first and the last category."""
             held = oracle.sets(reports)
             return np.asarray(2 * (held == 0).any(axis=1) + (held == len(labels) - 1).any(axis=1), np.int64)
 
@@ -205,7 +205,7 @@ def _vector(mechanism: VectorDuchi) -> Subject:
 
 
 def _codebook(mechanism: Codebook) -> Subject:
-    """Two opposite vectors; of a report, how far along the first it points, and its number."""
+    """Compare two opposite vectors: how far along the first a report points, and its number."""
     d = mechanism.dimensions
     first = np.ones(d) / math.sqrt(d)
 
@@ -244,7 +244,7 @@ def _metric(mechanism: VectorLaplace) -> Subject:
 
 
 def _places(channel: Any) -> Subject:
-    """Places by number; over a box also points, of which whatever is odd must be somewhere."""
+    """Compare places by number; over a box also points, of which odd ones must be somewhere."""
     claim, space = channel.guarantee, channel.space
     first, second = worst_pair(channel)
     held = telling_places(channel)
@@ -282,13 +282,13 @@ def _gaussian(mechanism: DiscreteGaussian) -> Subject:
 
 
 def _discrete_gaussian(level: float) -> DiscreteGaussian:
-    """A discrete Gaussian with mu = level and the coarsest grid that mathematics 4.4 allows."""
+    """Build a discrete Gaussian with mu = level and the coarsest grid that mathematics 4.4 allows."""
     level = checked_epsilon(level)
     return DiscreteGaussian(math.ceil(_LEAST_SIGMA * level) + 1, level**2)
 
 
 def _crowds(grid: Grid) -> Floats:
-    """Where people might be: a few crowded places, most of them nearly empty."""
+    """Return an invented population: a few crowded places, most places nearly empty."""
     return np.asarray(1.0 / (1.0 + np.arange(grid.size) * 7 % grid.size) ** 2)
 
 
@@ -297,7 +297,7 @@ def _blahut_arimoto(level: float) -> ElasticChannel:
 
 
 def _published(level: float) -> ElasticChannel:
-    """The channel of PRIVIC's second round as a device reads it: learnt, defended, rounded, sent."""
+    """Build the channel of PRIVIC's second round as a device reads it: learnt, defended, rounded, sent."""
     service = Privic(MAP, checked_epsilon(level) / 2.0)
     service.learn(service.channel(), np.ceil(1e4 * _crowds(MAP)).astype(np.int64))
     sent = PlaceRound.made(service.channel(), name="audit", purpose="to be audited", number=1, rounds=2)
@@ -305,7 +305,7 @@ def _published(level: float) -> ElasticChannel:
 
 
 def _streets() -> Roads:
-    """A town of 24 streets of half a kilometre, every second one open in one direction only."""
+    """Build a town of 24 streets of half a kilometre, every second one open in one direction only."""
     nodes: dict[Hashable, Point] = {}
     for r, c in product(range(4), repeat=2):
         nodes[r, c] = (48.84 + 0.0045 * r, 2.30 + 0.0068 * c)
@@ -319,7 +319,7 @@ def _streets() -> Roads:
 
 
 def _roads(level: float) -> ElasticChannel:
-    """The channel of a vehicle: on street kilometres up to a horizon, at its exact level."""
+    """Build the channel of a vehicle: on street kilometres up to a horizon, at its exact level."""
     roads = _streets().within(2.0)
     return keeping(roads, np.ones(roads.size), checked_epsilon(level))
 
@@ -352,7 +352,7 @@ CATALOGUE: dict[str, Callable[[float], Any]] = {
 
 
 def made(name: str, epsilon: float) -> Any:
-    """Make a mechanism of the catalogue; the name is taken in any case."""
+    """Create a mechanism of the catalogue by name, in any case."""
     known = {key.lower(): key for key in CATALOGUE}
     key = known.get(name.lower())
     if key is None:

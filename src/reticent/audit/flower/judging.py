@@ -1,4 +1,4 @@
-"""Which parts of a reply tell neighbouring data sets apart, and what can be rebuilt from its arrays.
+"""Judgement of the parts of replies on neighbouring data sets, and of records rebuilt from their arrays.
 
 Every part must be the same whatever the data are, but those that are named as private reports, which may
 differ by epsilon. The app is run `FEW` times on each data set, in random order. If a part is always one thing
@@ -40,7 +40,7 @@ _LONGEST = 60  # characters of a value that is shown
 
 
 class _Missing(Enum):
-    """In place of a part that a reply does not have."""
+    """A marker for a part that a reply does not have."""
 
     PART = "nothing"
 
@@ -53,10 +53,10 @@ _ABSENT = _Missing.PART
 
 @dataclass(frozen=True)
 class Told(Finding):
-    """What one part of a reply tells; `check` is its name with the kind of message.
+    """A finding on one part of a reply; `check` is its name with the kind of message.
 
     Attributes:
-        claimed: the epsilon that it may tell: 0 but for private reports.
+        claimed: Epsilon that the part may tell: 0 but for private reports.
     """
 
     claimed: float = 0.0
@@ -64,15 +64,15 @@ class Told(Finding):
 
 @dataclass(frozen=True)
 class FlowerAudit:
-    """What leaves of an app.
+    """The result of an audit of everything that leaves an app.
 
     Attributes:
-        findings: a `Told` for each part of each kind of reply, those found first.
-        updates: what the arrays of each data set's reply tell, as far as they could be inverted.
-        sent: the arrays that each of them was made from, by name.
-        notes: what was not looked at, and why.
-        runs: how often the app was run on each data set.
-        epsilon: that private reports claim.
+        findings: One `Told` for each part of each kind of reply, faults first.
+        updates: Inversions of the arrays of each data set's reply, as far as they could be inverted.
+        sent: Arrays that each inversion was made from, by name.
+        notes: Parts that were not examined, and why.
+        runs: Number of runs of the app on each data set.
+        epsilon: Epsilon that private reports claim.
     """
 
     findings: tuple[Told, ...]
@@ -84,18 +84,18 @@ class FlowerAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing was found."""
         return all(one.passed for one in self.findings) and not any(one.found for one in self.updates)
 
     @property
     def claim(self) -> str:
-        """What the app is held to, in words."""
+        """Claim that the app is audited against, in words."""
         reports = "" if self.epsilon is None else f" but reports of epsilon {self.epsilon:g}"
         return f"nothing that leaves depends on the data{reports}"
 
     @property
     def lines(self) -> list[str]:
-        """The audit in words."""
+        """Lines that describe the audit."""
         said = [f"FAULT {one.check}: {one.detail}" for one in self.findings if not one.passed]
         for number, update in enumerate(self.updates):
             said += [f"Data set {number}: {line}" for line in update.lines]
@@ -122,19 +122,20 @@ def audit_flower(
     """Run a ClientApp on neighbouring data sets, and judge everything that leaves.
 
     Args:
-        app: the app, with its mods.
-        data_sets: functions, each of which puts a data set where the app reads it, afresh for every run, and
+        app: App with its mods.
+        data_sets: Functions, each of which puts a data set where the app reads it, afresh for every run, and
             returns its `Node`, if the app needs one. The first is compared with each of the others, which
             should differ from it in one record: one replaced, one that is missing. All invented.
-        model: whose parameters are sent, and by which arrays are inverted: as for `audit.gradients`; its
+        model: Model whose parameters are sent, and by which arrays are inverted: as for `audit.gradients`;
+            its
             parameters have the names of `state_dict`. None, and arrays are only compared.
-        loss: of a module of PyTorch.
-        rate: by which the app steps; 1 if it is not given.
-        returns: whether arrays are "parameters" after a step, or the "gradient".
-        epsilon: what private reports claim.
-        private: the parts, as record.key, that are private reports.
-        numbered: whether arrays are called 0, 1, ... in messages, as by `ArrayRecord([first, second])`.
-        runs: on each data set, if parts of replies vary.
+        loss: Loss of a PyTorch module.
+        rate: Learning rate of the app's step; 1 by default.
+        returns: Content of the arrays: "parameters" after a step, or the "gradient".
+        epsilon: Epsilon that private reports claim.
+        private: Parts, as record.key, that are private reports.
+        numbered: True if arrays are called 0, 1, ... in messages, as by `ArrayRecord([first, second])`.
+        runs: Number of runs on each data set, if parts of replies vary.
 
     Returns:
         The findings. Nothing found proves nothing about data sets that were not tried.
@@ -169,14 +170,14 @@ def audit_flower(
 
 
 def _refuse_silence(few: Mapping[str, Runs], hint: str) -> None:
-    """An app that does not run tells nothing of its data; that is no finding."""
+    """Raise if the app sent nothing but errors: that tells nothing of its data and is no finding."""
     told = [one.get(replies.ERROR) for seen in few.values() for runs in seen for one in runs]
     if all(text is not None for text in told):
         raise ParameterError(f"the app answers nothing but errors: {_shown(told[0])}{hint}")
 
 
 def parameters_of(model: Any) -> dict[str, Any]:
-    """The parameters of a model by name, as the server sends them."""
+    """Return the parameters of a model by name, as the server sends them."""
     if isinstance(model, Layers):
         found = {f"{place}.weight": array for place, array in enumerate(model.weights)}
         return found | {f"{place}.bias": array for place, array in enumerate(model.biases)}
@@ -191,7 +192,7 @@ Runs = list[list[replies.Parts]]  # of each data set, of each run
 
 
 class _Trial:
-    """An app that is run, and what was seen first."""
+    """An app under audit, with the first replies that it gave."""
 
     def __init__(self, app: App, data_sets: Sequence[DataSet], arrays: Arrays, numbered: bool) -> None:
         self._app, self._data_sets, self._arrays = app, data_sets, arrays
@@ -199,7 +200,7 @@ class _Trial:
         self._first: dict[int, tuple[Node, Any]] = {}
 
     def run(self, kind: str, times: int) -> Runs:
-        """Replies on each data set; the order is drawn, so that nothing that drifts looks like data."""
+        """Collect replies on each data set, in random order, so that nothing that drifts looks like data."""
         order = np.repeat(np.arange(len(self._data_sets)), times)
         order = order[np.argsort(SECURE.units(order.size), kind="stable")]
         found: Runs = [[] for _ in self._data_sets]
@@ -219,7 +220,7 @@ class _Trial:
     def refuse_reports_without_claim(
         self, few: Mapping[str, Runs], claimed: float | None, private: Sequence[str]
     ) -> None:
-        """A private report can only be held to what it claims."""
+        """Raise if a private report comes without the epsilon that it claims."""
         if claimed is None:
             for name in private:
                 if any(name in _names(seen) for seen in few.values()):
@@ -228,7 +229,7 @@ class _Trial:
     def inverted(
         self, model: Any, loss: Any, rate: float | None
     ) -> tuple[tuple[GradientAudit, ...], tuple[Arrays, ...], tuple[str, ...]]:
-        """What the arrays of the first replies tell; why not, where they cannot be inverted.
+        """Invert the arrays of the first replies; return notes where they cannot be inverted.
 
         Without a rate they are gradients themselves.
         """
@@ -264,7 +265,7 @@ class _Trial:
         return tuple(found), tuple(sent), tuple(notes)
 
     def _named(self, arrays: Arrays) -> Arrays:
-        """Arrays that came back by number, by the names of the model's parameters."""
+        """Rename arrays that came back by number to the names of the model's parameters."""
         numbers = [str(place) for place in range(len(self._arrays))]
         if sorted(arrays) != sorted(numbers) or set(numbers) & set(self._arrays):
             return arrays
@@ -283,7 +284,7 @@ def _moved(sent: Arrays, returned: Arrays) -> dict[str, Any]:
 
 
 def _rounding(sent: Arrays, returned: Arrays) -> float:
-    """What rounding parameters does to their difference, at most, and what that does to a record.
+    """Bound the effect of rounding parameters on their difference, and on a record.
 
     A record comes from a quotient by one unit's slope, which is often small: ten times are allowed.
     """
@@ -303,7 +304,7 @@ def _names(seen: Runs) -> list[str]:
 
 
 def _same(value: Any) -> Any:
-    """A value that can be compared and hashed, to the last bit: numbers that are none have many forms."""
+    """Return a value that can be compared and hashed, to the last bit: NaNs have many forms."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, tuple):
@@ -341,7 +342,7 @@ def _judged(
 
 
 def _compared(check: str, name: str, few: Runs) -> Told:
-    """A part that is the same in every run on a data set."""
+    """Judge a part that is the same in every run on a data set."""
     first = few[0][0].get(name, _ABSENT)
     for which, runs in enumerate(few[1:], 1):
         other = runs[0].get(name, _ABSENT)
@@ -352,7 +353,7 @@ def _compared(check: str, name: str, few: Runs) -> Told:
 
 
 def _measured(check: str, name: str, few: Runs, many: Runs, level: float, error: float) -> Told:
-    """A part that varies: outputs of each data set, looked at by the black box."""
+    """Judge a part that varies, by the black box on the outputs of each data set."""
     samples = len(many[0])
     for which in range(1, len(many)):
         outputs = _outputs(name, few, [many[0], many[which]])
@@ -371,7 +372,7 @@ def _measured(check: str, name: str, few: Runs, many: Runs, level: float, error:
 
 
 def _outputs(name: str, few: Runs, pair: Runs) -> list[Any]:
-    """A part of every run as outputs of two data sets.
+    """Return a part of every run as outputs of two data sets.
 
     Of rows of numbers, the places that varied in the first runs or in the half by which an event is chosen:
     the other half must not be looked at before.
@@ -391,7 +392,7 @@ def _outputs(name: str, few: Runs, pair: Runs) -> list[Any]:
 
 
 def _meaning(name: str) -> str:
-    """What the server reads in a part, in words."""
+    """Describe in words what the server reads in a part."""
     key = name.rpartition(".")[2].lower()
     if name == replies.ERROR:
         return "what the app writes of its data in an error"

@@ -1,4 +1,4 @@
-"""Values of one part over many runs as a table of numbers that loses nothing of them."""
+"""Values of one part over many runs, as a table of numbers without loss of information."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NARROW = 16  # bits of whole numbers that come again and again
 
 
 def as_table(values: Sequence[Any], absent: Any) -> Table | None:
-    """A row for each value; None where they are no numbers of one shape and kind.
+    """Return a row for each value; None if the values are not numbers of one shape and kind.
 
     Columns before the numbers say what these cannot: that the part is absent, and which are infinite, none,
     or zero below zero.
 
     Args:
-        values: texts, numbers, bytes, tuples of them, arrays.
-        absent: what stands for a part that there is not.
+        values: Texts, numbers, bytes, tuples of them, or arrays.
+        absent: Value that stands for a missing part.
     """
     missing = np.array([value is absent for value in values])
     rows = [_row(value) for value in values if value is not absent]
@@ -45,14 +45,14 @@ def as_table(values: Sequence[Any], absent: Any) -> Table | None:
 
 
 def _forms(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each number: 0 for a usual one, others for what is infinite, none, or zero below zero."""
+    """Return 0 for each usual number, other codes for infinities, NaN, and negative zero."""
     none, below = np.isnan(table), np.signbit(table)
     return np.select([none & below, none, np.isinf(table) & below, np.isinf(table), (table == 0.0) & below],
                      [1.0, 2.0, 3.0, 4.0, 5.0], 0.0)  # fmt: skip
 
 
 def _row(value: Any) -> Any:
-    """A value as whole numbers of 64 bits or doubles; None for texts and what else is none."""
+    """Return a value as 64-bit integers or doubles; None for texts and other values that are not numbers."""
     if isinstance(value, bytes):
         return np.frombuffer(value, dtype=np.uint8).astype(np.int64)
     if isinstance(value, int | float):
@@ -72,7 +72,7 @@ def _of_numbers(values: Sequence[float]) -> Any:
 
 
 def _of_array(array: NDArray[Any]) -> Any:
-    """Numbers as they are; of every other kind (texts, dates, long doubles) the bytes."""
+    """Return numbers unchanged, and the bytes of every other kind (texts, dates, long doubles)."""
     flat = np.ascontiguousarray(array).reshape(-1)
     kind, size = flat.dtype.kind, flat.dtype.itemsize
     if kind in "biu" and flat.dtype != np.uint64:

@@ -24,11 +24,11 @@ ERROR, FORM, SIZE = "error text", "form", "size"
 
 
 def parts(reply: Message, until: float) -> Parts:
-    """The parts of a reply by name: its form, its size, its envelope, and each value that it holds.
+    """Return the parts of a reply by name: its form, its size, its envelope, and each of its values.
 
     Args:
-        reply: of the app.
-        until: when the question expires: so does a reply that is given no time to live of its own.
+        reply: Reply of the app.
+        until: Time at which the question expires, and with it a reply without a time to live of its own.
     """
     seen = reply.metadata
     found: Parts = {f"envelope {name}": getattr(seen, name) for name in _ENVELOPE}
@@ -47,7 +47,7 @@ def parts(reply: Message, until: float) -> Parts:
 
 
 def _form(record: str, held: Mapping[str, Any]) -> Iterator[str]:
-    """A record, even an empty one, and what it holds; quoted, so that no name looks like two."""
+    """Yield a record, even an empty one, and its values; quoted, so that no name looks like two."""
     yield f"{type(held).__name__} {record!r}"
     for key, value in held.items():
         yield f"{record!r}.{key!r}: {_kind(value)}"
@@ -66,7 +66,7 @@ def _record(record: str, held: Mapping[str, Any]) -> Parts:
 
 
 def _around(data: bytes) -> bytes:
-    """What an array's bytes hold beside its numbers: numpy reads over what follows them."""
+    """Return the bytes of an array around its numbers: numpy ignores bytes that follow them."""
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
@@ -83,7 +83,7 @@ def _around(data: bytes) -> bytes:
 
 
 def _kind(value: Any) -> str:
-    """Of a value: what it is, and of an array its shape and type."""
+    """Describe the type of a value; of an array also its shape."""
     if isinstance(value, Array):
         return f"{value.dtype} {tuple(value.shape)} {value.stype}"
     return type(value).__name__
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def numbers(array: Array) -> np.ndarray[Any, Any] | None:
-    """An array's numbers; None of one that only a pickle could bring back, or that is none."""
+    """Return the numbers of an array; None if only a pickle could restore them, or there are none."""
     try:
         return array.numpy()  # never unpickles
     except (TypeError, ValueError, EOFError, OSError):
@@ -105,7 +105,7 @@ def numbers(array: Array) -> np.ndarray[Any, Any] | None:
 
 
 def arrays_of(reply: Message) -> dict[str, np.ndarray[Any, Any]] | None:
-    """The arrays of a reply's one record of them, by name; None if there is none, or several."""
+    """Return the arrays of a reply's only array record, by name; None if there is none, or several."""
     if reply.has_error():
         return None
     records: list[ArrayRecord] = list(reply.content.array_records.values())
@@ -116,7 +116,7 @@ def arrays_of(reply: Message) -> dict[str, np.ndarray[Any, Any]] | None:
 
 
 def examples_of(reply: Message) -> int | None:
-    """How many examples a reply says there are, as strategies of Flower read it."""
+    """Return how many examples a reply reports, as strategies of Flower read it."""
     if reply.has_error():
         return None
     for record in reply.content.metric_records.values():
@@ -128,6 +128,6 @@ def examples_of(reply: Message) -> int | None:
 
 
 def _size(reply: Message) -> int:
-    """Bytes of the content or error as they travel, without the envelope and its time."""
+    """Return the bytes of the content or error as sent, without the envelope and its time."""
     proto = message_to_proto(reply)
     return int(proto.error.ByteSize() if reply.has_error() else proto.content.ByteSize())

@@ -26,10 +26,10 @@ class Node:
     """A node that holds one of the data sets.
 
     Attributes:
-        node_config: of the node; the same for all data sets, or what differs in it is found.
-        run_config: of the run.
-        config: what the server sends beside the parameters.
-        records: the invented records themselves, shape (records, inputs), to compare with what is rebuilt.
+        node_config: Configuration of the node; the same for all data sets, or any difference is found.
+        run_config: Configuration of the run.
+        config: Values that the server sends beside the parameters.
+        records: Invented records, shape (records, inputs), to compare with those that are rebuilt.
     """
 
     node_config: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +42,7 @@ DataSet = Callable[[], Node | None]  # puts a data set where the app reads it
 
 
 def answered(app: App, node: Node, arrays: Arrays, kind: str) -> tuple[Message, float]:
-    """The reply of an app to one message, errors as Flower sends them; and when that message expires."""
+    """Run an app on one message; return its reply, errors as Flower sends them, and the message's expiry."""
     content = RecordDict(
         {
             "arrays": ArrayRecord({name: Array(np.array(array)) for name, array in arrays.items()}),
@@ -73,7 +73,7 @@ def answered(app: App, node: Node, arrays: Arrays, kind: str) -> tuple[Message, 
 
 
 class _Heard(logging.Handler):
-    """Keeps why apps failed behind the mod, which reports that nothing changed and goes on."""
+    """A log handler that keeps why apps failed behind the mod, which reports no change and goes on."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -87,7 +87,7 @@ class _Heard(logging.Handler):
 
 @contextmanager
 def failures_heard() -> Iterator[list[str]]:
-    """Why apps fail behind the mod while the block runs; nobody else is told meanwhile."""
+    """Collect why apps fail behind the mod while the block runs; no other log handler hears of it."""
     log, heard = logging.getLogger(mod.__name__), _Heard()
     before = log.level, log.propagate
     log.addHandler(heard)
@@ -103,7 +103,7 @@ def failures_heard() -> Iterator[list[str]]:
 
 @contextmanager
 def _identity() -> Iterator[None]:
-    """Who this process is, which Flower's messages ask; as it was afterwards."""
+    """Set the process identity that Flower's messages ask for, and restore it afterwards."""
     before = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = _TASK, _RUN, _NODE
     try:

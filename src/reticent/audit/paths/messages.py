@@ -1,4 +1,4 @@
-"""What devices send, audited as bytes: value -> device -> message, over rounds and repetitions.
+"""Messages of devices, audited as bytes: value -> device -> message, over rounds and repetitions.
 
 A story is two rounds of one device: it reports a first value, is asked for that report again after its value
 has changed, and reports the second value in the next round. Devices live through many stories, with one and
@@ -50,7 +50,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - folders in it are drawn by tem
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for ledgers that nobody will need, in memory where there is one: they sync every record."""
+    """Yield a temporary folder for ledgers, in memory where possible: ledgers sync every record."""
     place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="reticent-audit-", dir=place))
     try:
@@ -63,9 +63,9 @@ def audit_messages(sender: Sender, *, quick: bool = False, stories: int | None =
     """Audit the messages of one kind of devices, with the randomness of production.
 
     Args:
-        sender: one of `senders`.
-        quick: 500 stories of each pair of values instead of 2048.
-        stories: another number of them.
+        sender: Kind of devices, from `senders`.
+        quick: True for 500 stories of each pair of values instead of 2048.
+        stories: Number of stories, if neither is wanted.
     """
     start = time.process_time()
     size = stories or (QUICK_STORIES if quick else FULL_STORIES)
@@ -91,14 +91,14 @@ def _pairs(sender: Sender) -> list[tuple[Any, Any]]:
 
 
 class _Told:
-    """What one device told in many stories with the same values.
+    """The messages of one device in many stories with the same values.
 
     Attributes:
-        said: for each story what the messages of both rounds say.
-        rest: for each story the bytes of the first message that ought to say nothing.
-        later_rest: Same of the second message.
-        repeated: whether each report that was asked for again was the same.
-        spent: what the device says to have spent in the end.
+        said: Content of the messages of both rounds, for each story.
+        rest: Bytes of the first message that ought to say nothing, for each story.
+        later_rest: Bytes of the second message that ought to say nothing.
+        repeated: True if each report that was asked for again was the same.
+        spent: Budget that the device says to have spent in the end.
     """
 
     def __init__(self, sender: Sender, pair: tuple[Any, Any], size: int, folder: Path) -> None:
@@ -120,7 +120,7 @@ class _Told:
 
 
 def _message(sender: Sender, device: Any, number: int, value: Any) -> bytes | None:
-    """A message, or that there is none: whatever a device raises about a value is seen from outside."""
+    """Return a message, or None if the device sent none: any error about a value is seen from outside."""
     try:
         return sender.said(device, number, value)
     except Exception:  # that nothing was sent is what the audit looks at, whatever the cause
@@ -128,7 +128,7 @@ def _message(sender: Sender, device: Any, number: int, value: Any) -> bytes | No
 
 
 def _boxed(sender: Sender, told: list[_Told], rows: list[Array], check: str) -> BlackBoxFinding:
-    """The black box over rows that are drawn already."""
+    """Run the black box over rows that are already drawn."""
     distances = [[sender.apart(one.pair, other.pair) for other in told] for one in told]
     found = black_box(
         lambda place, size: rows[place],
@@ -183,7 +183,7 @@ def _repeats(told: list[_Told]) -> Finding:
 
 
 def _streams(told: list[_Told]) -> Finding:
-    """Under constant values, in the order in which the device spoke."""
+    """Test the messages of constant values for independence, in the order in which the device sent them."""
     values = []
     for one in (told[0], told[2]):
         half = one.said.shape[1] // 2
@@ -209,7 +209,7 @@ def _totality(sender: Sender, folder: Path) -> Finding:
 
 
 def _charged(sender: Sender, told: list[_Told], folder: Path) -> Finding:
-    """Whether every report was charged, and whether a device refuses once its budget is spent."""
+    """Check that every report was charged, and that a device refuses once its budget is spent."""
     for one in told:
         due = 2 * one.size * sender.price
         if one.spent < due * (1.0 - 1e-9):

@@ -1,4 +1,4 @@
-"""What the query engine answers, audited from the file of rows to the answer and what the ledger records.
+"""Answers of the query engine, audited from the file of rows to the answer and the ledger's record.
 
 The tables are invented here and paid for like any others: nobody's data is ever asked, and there is no way to
 give any. They have many cells, and in each of them the same happens: a row at the end of its bounds is there,
@@ -57,17 +57,17 @@ class Tables:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the row goes to a neighbouring cell instead of away."""
+        """Return whether the row goes to a neighbouring cell instead of away."""
         return self.relation == RELATIONS[1]
 
     @property
     def distances(self) -> list[list[float]]:
-        """Between there, gone and odd, in units of the claim: a row that changes left and came."""
+        """Distances between present, absent and odd rows, in units of the claim: a change is two steps."""
         changed = 1.0 if self.is_moved else 2.0
         return [[0.0, 1.0, changed], [1.0, 0.0, 1.0], [changed, 1.0, 0.0]]
 
     def rows(self, number: int) -> list[list[Any]]:
-        """The rows (x, cell, cell as a number, and 0) of table 0, 1 or 2."""
+        """Return the rows (x, cell, cell as a number, and 0) of table 0, 1 or 2."""
         found = [[0, f"c{cell}", cell, 0] for cell in range(CELLS) for _ in range(_BASE)]
         for cell in range(0, CELLS, 2 if self.is_moved else 1):
             if number == 1:
@@ -77,7 +77,7 @@ class Tables:
         return found
 
     def written(self, folder: Path, number: int) -> Path:
-        """The declaration of a table, with its rows beside it."""
+        """Write a table with its declaration, and return the path of the declaration."""
         folder.mkdir(parents=True)
         rows = self.rows(number)
         with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
@@ -97,7 +97,7 @@ class Tables:
 
 
 def question(kind: str, number: int) -> Query:
-    """A question of a kind about every cell; each number is another question with the same answer."""
+    """Build a question of a kind about every cell; each number is another question with the same answer."""
     of, is_binned = KIND[kind], KIND[kind].bins_column
     return Query(
         kind,
@@ -110,7 +110,7 @@ def question(kind: str, number: int) -> Query:
 
 
 def name_of(kind: str, relation: str) -> str:
-    """For the report."""
+    """Return the name of a kind of question for the report."""
     return f"{kind} ({'replace' if relation == RELATIONS[1] else 'add, remove'})"
 
 
@@ -118,10 +118,10 @@ def audit_queries(kind: str, relation: str, *, quick: bool = False, opener: Open
     """Audit one kind of question on invented tables, with the randomness of production.
 
     Args:
-        kind: of `query.kinds`.
-        relation: "add or remove one" or "replace one".
-        quick: 1,024 samples of each table instead of 8,192.
-        opener: `reticent.open`, or one with a planted bug.
+        kind: Kind of question, from `query.kinds`.
+        relation: Neighbouring relation: "add or remove one" or "replace one".
+        quick: True for 1,024 samples of each table instead of 8,192.
+        opener: Function that opens a session: `reticent.open`, or one with a planted bug.
     """
     start = time.process_time()
     tables, size = Tables(relation), QUICK_SAMPLES if quick else FULL_SAMPLES
@@ -146,10 +146,10 @@ class _Asked:
     """One table that was asked a kind of question again and again, each time as another question.
 
     Attributes:
-        samples: what was told and recorded of each cell, or pair of cells.
-        repeated: whether the first question, asked again, had the same answer for nothing.
-        due: what the questions cost, in units of the ledger.
-        spent: what the ledger says.
+        samples: Answers and recorded values of each cell, or pair of cells.
+        repeated: True if the first question, asked again, had the same answer for nothing.
+        due: Cost of the questions, in units of the ledger.
+        spent: Units that the ledger says were spent.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class _Asked:
 
 
 def _cells(answer: Answer, recorded: list[float]) -> Array:
-    """For each cell what is told, if each has an answer of its own, and what is recorded."""
+    """Return the recorded values of each cell, after its answer if each cell has an answer of its own."""
     values = np.array(recorded).reshape(CELLS, -1)
     cells = [cell.estimate for cell in answer.cells]
     told = np.array([one.value if one.unbiased is None else one.unbiased for one in cells])

@@ -50,22 +50,22 @@ _MAP = Grid.over(Box(48.84, 48.86, 2.30, 2.33), 2, 2)
 
 
 class Sender(ABC):
-    """One kind of devices.
+    """One kind of devices, as an audit of messages sees them.
 
     Attributes:
-        name: for the report.
-        use: of its key.
-        notion: of its claim: "epsilon", "mu", "epsilon per km".
-        values: two private values.
-        odd: private values that must be reported like any other.
+        name: Name of the kind in the report.
+        use: Use of the device's key.
+        notion: Unit of the claim: "epsilon", "mu", "epsilon per km".
+        values: Two private values.
+        odd: Private values that must be reported like any other.
         probes: Missing and unreadable values, whose messages are compared with those of the two values too.
 
     Args:
-        kind: the class of the device.
-        level: the claim of one report: between the two values, or per unit of their distance.
-        units: what one report costs its ledger, in units of 1e-12.
-        width: how many numbers a message says.
-        distance: between the two values, in units of the claim.
+        kind: Class of the device.
+        level: Claim of one report: between the two values, or per unit of their distance.
+        units: Cost of one report in the ledger, in units of 1e-12.
+        width: Count of numbers in a message.
+        distance: Distance between the two values, in units of the claim.
     """
 
     name: ClassVar[str]
@@ -85,11 +85,11 @@ class Sender(ABC):
 
     @property
     def gaussian(self) -> bool:
-        """Whether the claim is in mu."""
+        """Return whether the claim is in mu."""
         return self.notion == "mu"
 
     def apart(self, first: Sequence[Any], second: Sequence[Any]) -> float:
-        """Between two sequences of values, one for each report, in units of the claim."""
+        """Return the distance between two sequences of values, one for each report, in units of the claim."""
         gaps = [self._gap(one, other) for one, other in zip(first, second, strict=True)]
         return math.hypot(*gaps) if self.gaussian else sum(gaps)
 
@@ -98,7 +98,7 @@ class Sender(ABC):
         return 0.0 if first is second else self.distance
 
     def opened(self, folder: Path, reports: float) -> Any:
-        """A device with a budget for so many reports, its ledger and its marks in a folder of its own."""
+        """Open a device with a budget for so many reports, with ledger and marks in a folder of its own."""
         folder.mkdir(parents=True)
         signer, marks = self._signing.public_key().public_bytes_raw(), Marks(folder / "marks")
         options = self._options(reports * self.price)
@@ -108,23 +108,23 @@ class Sender(ABC):
         return {"lifetime": lifetime, "most": self.price}
 
     def _taken(self, device: Any, asked: Published) -> Any:
-        """What is asked, as the device takes it."""
+        """Sign a task or survey, and return the document as the device takes it."""
         return device.take(signed(asked, self._signing))
 
     @abstractmethod
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report of a round."""
+        """Return the report of a round."""
 
     @abstractmethod
     def body(self, message: bytes) -> list[int]:
-        """What a message says, as whole numbers."""
+        """Return the content of a message as integers."""
 
     def rest(self, message: bytes | None) -> list[int]:
-        """Bytes that ought to say nothing, eight at most."""
+        """Return the bytes that ought to say nothing, eight at most."""
         return []
 
     def numbers(self, message: bytes | None) -> list[int]:
-        """Length, whether the tag holds, and what is said; of no message likewise, with a length of -1."""
+        """Return length, validity of the tag, and content; of no message likewise, with a length of -1."""
         if message is None:
             return [-1, 0, *[0] * self.width]
         content, sent = message[:-TAG_BYTES], message[-TAG_BYTES:]
@@ -147,13 +147,13 @@ class Clients(Sender):
         super().__init__(kind, level=self._task.epsilon, units=self._task.units, width=width)
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report on one record."""
+        """Return the report on one record."""
         if number == 0:
             self._taken(device, self._task)
         return bytes(device.train(self._task, number, np.zeros(1), [[1.0]], [value]))
 
     def body(self, message: bytes) -> list[int]:
-        """The bytes of the symbols."""
+        """Return the bytes of the symbols."""
         return list(message[payload.HEAD_BYTES : -TAG_BYTES])
 
 
@@ -177,13 +177,13 @@ class Directions(Sender):
         super().__init__(kind, level=self._task.epsilon, units=self._task.units, width=1)
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report on one record."""
+        """Return the report on one record."""
         if number == 0:
             self._taken(device, self._task)
         return bytes(device.train(self._task, number, np.zeros(3), [[1.0, 1.0, 1.0]], [value]))
 
     def body(self, message: bytes) -> list[int]:
-        """How far along a gradient the reported direction is, in eighths of the longest; -1 of none."""
+        """Return how far along a gradient the reported direction is, in eighths of the longest, or -1."""
         if len(message) != payload.size(self._task):
             return [-1]
         number = int.from_bytes(message[payload.ROUND], "big")
@@ -211,13 +211,13 @@ class Personal(Sender):
         super().__init__(kind, level=claim.mu, units=self._sanitiser.units, width=self._task.numbers)
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report on one record."""
+        """Return the report on one record."""
         if number == 0:
             self._taken(device, self._task)
         return bytes(device.train(self._task, number, np.zeros((1, 1)), [[1.0]], [value]))
 
     def body(self, message: bytes) -> list[int]:
-        """The noisy numbers."""
+        """Return the noisy numbers."""
         found = personal_wire.numbers(self._sanitiser, message)
         return [] if found is None else [int(one) for one in found]
 
@@ -227,7 +227,7 @@ class Devices(Sender):
 
     Attributes:
         sample_size: Count of attributes in a report.
-        assigned: Whether the survey draws which attributes a device reports, or the device does.
+        assigned: True if the survey draws which attributes a device reports, False if the device does.
     """
 
     name, use = "Device (messages)", Use.SURVEY
@@ -254,17 +254,17 @@ class Devices(Sender):
         super().__init__(kind, level=epsilon, units=self._survey.units, width=width)
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report of a period."""
+        """Return the report of a period."""
         if number == 0:
             self._taken(device, self._survey)
         return bytes(device.report(self._survey, value, period=number))
 
     def body(self, message: bytes) -> list[int]:
-        """The bytes of attributes and symbols."""
+        """Return the bytes of attributes and symbols."""
         return list(message[wire.HEAD_BYTES : -TAG_BYTES])
 
     def rest(self, message: bytes | None) -> list[int]:
-        """The nonce."""
+        """Return the bytes of the nonce."""
         if message is None:
             return [0] * NONCE_BYTES
         return list(message[wire.HEAD_BYTES - NONCE_BYTES : wire.HEAD_BYTES])
@@ -316,12 +316,12 @@ class Places(Sender):
         return {"lifetime_per_km": lifetime, "most_per_km": self.price, "most_jump_km": _MAP.jump}
 
     def said(self, device: Any, number: int, value: Any) -> bytes:
-        """The report of a round."""
+        """Return the report of a round."""
         asked = self._taken(device, self._round(number))
         return bytes(device.report(asked, *value))
 
     def body(self, message: bytes) -> list[int]:
-        """The bytes of the cell."""
+        """Return the bytes of the cell."""
         return list(message[-TAG_BYTES - self.width : -TAG_BYTES])
 
 
