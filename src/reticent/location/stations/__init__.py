@@ -1,10 +1,10 @@
-"""The nearest free charging station, without saying where one is.
+"""Search for the nearest free charging station without revealing one's location.
 
-`cost` says exactly what a channel costs those who ask: how often the answer is as good as with the true
-place, and how much longer the way is otherwise. `planning` turns that round: from what is wanted to level,
-number of sites in an answer, and radius. `sites` reads stations from files. `companions` are the journeys
-that are sent beside the true one, made of a public `library`, or of invented `traffic`. `demand` is where
-people asked, as far as their reports tell, `arrivals` what is to come at the stations.
+`cost` computes exactly what a channel costs its users: how often the answer is as good as with the true
+location, and how much longer the drive is otherwise. `planning` inverts that: it finds level, number of sites
+in an answer and radius for a target. `sites` reads stations from files. `companions` generates the dummy
+journeys that are sent beside the true one, from a public `library` or from invented `traffic`. `demand`
+estimates from reports where people asked, and `arrivals` forecasts arrivals at the stations.
 """
 
 from reticent.location.stations.arrivals import Forecast, NewSite, forecast, free_on_arrival, new_sites

@@ -1,4 +1,4 @@
-"""What a provider of stations publishes and signs: where it answers, through which channel, and its stations.
+"""Signed texts of a provider of stations: the area of its service, the channel, and the list of stations.
 
 The text of a service names its map by digest, so that neither map nor channel can differ between what was
 signed and what is used; the channel is that of `mechanisms.location.elastic` on min(d, horizon) with an even
@@ -43,21 +43,21 @@ _STATION = ("id", "name", "lat", "lon", "connectors")
 
 @dataclass(frozen=True)
 class StationService(Published):
-    """What vehicles may ask.
+    """The signed terms of a station service.
 
     Args:
-        name: of the service; see `Published`, as for `version` and `purpose`.
-        map: the digest of its map (`Roads.digest`).
-        horizon_km: beyond which nothing is farther.
-        beta: of the channel, in 1/km.
-        level: that one query keeps, in 1/km.
-        k: how many stations a reply names.
-        m: how many points a query has, one of them true.
-        start: when the first period begins, in seconds since 1970.
-        period_s: for how long a query stays the same.
-        provider: the public key that points are sealed to.
-        stations: the id of the list of stations.
-        library: the id of the library of journeys that companions are made of; empty for none.
+        name: Name of the service; see `Published` for it, `version` and `purpose`.
+        map: Digest of its map (`Roads.digest`).
+        horizon_km: Distance beyond which nothing is farther.
+        beta: Parameter beta of the channel, in 1/km.
+        level: Privacy level of one query, in 1/km.
+        k: Number of stations that a reply names.
+        m: Number of points of a query, one of them true.
+        start: Start of the first period, in seconds since 1970.
+        period_s: Seconds for which a query stays the same.
+        provider: Public key that points are sealed to.
+        stations: Id of the list of stations.
+        library: Id of the library of journeys that companions are made of; empty for none.
     """
 
     what = field = "service"
@@ -102,12 +102,12 @@ class StationService(Published):
 
     @classmethod
     def made(cls, roads: Roads, *, level: float, **fields: Any) -> StationService:
-        """The text of a service on a map, whose queries keep a level, rounding included.
+        """Build the terms of a service on a map, whose queries keep a level, rounding included.
 
         Args:
-            roads: within the horizon.
-            level: in 1/km.
-            fields: the others.
+            roads: Road network within the horizon.
+            level: Privacy level of one query, in 1/km.
+            fields: Remaining fields of the terms.
         """
         level = real("level", level, low=0.0, open_low=True)
         spare = ElasticChannel(roads, np.ones(roads.size), level / 2.0).rounding
@@ -118,10 +118,10 @@ class StationService(Published):
         return cls(map=roads.digest, horizon_km=roads.horizon, beta=beta, level=kept, **fields)
 
     def period(self, now: float) -> int:
-        """The number of the period at a time.
+        """Return the number of the period at a time.
 
         Raises:
-            ParameterError: none is then.
+            ParameterError: No period covers this time.
         """
         number = (now - self.start) // self.period_s
         if not 0 <= number < MOST_PERIODS:  # nor what is no number
@@ -140,12 +140,12 @@ class StationService(Published):
 
     @property
     def series(self) -> str:
-        """The service: one query for each period, whatever text it is asked under."""
+        """The name of the service: one query for each period, whatever text it is asked under."""
         return self.name
 
     @property
     def key(self) -> X25519PublicKey:
-        """That points are sealed to."""
+        """The public key that points are sealed to."""
         return X25519PublicKey.from_public_bytes(self.provider)
 
 
@@ -154,8 +154,8 @@ class Area:
     """A service and its map, checked against each other.
 
     Args:
-        service: the text.
-        roads: within its horizon.
+        service: Terms of the service.
+        roads: Road network within its horizon.
     """
 
     service: StationService
@@ -163,11 +163,11 @@ class Area:
 
     @classmethod
     def of(cls, service: StationService, file: bytes) -> Area:
-        """The area of a text and the file of its map.
+        """Build the area from the terms and the file of the map.
 
         Raises:
-            GuaranteeError: it is another map, or the level is not that of the channel.
-            ParameterError: the file is no map, or nothing can be sealed to the provider's key.
+            GuaranteeError: The map is another one, or the level is not that of the channel.
+            ParameterError: The file is no map, or nothing can be sealed to the provider's key.
         """
         if not is_sealed_to(service.key):
             raise ParameterError("provider must be a public key of X25519, and none that everybody can open")
@@ -183,14 +183,14 @@ class Area:
 
     @cached_property
     def channel(self) -> ElasticChannel:
-        """That each point goes through, true or not."""
+        """The channel that each point goes through, true or not."""
         return ElasticChannel(self.roads, np.ones(self.roads.size), self.service.beta)
 
     def companions(self, library_file: bytes, signer: bytes) -> Companions:
-        """Those of the service's library, one step of theirs for each period.
+        """Build companions from the service's library, with one step for each period.
 
         Raises:
-            GuaranteeError: it is another library than the service signed.
+            GuaranteeError: The library is not the one that the service signed.
         """
         library = verified(JourneyLibrary, library_file, signer)
         if library.id.hex() != self.service.library:
@@ -199,12 +199,12 @@ class Area:
 
     @property
     def guarantee(self) -> MetricDP:
-        """What one query keeps between any two points: within street kilometres, up to the horizon."""
+        """The guarantee of one query for any two points: within street kilometres, up to the horizon."""
         return MetricDP(self.channel.level, self.roads.unit, slack=self.roads.horizon)
 
     @cached_property
     def units(self) -> int:
-        """What one query costs a vehicle's ledger, in units of 1e-12 per km, rounded up."""
+        """Charge of one query to a vehicle's ledger, in units of 1e-12 per km, rounded up."""
         return cost_units(self.channel.level)
 
 
@@ -213,8 +213,8 @@ class StationList(Published):
     """The stations of a service, in the order in which replies number them.
 
     Args:
-        name: of the service; see `Published`, as for `version` and `purpose`.
-        stations: all of them.
+        name: Name of the service; see `Published` for it, `version` and `purpose`.
+        stations: Stations of the service.
     """
 
     what = field = "stations"

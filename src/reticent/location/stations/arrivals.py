@@ -1,8 +1,8 @@
-"""What is to come at each station, from where people asked: arrivals, free connectors, a missing station.
+"""Forecasts for each station from reported queries: arrivals, free connectors, and missing stations.
 
-Whoever asks is taken to drive to the site that is nearest to her own place. Arrivals of the next period, if
-it is like the last one, are then Poisson with the demand of each cell. Intervals hold both what the estimate
-does not know (reports drawn again, estimated again) and the chance of the next period.
+Every person who asks is assumed to drive to the site nearest to her own place. Arrivals of the next period, if
+it is like the last one, are then Poisson with the demand of each cell. Intervals cover both the error of the
+estimate (reports drawn again, estimated again) and the chance of the next period.
 
 Connectors are a loss system: cars arrive at random, stay for an exponential time, and go elsewhere if all
 connectors are taken (Erlang). `free_on_arrival` starts from the number that are taken now, if it is known.
@@ -36,14 +36,14 @@ _TAIL = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Arrivals of the next period.
+    """The forecast arrivals of the next period.
 
     Attributes:
-        demand: where people asked.
-        arrivals: expected at each site.
-        low: of an interval at each site, and
-        high: of it.
-        confidence: of each interval.
+        demand: Estimate of where people asked.
+        arrivals: Expected arrivals at each site.
+        low: Lower end of an interval at each site.
+        high: Upper end of the interval at each site.
+        confidence: Confidence of each interval.
     """
 
     demand: Demand
@@ -61,17 +61,17 @@ class Forecast:
         busy: Any = None,
         minutes: float = 0.0,
     ) -> Floats:
-        """The chance that a connector is free on arrival, at each site: (expected, at `high`, at `low`).
+        """Return the chance of a free connector on arrival, at each site: (expected, at `high`, at `low`).
 
         Args:
-            connectors: at each site.
-            period_minutes: that the reports are from.
-            stay_minutes: of a car, on average.
-            busy: connectors that are taken now; None if it is not known.
-            minutes: from now until arrival.
+            connectors: Number of connectors at each site.
+            period_minutes: Length of the period of the reports, in minutes.
+            stay_minutes: Mean stay of a car, in minutes.
+            busy: Connectors that are taken now; None if it is not known.
+            minutes: Minutes from now until arrival.
 
         Returns:
-            shape (3, sites).
+            Chances, of shape (3, sites).
         """
         period = real("period_minutes", period_minutes, low=0.0, open_low=True)
         many = np.broadcast_to(np.asarray(connectors), self.arrivals.shape)
@@ -102,19 +102,19 @@ def forecast(
     confidence: float = 0.95,
     rng: Stream | None = None,
 ) -> Forecast:
-    """Arrivals at each site in the next period, if it is like the one of the reports.
+    """Forecast the arrivals at each site in the next period, if it is like the period of the reports.
 
     Args:
-        stations: the sites.
-        channel: of every report.
-        counts: how often each place was reported in the period, companions and all.
-        law: of a companion's place; needed from m = 2 on.
-        m: reports of one query.
-        updates: see `demand`.
-        free: which sites count, one flag each; None for all.
-        repetitions: of the estimate, with reports drawn again; for the intervals.
-        confidence: of the intervals.
-        rng: None for secure randomness.
+        stations: Sites on the road network.
+        channel: Channel of every report.
+        counts: Number of reports of each place in the period, companions included.
+        law: Place distribution of a companion; needed from m = 2 on.
+        m: Number of reports of one query.
+        updates: Number of IBU updates, see `demand`.
+        free: Flag of each site, whether it counts; None for all.
+        repetitions: Number of estimates from resampled reports, for the intervals.
+        confidence: Confidence of the intervals.
+        rng: Random stream; None for secure randomness.
     """
     repetitions = whole("repetitions", repetitions, low=2, high=10_000)
     confidence = real("confidence", confidence, low=0.0, high=1.0, open_low=True, open_high=True)
@@ -142,7 +142,7 @@ def _by_cell(mass: Floats, cells: Cells, size: int) -> Floats:
 
 
 def _interval(means: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """Quantiles of Poisson numbers whose mean is one of some, each alike: shape (means, sites) to sites."""
+    """Return quantiles of a uniform mixture of Poisson distributions: shape (means, sites) to sites."""
     tail = (1.0 - confidence) / 2.0
     most = int(means.max() + 10.0 * math.sqrt(means.max() + 1.0) + 10.0)
     term = np.exp(-means)
@@ -164,14 +164,14 @@ def free_on_arrival(
     busy: int | None = None,
     minutes: float = 0.0,
 ) -> float:
-    """The chance that one of some connectors is free.
+    """Return the chance that a connector of a site is free.
 
     Args:
-        connectors: of the site; with none, nothing is free.
-        rate: cars a minute that come.
-        stay_minutes: of a car, on average.
-        busy: connectors that are taken now; None for the long run (Erlang's loss formula).
-        minutes: from now on.
+        connectors: Number of connectors of the site; with none, nothing is free.
+        rate: Arriving cars a minute.
+        stay_minutes: Mean stay of a car, in minutes.
+        busy: Connectors that are taken now; None for the long run (Erlang's loss formula).
+        minutes: Minutes from now.
 
     Reference: Erlang 1917, B(c, a) = (a^c / c!) / sum over j <= c of a^j / j!, by B(c) = a B(c - 1) / (c +
         a B(c - 1)); the way there by uniformisation of the chain of taken connectors.
@@ -190,7 +190,7 @@ def free_on_arrival(
 
 
 def _later(many: int, load: float, now: int, stays: float) -> Floats:
-    """The law of taken connectors after some mean stays: e^(Qt) = sum of Poisson weights times steps."""
+    """Return the distribution of taken connectors after some mean stays: e^(Qt) by uniformisation."""
     fastest = load + many
     law, at = np.zeros(many + 1), np.arange(many + 1)
     law[now] = 1.0
@@ -213,12 +213,12 @@ def _later(many: int, load: float, now: int, stays: float) -> Floats:
 
 @dataclass(frozen=True)
 class NewSite:
-    """A place for a station.
+    """A suggested place for a new station.
 
     Attributes:
-        place: of the map.
-        saved: of the mean way to the nearest site, in km or seconds.
-        share: of the queries that would come here.
+        place: Place of the map.
+        saved: Reduction of the mean distance to the nearest site, in km or seconds.
+        share: Share of the queries that would come here.
     """
 
     place: int
@@ -227,15 +227,15 @@ class NewSite:
 
 
 def new_sites(stations: Stations, distribution: Any, count: int = 1, *, free: Any = None) -> list[NewSite]:
-    """Where further stations would shorten the ways most, one after the other, each with the ones before.
+    """Return the places where further stations would shorten trips most, chosen greedily one by one.
 
-    All places are looked at, exactly: one that is nearer than what there is, to whom, and by how much.
+    All places are evaluated exactly: by how much each shortens the distance from every place to its nearest site.
 
     Args:
-        stations: the sites that there are.
-        distribution: of those who ask, over places (`Demand.distribution`).
-        count: how many.
-        free: which sites count; None for all.
+        stations: Existing sites.
+        distribution: Distribution of queries over places (`Demand.distribution`).
+        count: Number of new sites.
+        free: Flag of each site, whether it counts; None for all.
     """
     mass = as_prior(stations.roads, distribution)
     least = stations.nearest(1, free)[1][:, 0].copy()
@@ -256,7 +256,7 @@ def new_sites(stations: Stations, distribution: Any, count: int = 1, *, free: An
 
 
 def _around(stations: Stations, limit: float) -> Iterator[tuple[int, Rows]]:
-    """From where each place is reached within a limit, some places at a time."""
+    """Yield the places from which each place is reached within a limit, some places at a time."""
     back = stations.graph.backward
     for first in range(0, back.size, _STEP):
         yield first, back.rows(limit, np.arange(first, min(first + _STEP, back.size)))

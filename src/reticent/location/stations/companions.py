@@ -1,18 +1,18 @@
-"""Companions: journeys that are sent beside the true one, made of public journeys and chance, nothing else.
+"""Companions: dummy journeys sent beside the true one, made only of public journeys and chance.
 
 A companion begins at a random point of a random journey of the library. At each step it may change to another
 journey that passes nearby in the same direction (one of the `NEIGHBOURS` nearest points, by place and
 velocity) and follows it to its next point. So it drives as people do, but repeats nobody: an attacker who
 knows the library finds no journey in it again. The points of a library and these steps are a Markov chain,
-whose law everybody can work out exactly: attackers and forecasts do.
+whose distribution everybody can compute exactly: attackers and forecasts do.
 
 Neither the true place nor the true journey enters. Companions go through the same channel as the true points.
 
-Privacy: none is claimed. What one report keeps is kept by its channel, whatever else is sent. With m - 1
-    companions nobody can be found less often than by guessing, 1/m; how much better those do who know the
-    traffic is measured, not proved.
+Privacy: none is claimed. The channel alone protects a report, whatever else is sent. With m - 1 companions
+    an attacker finds the true journey at least as often as by guessing, 1/m; how much better an attacker who
+    knows the traffic does is measured, not proved.
 Reference: Biswas 2023, Section 4.4.5. Departures: theirs are random places followed by places within reach,
-    sent without noise; whoever knows both laws finds the true journey in most cases.
+    sent without noise; an attacker who knows both laws finds the true journey in most cases.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _ROWS = 64
 
 
 class Companions:
-    """The chain of one library on one map.
+    """The Markov chain of dummy journeys made from one library on one map.
 
     Args:
-        roads: the map.
-        library: about this map.
-        stride: how many steps of the library (`library.seconds` each) lie between two queries.
-        neighbours: among how many points a step chooses; 1 to replay journeys as they are.
+        roads: Road network of the map.
+        library: Public journeys on this map.
+        stride: Number of library steps (`library.seconds` each) between two queries.
+        neighbours: Number of points among which a step chooses; 1 replays journeys as they are.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Companions:
         return len(self.places)
 
     def journeys(self, count: int, queries: int, rng: Stream | None = None) -> Cells:
-        """Where companions are at each query: shape (count, queries).
+        """Sample the place of each companion at each query: shape (count, queries).
 
         Args:
-            count: of companions.
-            queries: of the whole journey, `stride` steps apart.
-            rng: None for secure randomness.
+            count: Number of companions.
+            queries: Number of queries of the whole journey, `stride` steps apart.
+            rng: Random stream; None for secure randomness.
         """
         count, span = whole("count", count, low=0), self._span(queries)
         found = np.empty((count, queries), dtype=np.int64)
@@ -88,7 +88,7 @@ class Companions:
         return span
 
     def _begun(self, count: int, span: int, rng: Stream | None) -> Cells:
-        """A point of a journey, drawn: see `beginnings`."""
+        """Sample the first point of each companion: see `beginnings`."""
         first, rooms = self._rooms(span)
         journeys = uniform_below(len(first), count, rng)
         offsets = np.empty(count, dtype=np.int64)
@@ -98,9 +98,9 @@ class Companions:
         return np.asarray(first[journeys] + offsets)
 
     def _rooms(self, span: int) -> tuple[Cells, Cells]:
-        """Of the journeys that last so long: first points, and at how many points each may begin.
+        """Return the first point of each long enough journey and the number of its possible starting points.
 
-        If few of them do, all companions would begin alike, and be told from the true journey by that; then
+        If few journeys last for `span` points, all companions would begin alike, and be recognized by that; then
         any point of any journey serves: steps go on from journey to journey.
         """
         lengths = np.diff(self.library.starts)
@@ -112,7 +112,7 @@ class Companions:
     # The chain
 
     def beginnings(self, queries: int) -> Floats:
-        """The law of the point that a companion of so many queries begins at.
+        """Return the distribution of a companion's first point, for a journey of so many queries.
 
         A journey that lasts long enough, each alike; then a point of it that leaves enough to follow. See
         `_rooms` for libraries of short ones.
@@ -124,14 +124,14 @@ class Companions:
         return found
 
     def moved(self, law: Floats) -> Floats:
-        """The law of the point at the next query, from that at this one."""
+        """Return the distribution over points at the next query, given that at this query."""
         for _ in range(self.stride):
             shares = np.repeat(law / self.neighbours, self.neighbours)
             law = np.asarray(np.bincount(self.followers.reshape(-1), shares, minlength=self.size), np.float64)
         return law
 
     def law(self, queries: int) -> Floats:
-        """How often each place of the map is one of a companion's, over all its queries."""
+        """Return how often a companion is at each place of the map, on average over its queries."""
         at, total = self.beginnings(queries), np.zeros(self.size)
         for query in range(queries):
             at = self.moved(at) if query else at
@@ -140,12 +140,12 @@ class Companions:
 
     @cached_property
     def followers(self) -> Cells:
-        """Where each point may lead: shape (points, neighbours)."""
+        """Points that may follow each point: shape (points, neighbours)."""
         return self._next(np.arange(self.size))
 
     @cached_property
     def _motion(self) -> Floats:
-        """Place and weighed velocity of each point: km east and north, seen from above."""
+        """Position and weighted velocity of each point: km east and north, on the flat map."""
         seen = self.roads.seen[self.places]
         pace = np.diff(seen, axis=0, prepend=seen[:1])  # as it came
         first = self.library.starts[:-1]
@@ -153,7 +153,7 @@ class Companions:
         return np.hstack([seen, AHEAD * pace])
 
     def _next(self, at: Cells) -> Cells:
-        """What may follow some points: what follows the points nearest to them by motion."""
+        """Return the points that may follow: the successors of the points nearest by motion."""
         if "followers" in self.__dict__:
             return np.asarray(self.followers[at])
         if self.neighbours == 1:
@@ -173,7 +173,7 @@ class Companions:
         return found
 
     def _alone(self, at: Cells) -> Cells:
-        """Without neighbours: the next point of the journey, or its last one again."""
+        """Return the next point of the journey, or its last point again, for a chain without neighbours."""
         stays = np.isin(at, self.library.starts[1:] - 1)
         return np.where(stays, at, at + 1)[:, None]
 

@@ -1,11 +1,11 @@
-"""What privacy costs somebody who asks for a station, exactly: no simulation.
+"""Exact cost of privacy for a person who asks for a station, without simulation.
 
 Somebody at x reports y, is told the k nearest sites of y, and drives to the best of them for x:
 
     cost(x, y) = min over the sites s told of c(x, s)  -  min over all sites of c(x, s)
 
-The chance of no cost and the mean cost are sums over the law of y. On min(d, horizon) that law is a constant
-and a sparse part, so all that is needed are the rows of those who ask: within the horizon by their distance,
+The chance of no cost and the mean cost are sums over the distribution of y. On min(d, horizon) it is a constant
+and a sparse part, so only the rows of the asking places are needed: within the horizon by their distance,
 and the mean over all places once, whatever the level.
 
 Reference: Biswas 2023, Definition 4.5.1, Theorems 4.4 and 4.5.
@@ -36,12 +36,12 @@ _BLOCK = 1 << 22  # entries that are looked at together
 
 @dataclass(frozen=True, eq=False)
 class PrivacyCost:
-    """What a channel costs those who ask.
+    """The cost of a channel for the people who ask.
 
     Attributes:
-        prior: how many of them are at each place that is asked from.
-        free: the chance of no cost, of each of these places.
-        detour: the mean cost of each, in km or seconds.
+        prior: Share of queries from each place that is asked from.
+        free: Chance of no cost, of each of these places.
+        detour: Mean cost of each of these places, in km or seconds.
     """
 
     prior: Floats
@@ -61,7 +61,7 @@ class PrivacyCost:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some of those who ask, and what they may report: entries by rows."""
+    """Some of the asking places and their possible reports: entries by rows."""
 
     first: int
     starts: Any
@@ -71,16 +71,17 @@ class _Block:
 
 
 class Queries:
-    """Where queries come from, and what is answered.
+    """The prior of asking places and the answers that they get.
 
     Args:
-        stations: the sites, on a network.
-        prior: how many queries come from each place; public knowledge (counts will do).
-        k: how many sites an answer names.
-        limit_km: how far reports are looked at one by one: the horizon of pure channels, the largest radius.
+        stations: Sites on a road network.
+        prior: Number of queries from each place; public knowledge (counts will do).
+        k: Number of sites that an answer names.
+        limit_km: Distance up to which reports are evaluated one by one: the horizon of pure channels, the
+            largest radius.
 
     Attributes:
-        answers: the k nearest sites of every place, -1 where there are fewer: shape (places, k).
+        answers: The k nearest sites of every place, -1 where there are fewer: shape (places, k).
     """
 
     def __init__(self, stations: Stations, prior: Any, *, k: int = 1, limit_km: float = 4.0) -> None:
@@ -94,12 +95,12 @@ class Queries:
         self._kept: list[_Block] | None = None
 
     def costs(self, place: int, reported: Any) -> Floats:
-        """cost(x, y) of one place and some reports."""
+        """Return cost(x, y) of one place and some reports."""
         told = np.minimum.reduce(self._of(place, self.answers[reported]), axis=-1)
         return np.asarray(told - self._least[place])
 
     def _of(self, place: int, sites: Any) -> Floats:
-        """c(x, s); infinite where there is no site."""
+        """Return c(x, s); infinite where there is no site."""
         return np.where(sites < 0, np.inf, self.stations.costs[place][sites])
 
     @cached_property
@@ -109,11 +110,11 @@ class Queries:
     # The channels
 
     def pure(self, beta: float, marginal: Any = None) -> PrivacyCost:
-        """By an `ElasticChannel` on min(d, limit_km), whose level is at most 2 beta.
+        """Compute the cost of an `ElasticChannel` on min(d, limit_km), whose level is at most 2 beta.
 
         Args:
-            beta: of the channel, in 1/km.
-            marginal: of the channel; None for a uniform one.
+            beta: Parameter beta of the channel, in 1/km.
+            marginal: Marginal of the channel; None for a uniform one.
         """
         beta = real("beta", beta, low=0.0)
         size = self.stations.roads.size
@@ -125,11 +126,11 @@ class Queries:
         return PrivacyCost(self.prior, np.minimum(1.0, frees / totals), costs / totals)
 
     def truncated(self, level: float, radius_km: float) -> PrivacyCost:
-        """By a `TruncatedLaplace`.
+        """Compute the cost of a `TruncatedLaplace` channel.
 
         Args:
-            level: of the channel, in 1/km.
-            radius_km: of the channel, at most `limit_km`.
+            level: Level of the channel, in 1/km.
+            radius_km: Radius of the channel, at most `limit_km`.
         """
         level = real("level", level, low=0.0)
         radius_km = real("radius_km", radius_km, low=0.0, high=self.limit_km)
@@ -139,7 +140,7 @@ class Queries:
     # The sums
 
     def _summed(self, weight: Any) -> tuple[Floats, Floats, Floats]:
-        """Sums over reports of weights, of weights where there is no cost, and of weights times costs."""
+        """Sum over reports the weights, the weights where there is no cost, and the weights times costs."""
         sums = np.zeros((3, len(self.places)))
         for block in self._blocks():
             weights = weight(block.far, block.places)
@@ -179,7 +180,7 @@ class Queries:
         return self._everywhere(np.full(size, 1.0 / size))
 
     def _everywhere(self, c: Floats) -> tuple[Floats, Floats]:
-        """The share of all places, by c, that cost each x nothing if reported; and their mean cost."""
+        """Return the share of all places, by c, that cost each x nothing if reported; and their mean cost."""
         answers, of = np.unique(np.sort(self.answers, axis=1), axis=0, return_inverse=True)
         mass = np.bincount(of.reshape(-1), weights=c, minlength=len(answers))
         free, mean = np.empty(len(self.places)), np.empty(len(self.places))
@@ -190,7 +191,7 @@ class Queries:
 
 
 def checked_target(free: float | None, detour: float | None) -> tuple[str, float]:
-    """One of the two that people want: a share of free queries, or a mean detour."""
+    """Validate that exactly one target is set: a share of free queries, or a mean detour."""
     if (free is None) == (detour is None):
         raise ParameterError("one of free and detour must be given")
     if free is not None:

@@ -1,13 +1,13 @@
-"""Where those who ask are, from what a provider sees: one true report among m, and no word which.
+"""Estimation of where people asked, from what a provider sees: one unmarked true report among m.
 
 With m - 1 companions beside every true place, reports follow
 
     (1/m) C theta  +  ((m - 1)/m) C w
 
-C the channel, theta where people are, w the law of companions, which is public. So the second part is known,
-and theta is estimated by IBU over this mixture (`estimation.locations`), from the raw counts on. How many
-updates, the reports say themselves: they are split at random into halves, and as many are made as the other
-half confirms, for more would fit the noise. That may be none: then the raw counts are what is known.
+C the channel, theta where people are, w the public distribution of companions. So the second part is known,
+and theta is estimated by IBU over this mixture (`estimation.locations`), from the raw counts on. The reports
+determine the number of updates: they are split at random into halves, and each half is updated as often as the
+other half confirms, for more would fit the noise. That may be never: then the raw counts are the estimate.
 
 Reference: Biswas 2023, Section 4.6.2: (1/m) L + ((m - 1)/m) U, U uniform; 100 iterations.
 Departures: companions are not uniform, and go through the channel; a start that is no worse than the raw
@@ -39,12 +39,12 @@ _FLOOR = 1e-4  # of all reports, spread over all places at the start: none would
 
 
 class Accompanied:
-    """What a provider sees of a channel: the report of the true place, or of one of m - 1 companions.
+    """The channel as a provider sees it: the report of the true place, or of one of m - 1 companions.
 
     Args:
-        channel: that all of them go through.
-        law: of a companion's place, over all places (`Companions.law`).
-        m: reports of one query.
+        channel: Channel that all of them go through.
+        law: Place distribution of a companion, over all places (`Companions.law`).
+        m: Number of reports of one query.
     """
 
     def __init__(self, channel: PlaceChannel, law: Any, m: int) -> None:
@@ -54,26 +54,26 @@ class Accompanied:
         self.others: Floats = (1.0 - self.share) * channel.forward(as_prior(self.space, law))
 
     def forward(self, theta: Floats) -> Floats:
-        """The law of the reports."""
+        """Return the distribution of the reports."""
         return self.share * self.channel.forward(theta) + float(theta.sum()) * self.others
 
     def back(self, values: Floats) -> Floats:
-        """The sum over y of P(y|x) values(y)."""
+        """Return the sum over y of P(y|x) values(y)."""
         return self.share * self.channel.back(values) + float(self.others @ values)
 
     def factors(self, theta: Floats, shares: Floats) -> Floats:
-        """The same of shares / law of the reports."""
+        """Return `back` of the ratio of shares to the distribution of the reports."""
         return self.back(shares / np.maximum(self.forward(theta), _LEAST))
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Where those who asked are, as far as their reports tell.
+    """The estimated distribution of where people asked.
 
     Attributes:
-        distribution: over places.
-        updates: of IBU that were made.
-        queries: how many there were: reports over m.
+        distribution: Probability of each place.
+        updates: Number of IBU updates.
+        queries: Number of queries: reports over m.
     """
 
     distribution: Floats
@@ -94,16 +94,16 @@ def demand_of(
     """Estimate where people asked.
 
     Args:
-        channel: of every report.
-        counts: how often each place was reported, of true places and companions together.
-        law: of a companion's place; needed from m = 2 on.
-        m: reports of one query.
-        updates: of IBU, or none at all; None for the stopping rule.
-        start: a distribution without zeros to begin from; None for the raw counts.
-        rng: of the halves of the stopping rule; None for secure randomness.
+        channel: Channel of every report.
+        counts: Number of reports of each place, of true places and companions together.
+        law: Place distribution of a companion; needed from m = 2 on.
+        m: Number of reports of one query.
+        updates: Number of IBU updates, possibly 0; None for the stopping rule.
+        start: Initial distribution without zeros; None for the raw counts.
+        rng: Random stream that splits the reports for the stopping rule; None for secure randomness.
 
     Raises:
-        ParameterError: there are no reports, or no law.
+        ParameterError: There are no reports, or no distribution of companions.
     """
     seen = accompanied(channel, law, m)
     held = checked_counts("counts", counts, channel.space.size)
@@ -112,7 +112,7 @@ def demand_of(
 
 
 def accompanied(channel: PlaceChannel, law: Any, m: int) -> PlaceChannel:
-    """The channel as a provider sees it; itself if nobody has companions."""
+    """Return the channel as a provider sees it: the channel itself if m is 1."""
     if whole("m", m, low=1) == 1:
         return channel
     if law is None:
@@ -132,7 +132,7 @@ def _made(channel: PlaceChannel, counts: Counts, updates: int, start: Any) -> Fl
 
 
 def started(channel: PlaceChannel, counts: Counts, start: Any = None) -> Floats:
-    """What the updates begin from: a given distribution, else the raw counts and a little everywhere."""
+    """Return the initial distribution: a given one, else the raw counts and a little everywhere."""
     floor = _FLOOR * counts.sum() / len(counts)
     begin = counts + floor if start is None else np.asarray(start, dtype=np.float64)
     begin = np.where(channel.space.open, begin, 0.0)
@@ -140,7 +140,7 @@ def started(channel: PlaceChannel, counts: Counts, start: Any = None) -> Floats:
 
 
 def stopping(channel: PlaceChannel, counts: Any, *, start: Any = None, rng: Stream | None = None) -> int:
-    """The least number of updates after which the estimate of one half of the reports fits the other half.
+    """Return the least number of updates after which the estimate of one half fits the other half.
 
     Both halves estimate and both judge. Of all numbers it is the least whose log-likelihood is within 4 of
     the best: with many companions one half says so little of the other that the best is chance.
@@ -167,7 +167,7 @@ def stopping(channel: PlaceChannel, counts: Any, *, start: Any = None, rng: Stre
 
 
 def halved(counts: Counts, rng: Stream | None = None) -> tuple[Counts, Counts]:
-    """The reports in two halves at random, as counts."""
+    """Split the reports at random into two halves, as counts."""
     reports = np.repeat(np.arange(len(counts)), counts)
     order = np.argsort(secure_or(rng).words(len(reports)), kind="stable")
     first = np.bincount(reports[order[: len(reports) // 2]], minlength=len(counts))

@@ -1,7 +1,7 @@
-"""A public library of journeys, as it is signed and published: what companions are made of.
+"""A public library of journeys, signed and published, from which companions are made.
 
-Journeys are places of one map, equally many seconds apart. They must be public or invented: whoever gives a
-journey gives it away. A vehicle takes the text once, with the map.
+Journeys are places of one map, equally many seconds apart. They must be public or invented: a journey
+that is contributed becomes public. A vehicle takes the text once, with the map.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True)
 class JourneyLibrary(Published):
-    """Journeys on one map.
+    """A signed library of public journeys on one map.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        map: the digest of the road network (`Roads.digest`).
-        seconds: from one point of a journey to the next.
-        journeys: places of the map, at least two for each journey.
+        name: Name of the library; see `Published` for it, `version` and `purpose`.
+        map: Digest of the road network (`Roads.digest`).
+        seconds: Seconds from one point of a journey to the next.
+        journeys: Places of the map, at least two for each journey.
     """
 
     what = field = "library"
@@ -73,15 +73,15 @@ class JourneyLibrary(Published):
         purpose: str,
         version: str = "1",
     ) -> JourneyLibrary:
-        """The library of some journeys on a map; those of one place are left out."""
+        """Build the library of some journeys on a map; journeys of one place are left out."""
         held = tuple(tuple(map(int, one)) for one in journeys if len(one) > 1)
         return cls(name, version, purpose, roads.digest, seconds, held).on(roads)
 
     def on(self, roads: Roads) -> JourneyLibrary:
-        """This library, if it is about that map.
+        """Return this library if it belongs to that map.
 
         Raises:
-            ParameterError: it is about another one.
+            ParameterError: The library belongs to another map.
         """
         if self.map != roads.digest or self.points.max() >= roads.size:
             raise ParameterError(f"library {self.name} must be about the same map as the vehicle's")
@@ -94,12 +94,12 @@ class JourneyLibrary(Published):
 
     @cached_property
     def starts(self) -> Cells:
-        """Where each journey begins among `points`, and where the last ends."""
+        """Position of each journey's begin among `points`, and the end of the last."""
         return np.cumsum([0, *map(len, self.journeys)], dtype=np.int64)
 
     @cached_property
     def packed(self) -> tuple[str, str]:
-        """Lengths and places, compressed; of a text that was read, as it was written."""
+        """Lengths and places, compressed; those of a parsed text as they were written."""
         return packing.packed([len(one) for one in self.journeys]), packing.packed(self.points.tolist())
 
     def _fields(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What the edge does with points that it cannot read: those of many vehicles in one batch, in a fresh order.
+"""Batches of sealed points of many vehicles in a fresh random order, filled up with dummy points.
 
-The provider sees batches of one size. Where fewer vehicles ask than a batch takes, cover fills it up: points
-that the edge makes itself, of journeys that are nobody's, through the same channel.
+The edge cannot read the points. The provider sees batches of one size. If fewer vehicles ask than a batch takes,
+the edge fills it up with dummy points (cover) of invented journeys, through the same channel.
 
-Privacy: against the provider alone, a batch hides whose a point is and which points are of one vehicle, and
-    its size how many ask. No number is claimed: a provider who sends all other queries of a batch knows the
-    rest. What edge and provider learn together is what vehicles pay for.
+Privacy: against the provider alone, a batch hides the vehicle of a point and which points belong together, and
+    its size hides how many vehicles ask. No number is claimed: a provider who sends all other queries of a batch
+    knows the remaining ones. Vehicles pay for everything that edge and provider learn together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RENEWED = 8  # that are drawn for each batch that was filled up
 
 
 def permutation(size: int, rng: Stream | None = None) -> NDArray[np.int64]:
-    """All numbers below a size, every order as likely as any other: by sorting words that differ."""
+    """Sample a uniform permutation of the numbers below a size, by sorting distinct random words."""
     stream = secure_or(rng)
     while True:
         words = stream.words(size)
@@ -42,12 +42,12 @@ def permutation(size: int, rng: Stream | None = None) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Batch:
-    """The points of queries in one batch, in an order that is drawn for it.
+    """The points of several queries in one batch, in a random order.
 
     Attributes:
-        points: in that order, as the provider is sent them.
-        order: where each of them stood.
-        sizes: how many points each query has.
+        points: Sealed points in the order in which they are sent to the provider.
+        order: Original position of each point.
+        sizes: Number of points of each query.
     """
 
     points: list[bytes]
@@ -58,22 +58,22 @@ class Batch:
     def of(
         cls, queries: Sequence[Sequence[bytes]], cover: Sequence[bytes], rng: Stream | None = None
     ) -> Batch:
-        """The batch of some queries.
+        """Build a batch from queries and dummy points.
 
         Args:
-            queries: the sealed points of each.
-            cover: points whose replies nobody waits for.
-            rng: None for secure randomness.
+            queries: Sealed points of each query.
+            cover: Dummy points, whose replies nobody waits for.
+            rng: Random stream; None for secure randomness.
         """
         points = [*chain.from_iterable(queries), *cover]
         order = permutation(len(points), rng).tolist()
         return cls([points[place] for place in order], order, [len(query) for query in queries])
 
     def told(self, replies: Sequence[bytes]) -> list[list[bytes]]:
-        """The replies to each query, in the order of its points, from those to the batch.
+        """Return the replies to each query, in the order of its points, from the replies to the batch.
 
         Raises:
-            SourceError: the provider did not answer each point.
+            SourceError: The provider did not answer each point.
         """
         if len(replies) != len(self.points):
             raise SourceError("the provider did not answer each point")
@@ -85,13 +85,13 @@ class Batch:
 
 
 class Cover:
-    """Points that are nobody's. Places are drawn aside, since a channel takes longer than a batch may.
+    """A stock of dummy points. A thread samples places ahead, since sampling takes longer than a batch may.
 
     Args:
-        area: of the service.
-        companions: journeys that are nobody's, see `companions`.
-        rng: None for secure randomness.
-        stock: how many places are drawn in all.
+        area: Area of the service.
+        companions: Source of dummy journeys, see `companions`.
+        rng: Random stream; None for secure randomness.
+        stock: Number of places to sample in all.
     """
 
     def __init__(self, area: Area, companions: Any, *, rng: Stream | None = None, stock: int = STOCK) -> None:
@@ -102,18 +102,18 @@ class Cover:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Draw places from now on, in a thread of its own."""
+        """Start a thread that samples places."""
         self._thread = threading.Thread(target=self._run, name="cover", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Draw no more."""
+        """Stop the sampling thread."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        """Draw the first places at once, and others as they are used."""
+        """Sample the first places at once, and further places as they are used."""
         while len(self._places) < self._stock and not self._ended.is_set():
             if not self._is_ready or self._used.acquire(timeout=0.5):
                 self._draw()
@@ -131,7 +131,7 @@ class Cover:
             self._places.append(place)
 
     def points(self, count: int) -> list[bytes]:
-        """So many sealed points."""
+        """Return so many sealed dummy points."""
         while not self._is_ready:
             self._draw()
         service = self._area.service

@@ -1,10 +1,10 @@
-"""The law of the points that are nobody's: companions at each of their queries, and the edge's cover.
+"""Estimated distribution of the dummy points: companions at each of their queries, and the edge's cover.
 
 Companions begin where journeys of the library begin, and drive on from query to query; cover is always at its
-first. How many points are of which kind nobody tells a provider, and taking one law for all would be wrong:
-what it misses of (m - 1)/m of the points, an estimate puts into the 1/m that is true. So the shares of the
-kinds are fitted to the reports, by EM over these few laws; they are most of the points, and the true ones
-are taken to be anywhere.
+first. A provider does not know how many points are of which kind, and one distribution for all would be wrong:
+an estimate would put the error of (m - 1)/m of the points into the 1/m that is true. So the shares of the
+kinds are fitted to the reports, by EM over these few distributions; dummies are most of the points, and the
+true points are assumed to be uniform.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST = 1e-300
 
 
 def kinds(companions: Companions, queries: int) -> Floats:
-    """Where a companion is at each query of its journey, and where cover is: shape (queries + 1, places)."""
+    """Return the distribution of a companion at each query, and of cover: shape (queries + 1, places)."""
     laws, at = [], companions.beginnings(queries)
     for query in range(whole("queries", queries, low=1, high=1000)):
         at = companions.moved(at) if query else at
@@ -38,14 +38,14 @@ def kinds(companions: Companions, queries: int) -> Floats:
 def fitted_law(
     channel: PlaceChannel, companions: Companions, counts: Any, *, m: float, queries: int
 ) -> Floats:
-    """The law of the place of a point that is nobody's, as the reports have it.
+    """Estimate the place distribution of a dummy point from the reports.
 
     Args:
-        channel: of every report.
-        companions: of the service.
-        counts: how often each place was reported.
-        m: points for each true one, cover among them.
-        queries: for which the same companions travel along.
+        channel: Channel of every report.
+        companions: Companions of the service.
+        counts: Number of reports of each place.
+        m: Points for each true point, cover included.
+        queries: Number of queries for which the same companions travel along.
     """
     if not m > 1.0:
         raise ParameterError(f"m must be > 1, got {m:g}")

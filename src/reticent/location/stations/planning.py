@@ -1,8 +1,8 @@
-"""From what drivers want to level, number of sites in an answer and radius; and back.
+"""Choice of level, number of sites in an answer and radius from drivers' targets, and back.
 
-What is wanted is a share of queries without cost, or a mean detour. More noise makes both worse, so the least
-level, or the largest radius, that gives what is wanted is found by bisection, and what it gives is worked out
-exactly (`cost`), not simulated.
+A target is a share of queries without cost, or a mean detour. More noise makes both worse, so bisection finds the
+least level, or the largest radius, that meets the target, and its cost is computed exactly (`cost`), not
+simulated.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ KS = (1, 2, 3, 5)
 
 @dataclass(frozen=True)
 class StationPlan:
-    """One way to give what is wanted.
+    """One set of parameters that meets the target.
 
     Attributes:
-        channel: "pure" or "truncated".
-        level: epsilon per km that a query costs; 2 beta of a pure channel.
-        k: sites in an answer.
-        radius_km: of a truncated channel; infinite for a pure one.
+        channel: Name of the channel: "pure" or "truncated".
+        level: Epsilon per km that a query costs; 2 beta of a pure channel.
+        k: Number of sites in an answer.
+        radius_km: Radius of a truncated channel; infinite for a pure one.
         delta: Delta that a query costs beside the level, by the documents' definition; 0 for a pure channel.
         usual_delta: Delta between the same two places by the usual definition (`WorstPair.usual_delta`).
-        share_free: of queries without cost.
-        mean_detour: km or seconds.
+        share_free: Share of queries without cost.
+        mean_detour: Mean detour in km or seconds.
     """
 
     channel: str
@@ -51,7 +51,7 @@ class StationPlan:
 
     @property
     def reach_km(self) -> float:
-        """The distance from which on nothing is promised."""
+        """Distance from which on nothing is promised."""
         return exposure.reach(self.level, self.delta)
 
 
@@ -63,17 +63,17 @@ def level_for(
     radius_km: float | None = None,
     marginal: Any = None,
 ) -> float:
-    """The least level per km that gives a share of free queries, or a mean detour.
+    """Return the least level per km that meets a share of free queries, or a mean detour.
 
     Args:
-        queries: where they come from, and what is answered.
-        free: the wanted share of queries without cost; or
-        detour: the wanted mean cost, in km or seconds.
-        radius_km: of a truncated channel; None for a pure one, whose level is 2 beta.
-        marginal: of the pure channel.
+        queries: Prior of the queries and their answers.
+        free: Target share of queries without cost; or
+        detour: Target mean cost, in km or seconds.
+        radius_km: Radius of a truncated channel; None for a pure one, whose level is 2 beta.
+        marginal: Marginal of the pure channel.
 
     Raises:
-        ParameterError: no level up to 200 per km gives it.
+        ParameterError: No level up to 200 per km meets the target.
     """
     gives = _gives(*checked_target(free, detour))
     if radius_km is None:
@@ -88,12 +88,12 @@ def level_for(
 def radius_for(
     queries: Queries, level: float, *, free: float | None = None, detour: float | None = None
 ) -> float:
-    """The largest radius in km, at most the limit, at which a truncated channel gives what is wanted.
+    """Return the largest radius in km, at most the limit, at which a truncated channel meets the target.
 
     A ball grows by whole places, so the answer is that of the last one that fits.
 
     Raises:
-        ParameterError: not even reports of the own place alone give it.
+        ParameterError: Not even reports of the own place alone meet it.
     """
     gives, level = _gives(*checked_target(free, detour)), real("level", level, low=0.0, open_low=True)
     if gives(queries.truncated(level, queries.limit_km)):
@@ -117,16 +117,16 @@ def plans(
     radii_km: Sequence[float] = (),
     horizon_km: float = 4.0,
 ) -> list[StationPlan]:
-    """All ways among these to give what is wanted, the least level first.
+    """Return all plans among these options that meet the target, the least level first.
 
     Args:
-        stations: the sites.
-        prior: how many queries come from each place; public.
-        free: the wanted share of queries without cost; or
-        detour: the wanted mean cost.
-        ks: how many sites an answer may name.
-        radii_km: of truncated channels that are looked at beside the pure one.
-        horizon_km: of the pure channel.
+        stations: Sites on the road network.
+        prior: Number of queries from each place; public.
+        free: Target share of queries without cost; or
+        detour: Target mean cost.
+        ks: Numbers of sites that an answer may name.
+        radii_km: Radii of truncated channels to evaluate beside the pure one.
+        horizon_km: Horizon of the pure channel.
     """
     checked_target(free, detour)
     limit = max([horizon_km, *radii_km])
@@ -161,7 +161,7 @@ def _gives(what: str, wanted: float) -> Callable[[PrivacyCost], bool]:
 
 
 def _least(gives: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The least number of a range from which on something is given, by bisection of its logarithm."""
+    """Return the least number of a range from which on the test holds, by bisection of its logarithm."""
     if gives(low):
         return low
     if not gives(high):

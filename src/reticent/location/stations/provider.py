@@ -1,12 +1,12 @@
-"""The provider: opens points, and answers each with the k nearest free stations by road. It never learns who.
+"""The provider: decrypts points and answers each with the k nearest free stations by road.
 
-A provider is a folder: the signed text, the file of the map, the signed list of stations, two secrets, and a
-SQLite file of what is free and what is booked, which processes share. It keeps nothing of a query,
-unless its owner wants forecasts (`tally`): the same point is answered again, so that a crash or a retry loses
-and doubles nothing. A booking is kept by its token.
+The provider never learns who asks. It is a folder: the signed text, the file of the map, the signed list of
+stations, two secrets, and a SQLite file of free and booked connectors, which processes share. It stores nothing
+of a query, unless its owner wants forecasts (`tally`): the same point is answered again, so that a crash or a
+retry loses and doubles nothing. A booking is stored by its token.
 
-Privacy: what the provider holds of vehicles are bookings: station, token, until when; and counts of reported
-    places, if its owner asked for them.
+Privacy: the provider stores of vehicles only bookings (station, token, expiry), and counts of reported places
+    if its owner asked for them.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Offered:
-    """What a new provider offers.
+    """The settings of a new provider.
 
     Args:
-        name: of the service.
-        purpose: in words for drivers.
-        level: that one query keeps, in 1/km.
-        k: how many stations a reply names.
-        m: how many points a query has.
-        period_s: for how long a query stays the same.
-        version: of the text.
+        name: Name of the service.
+        purpose: Purpose in plain words, for drivers.
+        level: Privacy level of one query, in 1/km.
+        k: Number of stations that a reply names.
+        m: Number of points of a query.
+        period_s: Seconds for which a query stays the same.
+        version: Version of the text.
     """
 
     name: str
@@ -76,14 +76,14 @@ class Offered:
 
 
 class Provider:
-    """The provider in a folder.
+    """The provider of charging stations that is stored in a folder.
 
     Args:
-        folder: that `begin` made.
-        clock: seconds since 1970.
+        folder: Folder that `begin` created.
+        clock: Clock in seconds since 1970.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: There is no provider in the folder.
     """
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -117,18 +117,18 @@ class Provider:
         start: int,
         library: Published | None = None,
     ) -> Provider:
-        """Make the folder of a provider.
+        """Create the folder of a provider.
 
         Args:
-            folder: of its own; there is nothing yet.
-            roads: the map within its horizon.
-            stations: on it.
-            offered: what it answers.
-            start: when the first period begins, in seconds since 1970.
-            library: journeys on the map, public, for companions.
+            folder: Folder of the provider's own, without a provider yet.
+            roads: Road network within its horizon.
+            stations: Stations on the map.
+            offered: Settings of the service.
+            start: Start of the first period, in seconds since 1970.
+            library: Public journeys on the map, for companions.
 
         Raises:
-            ParameterError: there is one, or what is offered breaks a rule.
+            ParameterError: The folder has a provider already, or a setting breaks a rule.
         """
         if (folder / SERVICE).exists():
             raise ParameterError(f"there is a provider of stations at {folder}")
@@ -177,21 +177,21 @@ class Provider:
 
     @property
     def signer(self) -> bytes:
-        """The public key of who signs its texts."""
+        """Public key that verifies the provider's signed texts."""
         return self._signing_key.public_key().public_bytes_raw()
 
     @cached_property
     def area(self) -> Area:
-        """Text and map."""
+        """The service and its map."""
         return Area.of(self.service, self.map_file)
 
     # What is free
 
     def put(self, free: Mapping[str, int]) -> None:
-        """Say how many connectors of stations are free, by their ids.
+        """Set the number of free connectors of stations, by station id.
 
         Raises:
-            ParameterError: there is no such station, or it has not as many; nothing is changed.
+            ParameterError: There is no such station, or it has fewer connectors; nothing is changed.
         """
         numbers = {one.id: number for number, one in enumerate(self.stations)}
         rows = []
@@ -208,7 +208,7 @@ class Provider:
             raise _unusable(error) from error
 
     def free(self) -> list[int]:
-        """How many connectors of each station are free, those that are booked taken off."""
+        """Return the number of free connectors of each station, without those that are booked."""
         try:
             with self._guard:
                 return self._free()
@@ -225,7 +225,7 @@ class Provider:
         return counts
 
     def bits(self) -> bytes:
-        """One bit a station, whether a connector is free: behind the list's id, and signed with it."""
+        """Return one bit a station, whether a connector is free: behind the list's id, and signed with it."""
         flags = np.packbits(np.array(self.free()) > 0).tobytes()
         content = self.listed.id + flags
         return content + self._signing_key.sign(_FREE_HEAD + content)
@@ -234,7 +234,7 @@ class Provider:
 
     @cached_property
     def _sites(self) -> tuple[Stations, list[list[int]], np.ndarray[Any, Any]]:
-        """The sites by place, the stations of each, and the nearest sites of every place."""
+        """Sites by place, the stations of each site, and the nearest sites of every place."""
         at = self.area.roads.cells(
             np.array([one.latitude for one in self.stations]),
             np.array([one.longitude for one in self.stations]),
@@ -247,15 +247,15 @@ class Provider:
         return sites, members, nearest
 
     def prepare(self) -> None:
-        """Work out what all queries need, once: seconds for a city."""
+        """Compute the tables that all queries need, once: seconds for a city."""
         with self._preparing:
             self._sites  # noqa: B018
 
     def answers(self, points: Sequence[bytes]) -> list[bytes]:
-        """The reply to each sealed point, in their order. None raises for what a point says.
+        """Return the reply to each sealed point, in their order. No content of a point raises an error.
 
         Raises:
-            StorageUnavailable: what is free cannot be read.
+            StorageUnavailable: The free connectors cannot be read.
         """
         self.prepare()
         free = self.free()
@@ -277,7 +277,7 @@ class Provider:
         return replied(point, sealed, state, [], k)
 
     def nearest(self, place: int, free: Sequence[int]) -> list[int]:
-        """The nearest stations of a place by road: one of each of the k nearest sites that have one free."""
+        """Return the nearest stations by road: one of each of the k nearest sites that have one free."""
         roads = self.area.roads
         place = min(max(place, 0), roads.size - 1)
         sites, members, table = self._sites
@@ -289,7 +289,7 @@ class Provider:
         return found
 
     def _booked(self, point: Point) -> State:
-        """Book a connector, once for a token as long as it is kept."""
+        """Book a connector, once for a token as long as it is stored."""
         if point.number >= len(self.stations):
             return State.TAKEN
         now = self._clock()
@@ -311,7 +311,7 @@ class Provider:
 def _first_free(
     order: Sequence[int], members: Sequence[Sequence[int]], free: Sequence[int], k: int
 ) -> list[int]:
-    """One free station of each of the first k sites that have one."""
+    """Return one free station of each of the first k sites that have one."""
     found: list[int] = []
     for site in order:
         if site < 0 or len(found) == k:
@@ -323,16 +323,16 @@ def _first_free(
 
 
 def bits_bytes(listed: StationList) -> int:
-    """Of what `Provider.bits` writes."""
+    """Return the size of the content that `Provider.bits` writes."""
     return len(listed.id) + (len(listed.stations) + 7) // 8 + _SIGNATURE_BYTES
 
 
 def free_stations(content: bytes, listed: StationList, signer: bytes) -> list[bool]:
-    """Which stations of a list are free, of what `Provider.bits` wrote.
+    """Verify content that `Provider.bits` wrote, and return which stations of the list are free.
 
     Raises:
-        ParameterError: it is of another list.
-        GuaranteeError: somebody else signed it.
+        ParameterError: The content belongs to another list.
+        GuaranteeError: Somebody else signed it.
     """
     if len(content) != bits_bytes(listed) or not content.startswith(listed.id):
         raise ParameterError("what is free must be one bit for each station of the list")

@@ -1,4 +1,4 @@
-r"""The places of a road network as a file that a provider publishes and a vehicle reads: numpy and zlib only.
+r"""Binary file of a road network that a provider publishes and a vehicle reads: numpy and zlib only.
 
     "reticent-roads/v1\n" | compressed: places (4 bytes), arcs (4) | latitudes and longitudes (8 each)
         | begins, ends (4 each) | street lengths in multiples of 2^-20 km (4) | driving seconds (8)
@@ -6,7 +6,7 @@ r"""The places of a road network as a file that a provider publishes and a vehic
 All numbers are little-endian. Every street arc is there in both directions; where its seconds are 0, cars may
 not drive it. So what is driven is as long as the street, as `cut` makes it.
 
-Privacy: whoever reads the file relies on nothing that it says: `Roads` refuses lengths that are no metric,
+Privacy: a reader of the file relies on none of its claims: `Roads` refuses lengths that are no metric,
     and places that do not reach each other.
 """
 
@@ -32,10 +32,10 @@ _COLUMNS = ("<i4", "<i4", "<u4", "<f8")  # of arcs
 
 
 def written(roads: Roads) -> bytes:
-    """The file of a network that `cut` made.
+    """Encode a network that `cut` made as a file.
 
     Raises:
-        ParameterError: what cars drive is no part of its streets, or the file would be too large.
+        ParameterError: The driving graph is no part of the streets, or the file would be too large.
     """
     street = roads.street
     at = _places_of(street, roads.driving)
@@ -59,10 +59,10 @@ def written(roads: Roads) -> bytes:
 
 
 def read(file: bytes) -> Roads:
-    """The network of a file.
+    """Decode the network of a file.
 
     Raises:
-        ParameterError: it is none.
+        ParameterError: The content is no such file.
     """
     if not isinstance(file, bytes) or not file.startswith(HEAD) or len(file) > LONGEST:
         raise ParameterError(f"the file of a map must begin as one and be at most {LONGEST:,} bytes")
@@ -93,7 +93,7 @@ def read(file: bytes) -> Roads:
 
 
 def _places_of(street: Graph, driven: Graph) -> NDArray[np.int64]:
-    """Where the arcs of one graph stand among those of another, sorted by begin and end."""
+    """Return the positions of one graph's arcs among those of another, sorted by begin and end."""
     size = street.size
     known = street.begins.astype(np.int64) * size + street.ends
     wanted = driven.begins.astype(np.int64) * size + driven.ends

@@ -1,13 +1,13 @@
-"""What a vehicle says to the provider, each point sealed by itself; and what the provider says back.
+"""Encryption of points from a vehicle to the provider, each sealed by itself, and of the replies.
 
     point   kind (1 byte) | place or station (4) | token (16) | reply key (16), by HPKE: 85 bytes
     reply   nonce (12) | state (1) | stations (4 each, k of them), by AES-128-GCM under the reply key
 
 All points are of one size, and all replies to a service: queries, bookings and what only fills up look the
-same to whoever carries them. A point that cannot be opened is answered by random bytes.
+same to every carrier. A point that cannot be opened is answered by random bytes.
 
 Reference: RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
-Privacy: whoever carries a sealed point learns nothing of it without the provider's key, by the security of
+Privacy: a carrier of a sealed point learns nothing of it without the provider's key, by the security of
     HPKE against chosen ciphertexts. Reply keys are drawn for each point and not made from the enrolment: its
     operator knows that.
 """
@@ -36,7 +36,7 @@ _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 class Kind(IntEnum):
-    """What a point asks for."""
+    """The request that a point carries."""
 
     NOTHING = 0  # it fills up
     QUERY = 1  # the nearest free stations of a place
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 
 class State(IntEnum):
-    """What became of it."""
+    """The result of a request."""
 
     NOTHING = 0
     TOLD = 1
@@ -57,10 +57,10 @@ class Point:
     """One point in the clear.
 
     Args:
-        kind: what it asks for.
-        number: of the place, or of the station.
-        token: by which a booking that comes again is the same one.
-        key: for the reply.
+        kind: Request that the point carries.
+        number: Number of the place, or of the station.
+        token: Random token that identifies a booking if it is sent again.
+        key: Key for the reply.
     """
 
     kind: Kind
@@ -70,17 +70,17 @@ class Point:
 
     @classmethod
     def made(cls, kind: Kind, number: int) -> Point:
-        """One with a token and a reply key of its own."""
+        """Create a point with a fresh token and a fresh reply key."""
         return cls(kind, number, os.urandom(TOKEN_BYTES), os.urandom(KEY_BYTES))
 
     def sealed(self, service: bytes, to: X25519PublicKey) -> bytes:
-        """The same for the provider alone, as a point of this service."""
+        """Encrypt the point to the provider, as a point of this service."""
         plain = _PLAIN.pack(self.kind, self.number, self.token, self.key)
         return _SUITE.encrypt(plain, to, _LABEL + service)
 
 
 def opened(sealed: bytes, service: bytes, key: X25519PrivateKey) -> Point | None:
-    """What a vehicle sealed for this service; None for anything else."""
+    """Decrypt a point that a vehicle sealed for this service; return None for anything else."""
     try:
         kind, number, token, reply = _PLAIN.unpack(_SUITE.decrypt(sealed, key, _LABEL + service))
         return Point(Kind(kind), number, token, reply)
@@ -89,7 +89,7 @@ def opened(sealed: bytes, service: bytes, key: X25519PrivateKey) -> Point | None
 
 
 def is_sealed_to(key: X25519PublicKey) -> bool:
-    """Whether points can be sealed to a key: to those of small order the secret would be known to all."""
+    """Return whether points can be sealed to a key; keys of small order would make the secret public."""
     try:
         X25519PrivateKey.generate().exchange(key)
     except ValueError:
@@ -98,12 +98,12 @@ def is_sealed_to(key: X25519PublicKey) -> bool:
 
 
 def reply_bytes(k: int) -> int:
-    """Of every reply of a service that names up to k stations."""
+    """Return the size of every reply of a service that names up to k stations."""
     return _NONCE_BYTES + 1 + 4 * k + _TAG_BYTES
 
 
 def replied(point: Point, sealed: bytes, state: State, stations: list[int], k: int) -> bytes:
-    """The reply to a point, for whoever has its key."""
+    """Encrypt the reply to a point under the point's reply key."""
     filled = [*stations[:k], *[_NO_STATION] * k][:k]
     nonce = os.urandom(_NONCE_BYTES)
     plain = struct.pack(f">B{k}I", state, *filled)
@@ -111,10 +111,10 @@ def replied(point: Point, sealed: bytes, state: State, stations: list[int], k: i
 
 
 def told(reply: bytes, sealed: bytes, key: bytes, k: int) -> tuple[State, list[int]]:
-    """What a reply says.
+    """Decrypt the reply to a point, and return its state and its stations.
 
     Raises:
-        ParameterError: it is no reply to this point.
+        ParameterError: The content is no reply to this point.
     """
     try:
         nonce, rest = reply[:_NONCE_BYTES], reply[_NONCE_BYTES:]

@@ -1,8 +1,8 @@
-"""Stations in files: CSV, or Locations of OCPI 2.2.1 in JSON; gzipped or not. All of it is public.
+"""Station files: CSV, or Locations of OCPI 2.2.1 in JSON; gzipped or not. All of it is public.
 
-CSV has a line of names, of which `lat` and `lon` are needed; `id`, `name` and `connectors` may be there. Of
-OCPI are read `id`, `name`, `coordinates` and the `status` of each of `evses`, of a list of Locations or of a
-reply that has it as `data`. An EVSE serves one car at a time, so it is what is counted as a connector.
+CSV has a line of names, of which `lat` and `lon` are needed; `id`, `name` and `connectors` are optional. From
+OCPI, the reader takes `id`, `name`, `coordinates` and the `status` of each of `evses`, in a list of Locations
+or in a reply that has it as `data`. An EVSE serves one car at a time, so it counts as a connector.
 
 Reference: OCPI 2.2.1, Locations module, objects Location and EVSE, enumeration Status.
 """
@@ -32,14 +32,14 @@ _AVAILABLE = "AVAILABLE"
 
 @dataclass(frozen=True)
 class Station:
-    """One station as it is published.
+    """One charging station as it is published.
 
     Args:
-        id: of its operator, different from all others.
-        name: for people.
-        latitude: in degrees, as `longitude`.
-        connectors: how many cars it serves at a time.
-        free: how many of them are free when the file was written.
+        id: Operator's id of the station, different from all others.
+        name: Name for people.
+        latitude: Latitude in degrees, as `longitude`.
+        connectors: Number of cars that it serves at a time.
+        free: Number of connectors that were free when the file was written.
     """
 
     id: str
@@ -51,10 +51,10 @@ class Station:
 
 
 def read_stations(path: str | os.PathLike[str]) -> tuple[Station, ...]:
-    """The stations of a file, in its order.
+    """Read the stations of a file, in its order.
 
     Raises:
-        ParameterError: there are none, too many, or one breaks its rule; with the field, the rule and the
+        ParameterError: There are none, too many, or a station breaks a rule; with the field, the rule and the
             value.
     """
     content = file_text(Path(path))
@@ -67,7 +67,7 @@ def read_stations(path: str | os.PathLike[str]) -> tuple[Station, ...]:
 
 
 def checked(stations: list[Station]) -> tuple[Station, ...]:
-    """The same, if there are some, not too many, and all of them differ."""
+    """Validate that there are stations, not too many, and that their ids differ; return them as a tuple."""
     if not 1 <= len(stations) <= MOST_STATIONS:
         raise ParameterError(f"there must be 1 to {MOST_STATIONS:,} stations, got {len(stations):,}")
     seen: set[str] = set()
@@ -133,7 +133,7 @@ def _of_row(row: dict[str, str], number: int) -> Station:
 
 
 def _first(row: dict[str, str], names: tuple[str, ...]) -> str:
-    """What the first of these columns says that is there and not empty."""
+    """Return the content of the first of these columns that exists and is not empty."""
     return next((row[one].strip() for one in names if row.get(one, "").strip()), "")
 
 
@@ -160,7 +160,7 @@ def _ocpi(content: bytes) -> list[Station]:
 
 
 def _of_location(one: Any, number: int) -> Station | None:
-    """A Location; None for one whose EVSEs were all removed."""
+    """Build a station from an OCPI Location; None if all its EVSEs were removed."""
     if not isinstance(one, dict) or not isinstance(one.get("id"), str):
         raise ParameterError(f"Location {number} must be an object with an id")
     where = one.get("coordinates")
@@ -186,7 +186,7 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _coordinate(name: str, where: dict[str, Any], field: str) -> float:
-    """A number; OCPI writes it as a text."""
+    """Parse a coordinate in degrees; OCPI writes it as a text."""
     given = where.get(field)
     try:
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):

@@ -1,4 +1,4 @@
-"""How often each place was reported to a provider, by the hour: what forecasts are made of.
+"""Hourly counts of reported places at a provider, from which forecasts are made.
 
 A provider keeps nothing of a query unless it has this file, which its owner must ask for. A point that comes
 again, sent once more by a vehicle or an edge, is the same bytes, and counts once: digests of sealed points
@@ -34,11 +34,11 @@ _TABLES = (
 
 
 class Tally:
-    """The counts in a provider's folder.
+    """The counts of reported places in a provider's folder.
 
     Args:
-        folder: of the provider.
-        clock: seconds since 1970.
+        folder: Folder of the provider.
+        clock: Clock in seconds since 1970.
     """
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -50,7 +50,7 @@ class Tally:
 
     @classmethod
     def kept(cls, folder: Path, *, clock: Callable[[], float] = time.time) -> Tally | None:
-        """That of a folder, if its owner asked for one."""
+        """Open the counts of a folder, or return None if its owner did not ask for them."""
         return cls(folder, clock=clock) if (folder / FILE).exists() else None
 
     def close(self) -> None:
@@ -61,10 +61,10 @@ class Tally:
         """Count points, each once.
 
         Args:
-            points: sealed, and the place that each says.
+            points: Pairs of a sealed point and its reported place.
 
         Raises:
-            StorageUnavailable: nothing was counted.
+            StorageUnavailable: The file cannot be written; nothing was counted.
         """
         hour = int(self._clock()) // HOUR_S
         with explained("what was reported"), self._guard, writing(self._base):
@@ -79,11 +79,11 @@ class Tally:
                     )
 
     def counts(self, size: int, hours: int) -> NDArray[np.int64]:
-        """How often each place was reported in the last whole hours and the one that is under way.
+        """Return how often each place was reported in the last whole hours and in the current one.
 
         Args:
-            size: the number of places.
-            hours: that are over.
+            size: Number of places.
+            hours: Number of past hours.
         """
         first = self._first(hours)
         found = np.zeros(size, dtype=np.int64)
@@ -95,7 +95,7 @@ class Tally:
         return found
 
     def minutes(self, hours: int) -> float:
-        """For how long these counts were made: from the first hour among them that has any, until now."""
+        """Return the minutes that these counts cover: from the first hour with a report until now."""
         look = "SELECT MIN(hour) FROM seen WHERE hour >= ?"
         with explained("what was reported"), self._guard:
             (begun,) = self._base.execute(look, (self._first(hours),)).fetchone()

@@ -1,4 +1,4 @@
-"""Attackers who look for the true journey among its companions.
+"""Attacks that look for the true journey among its companions.
 
 They see m journeys, each a report at every query, and are told which reports belong to one journey (more than
 a provider knows, and no less than provider and edge together). They know the channel, the map, how people
@@ -9,9 +9,9 @@ drive and the exact law of companions. The true journey is that with the largest
 Both are hidden Markov models: states are points of journeys with their velocity, on the map; they move as
 `Companions` do, and are seen through the channel. For people the attacker takes journeys of his own, for
 companions the library itself, so he is fitted to the very companions that he faces. No attacker does better
-than the ratio of the true laws; 1/m is what guessing gives.
+than the ratio of the true distributions; guessing succeeds with probability 1/m.
 
-`RandomDummies` are the documents': random places, then any place within reach, sent as they are.
+`RandomDummies` are those of the reference: random places, then any place within reach, sent as they are.
 
 Reference: Biswas 2023, Sections 4.4.5 and 4.6.3. Departures: its chance 1/m^k holds only if dummies look like
     private reports of people; its (alpha, beta)-identifiability is a density, taken here by Bayes' rule.
@@ -41,7 +41,7 @@ PlaceNoise = ElasticChannel | TruncatedLaplace
 
 
 def sight(channel: PlaceNoise, report: int) -> Floats:
-    """P(report | x) of every place x, up to a factor: distances are the same both ways."""
+    """Return P(report | x) of every place x, up to a factor: distances are the same in both directions."""
     if isinstance(channel, TruncatedLaplace):
         far = channel.space.distances(report)
         weights = np.where(far <= channel.radius_km, np.exp(-channel.level * far), 0.0)
@@ -51,19 +51,19 @@ def sight(channel: PlaceNoise, report: int) -> Floats:
 
 
 class Law(Protocol):
-    """What an attacker knows of journeys: how likely reports are, at each query."""
+    """A probability model of journeys that an attacker knows: the likelihood of reports, query by query."""
 
     def logs(self, reports: Cells, sights: list[Floats]) -> Floats:
-        """The logarithm of P of the reports up to each query."""
+        """Return the log-probability of the reports up to each query."""
 
 
 @dataclass(frozen=True, eq=False)
 class Driving:
-    """Journeys of a chain, seen through a channel.
+    """A hidden Markov model of journeys that are seen through a channel.
 
     Args:
-        chain: how they move.
-        queries: of a whole journey.
+        chain: Markov chain of the journeys.
+        queries: Number of queries of a whole journey.
     """
 
     chain: Companions
@@ -74,11 +74,11 @@ class Driving:
         return self.chain.beginnings(self.queries)
 
     def logs(self, reports: Cells, sights: list[Floats]) -> Floats:
-        """The logarithm of P of the reports up to each query, by the forward algorithm."""
+        """Return the log-probability of the reports up to each query, by the forward algorithm."""
         return np.cumsum([math.log(total) for total, _ in self._steps(sights)])
 
     def last(self, sights: list[Floats]) -> Floats:
-        """Where somebody is at the last query, over the places of the map."""
+        """Return the posterior distribution of the place at the last query, over the places of the map."""
         *_, (_, law) = self._steps(sights)
         found = np.bincount(self.chain.places, law, minlength=self.chain.roads.size)
         return np.asarray(found, dtype=np.float64)
@@ -94,11 +94,11 @@ class Driving:
 
 
 class RandomDummies:
-    """The documents' dummies: a random place, then any place within reach of the last one.
+    """The dummies of the reference: a random place, then any place within reach of the last one.
 
     Args:
-        roads: the map.
-        reach_km: how far a car gets between two queries.
+        roads: Road network of the map.
+        reach_km: Distance that a car can drive between two queries.
 
     Reference: Biswas 2023, Section 4.4.5.
     """
@@ -108,7 +108,7 @@ class RandomDummies:
         self.reach_km = real("reach_km", reach_km, low=roads.street.longest)
 
     def journeys(self, count: int, queries: int, rng: Stream | None = None) -> Cells:
-        """Where dummies are at each query: shape (count, queries)."""
+        """Sample the place of each dummy at each query: shape (count, queries)."""
         found = np.empty((whole("count", count, low=0), whole("queries", queries, low=1)), dtype=np.int64)
         if count:
             found[:, 0] = uniform_below(self.roads.size, count, rng)
@@ -120,7 +120,7 @@ class RandomDummies:
         return found
 
     def logs(self, reports: Cells, sights: list[Floats]) -> Floats:
-        """The logarithm of P of dummies at these places: none, once a step is out of reach."""
+        """Return the log-probability of dummies at these places: -inf once a step is too long."""
         found = [-math.log(self.roads.size)]
         near = self.roads.rows(self.reach_km, reports[:-1]) if len(reports) > 1 else None
         for query, to in enumerate(reports[1:].tolist()):
@@ -132,12 +132,12 @@ class RandomDummies:
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
-    """Who compares two laws.
+    """An attacker who compares the likelihood of a person's journey with that of a companion's.
 
     Args:
-        channel: that people's places go through.
-        people: how they drive, as far as he knows.
-        companions: the law of what is sent beside.
+        channel: Channel that people's places go through.
+        people: Model of how people drive, as far as the attacker knows.
+        companions: Model of the dummy journeys.
     """
 
     channel: PlaceNoise
@@ -145,7 +145,7 @@ class Attacker:
     companions: Law
 
     def scores(self, reports: Any) -> Floats:
-        """The log ratio of both laws at each query: shape (journeys, queries). The largest is named."""
+        """Return the log-likelihood ratio at each query: shape (journeys, queries); the largest is named."""
         given = np.atleast_2d(np.asarray(reports, dtype=np.int64))
         found = np.empty(given.shape)
         for number, journey in enumerate(given):
@@ -154,13 +154,13 @@ class Attacker:
         return found
 
     def guess(self, reports: Any, within: Rows) -> tuple[int, float]:
-        """The best guess of where somebody is now, from her m journeys; and how likely he finds it.
+        """Return the attacker's best guess of a person's place now, and its posterior probability.
 
         Bayes' rule over which journey is true, each alike beforehand, and over where it is.
 
         Args:
-            reports: shape (m, queries).
-            within: what is within alpha of each place, `roads.rows(alpha)`.
+            reports: Reports of the person's m journeys: shape (m, queries).
+            within: Places within alpha of each place, `roads.rows(alpha)`.
         """
         given = np.atleast_2d(np.asarray(reports, dtype=np.int64))
         scores, places = self.scores(given)[:, -1], np.zeros(len(within))
@@ -174,16 +174,16 @@ class Attacker:
 
 
 def chance_of_finding(true: Any, companions: Any, m: int) -> float:
-    """How often the true journey has the largest score among m, over all groups of m - 1 companions.
+    """Return how often the true journey scores highest among m, over all groups of m - 1 companions.
 
     Exactly: a group has no larger one with the chance that all m - 1, drawn without replacement, are smaller.
-    Equal scores are told apart by guessing; half of them count as smaller.
+    Ties are broken by guessing; half of them count as smaller.
 
     Args:
-        true: scores of true journeys.
-        companions: scores of companions, at least m - 1. They are drawn apart from the true journeys, so any
-            of them may be in any group.
-        m: journeys in a group.
+        true: Scores of true journeys.
+        companions: Scores of companions, at least m - 1. They are drawn independently of the true journeys,
+            so any of them may be in any group.
+        m: Number of journeys in a group.
     """
     others, m = np.sort(np.asarray(companions, dtype=np.float64)), whole("m", m, low=1)
     if len(others) < m - 1:

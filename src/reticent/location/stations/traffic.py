@@ -1,4 +1,4 @@
-"""Invented journeys from a model of the traffic: for a library where no public journeys are.
+"""Invented journeys from a traffic model, for a library where there are no public journeys.
 
 Where journeys begin and end is drawn by public weights (counts of a census, or even); between them cars take
 the quickest way, and their place is noted every so many seconds.
@@ -30,18 +30,18 @@ def invented(
     least: int = 5,
     rng: Stream | None = None,
 ) -> list[Cells]:
-    """Journeys along quickest ways, each the places that it passes every so many seconds.
+    """Sample journeys along quickest routes, each the places that it passes every so many seconds.
 
     Args:
-        roads: the map.
-        weights: of each place, to begin and to end there; public. None for all alike.
-        count: of journeys.
-        seconds: from one point of a journey to the next.
-        least: points that a journey has at least; shorter ones are drawn again.
-        rng: None for secure randomness.
+        roads: Road network of the map.
+        weights: Weight of each place as a start and as an end; public. None for equal weights.
+        count: Number of journeys.
+        seconds: Seconds from one point of a journey to the next.
+        least: Minimal number of points of a journey; shorter ones are drawn again.
+        rng: Random stream; None for secure randomness.
 
     Raises:
-        ParameterError: hardly any way of this map takes so long.
+        ParameterError: Hardly any route of this map takes so long.
     """
     count, least = whole("count", count, low=1), whole("least", least, low=2)
     seconds = whole("seconds", seconds, low=1)
@@ -61,7 +61,7 @@ def invented(
 
 
 def quickest(roads: Roads, begin: int, end: int, cost: str = "time") -> tuple[Cells, Floats]:
-    """The places that the quickest (or shortest) way passes, and what driving to each took: both in order."""
+    """Return the places along the quickest (or shortest) route, and the driving cost to each, in order."""
     try:
         from scipy.sparse.csgraph import dijkstra
     except ImportError as error:
@@ -75,7 +75,7 @@ def quickest(roads: Roads, begin: int, end: int, cost: str = "time") -> tuple[Ce
 
 
 def _way(roads: Roads, begin: int, end: int, seconds: int) -> Cells:
-    """The places of the quickest way, every so many seconds."""
+    """Return the places of the quickest route, every so many seconds."""
     passed, took = quickest(roads, begin, end)
     ticks = np.arange(0.0, took[-1] + 1e-9, float(seconds))
     return passed[np.searchsorted(took, ticks, side="right") - 1]

@@ -1,7 +1,7 @@
-"""What runs in a vehicle: asks for stations near where it is, without saying where that is.
+"""The client in a vehicle: asks for nearby stations without revealing the vehicle's location.
 
-A query has m points in an order of their own: where the vehicle is and where m - 1 companions are, who were
-made without knowing that, each through the same channel, and each sealed to the provider by itself. In one
+A query has m points in a random order: the vehicle's place and the places of m - 1 companions, which are
+generated without knowing it, each through the same channel, and each sealed to the provider by itself. In one
 period a vehicle sends one query, byte for byte the same however often it asks and wherever it is by then; so
 neither sending again nor a fresh query tells that it moved. It is paid for before it is drawn.
 
@@ -10,7 +10,7 @@ that is not signed or claims what it does not keep, a level or a horizon that it
 spent ledger.
 
 Privacy: edge and provider together see m points of which one is the true one through the channel, and do not
-    see which. The law of such a query is a mean of products in each of which one factor depends on the true
+    see which. The distribution of such a query is a mean of products in each of which one factor depends on the true
     place, and by at most exp(level d): so a query keeps the level of the channel against both together, which
     is what the ledger is charged. Companions cost nothing, and no number is claimed for them. What a vehicle
     books is no part of the promise: it tells the cell of the station.
@@ -50,19 +50,19 @@ _BOOKING = "booking"
 
 
 class Travellers(Protocol):
-    """Whoever has journeys that are nobody's: `companions.Companions`."""
+    """A source of dummy journeys, such as `companions.Companions`."""
 
     def journeys(self, count: int, queries: int, rng: Stream | None = None) -> NDArray[np.int64]:
-        """Places of so many journeys at so many queries: shape (count, queries)."""
+        """Sample the places of so many journeys at so many queries: shape (count, queries)."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A station that was told.
+    """A station that a reply named, with its distance.
 
     Args:
-        number: in the list of the service.
-        cost: what driving there from the vehicle takes, in km; infinite where cars do not get.
+        number: Number of the station in the list of the service.
+        cost: Driving distance from the vehicle in km; infinite if cars cannot get there.
     """
 
     number: int
@@ -73,17 +73,18 @@ class Vehicle(PlaceReporter[StationService]):
     """One enrolled vehicle, see `Reporter`.
 
     Args:
-        path: and what is not listed here, see `Reporter`. The account is that of all that it tells of places.
-        enrolment: what the edge's operator gave it. At a hand-over another edge gave another; the ledger is
-            the same, and nothing is reset.
-        signer: the public key of the provider.
-        companions: who travels along; None for those that are made of the service's own library.
-        lifetime_per_km: the level that all it tells of places may spend, in 1/km of street; fixed with the
+        path: Path of the ledger; see `Reporter` for it and all arguments that are not listed here. The
+            account covers everything that the vehicle tells of places.
+        enrolment: Enrolment that the edge's operator issued. At a hand-over another edge issues another; the
+            ledger is the same, and nothing is reset.
+        signer: Public key of the provider.
+        companions: Source of dummy journeys; None for those made of the service's own library.
+        lifetime_per_km: Level that all its reports of places may spend, in 1/km of street; fixed with the
             ledger.
-        most_per_km: the level that it allows a single query.
-        most_horizon_km: the largest horizon that it allows: two points however near keep the level times it
-            at least.
-        queries: for how many queries the same companions travel along.
+        most_per_km: Largest level that the owner allows for a single query.
+        most_horizon_km: Largest horizon that the owner allows: two points however near keep the level times
+            it at least.
+        queries: Number of queries for which the same companions travel along.
     """
 
     kind = StationService
@@ -121,15 +122,15 @@ class Vehicle(PlaceReporter[StationService]):
             )
 
     def enter(self, file: bytes, map_file: bytes, library_file: bytes | None = None) -> Area:
-        """Take a service that is signed, and its map: the level is worked out again.
+        """Verify a signed service and its map, recompute the level, and enter the area.
 
         Args:
-            file: the signed text.
-            map_file: the file of its map.
-            library_file: the signed library of journeys, for companions.
+            file: Signed text of the service.
+            map_file: File of its map.
+            library_file: Signed library of journeys, for companions.
 
         Raises:
-            GuaranteeError, ParameterError: it does not keep what it says; nothing was sent or spent.
+            GuaranteeError, ParameterError: The service does not keep what it claims; nothing was sent or spent.
         """
         area = Area.of(self.take(file), map_file)
         along = self._given
@@ -145,17 +146,17 @@ class Vehicle(PlaceReporter[StationService]):
     # Asking
 
     def query(self, area: Area, latitude: Any, longitude: Any, *, now: float | None = None) -> bytes:
-        """The request of this period: paid for, drawn, remembered, then given out. The same one, ever after.
+        """Return the request of this period: charged, sampled and stored first; identical from then on.
 
         Args:
-            area: that was entered.
-            latitude: where the vehicle is, as `longitude`; only its first query in a period looks at it.
-            longitude: in degrees.
-            now: seconds since 1970; by the clock if not given.
+            area: Area that was entered.
+            latitude: Latitude of the vehicle in degrees; only the first query in a period uses it.
+            longitude: Longitude of the vehicle in degrees.
+            now: Seconds since 1970; the clock's if None.
 
         Raises:
-            BudgetExceeded: the lifetime budget does not hold another query. Nothing may be sent.
-            ParameterError: the area was not entered.
+            BudgetExceeded: The lifetime budget does not hold another query. Nothing may be sent.
+            ParameterError: The area was not entered.
         """
         area = self._entered(area)
         service = area.service
@@ -172,10 +173,10 @@ class Vehicle(PlaceReporter[StationService]):
         return self._sent(service, f"query-{number % 2}", str(number), points)
 
     def booking(self, area: Area, station: int) -> bytes:
-        """The request that books a station: of the size of a query, and the same until it is answered.
+        """Return the request that books a station: as large as a query, and the same until it is answered.
 
-        Privacy: it tells the provider that somebody drives to this station, so in which cell they are. No
-            ledger is charged since no level would be true.
+        Privacy: A booking tells the provider that somebody drives to this station, so in which cell they are.
+            No ledger is charged since no level would be true.
         """
         service = self._entered(area).service
         number = whole("station", station, low=0, high=(1 << 32) - 2)
@@ -185,10 +186,10 @@ class Vehicle(PlaceReporter[StationService]):
         return self._sent(service, _BOOKING, str(number), mixed)
 
     def told(self, area: Area, replies: bytes) -> list[int]:
-        """The stations that replies to a query of the last two periods name, by numbers of the list.
+        """Return the stations named by replies to a query of the last two periods, by number in the list.
 
         Raises:
-            ParameterError: these are no replies to it.
+            ParameterError: The content is no set of replies to it.
         """
         service = self._entered(area).service
         said = self._opened(service, _QUERIES, replies)
@@ -196,7 +197,7 @@ class Vehicle(PlaceReporter[StationService]):
         return list(dict.fromkeys(found))
 
     def is_booked(self, area: Area, replies: bytes) -> bool:
-        """Whether the last booking was made."""
+        """Return whether the last booking succeeded."""
         service = self._entered(area).service
         states = [state for state, _ in self._opened(service, (_BOOKING,), replies)]
         if (kept := self._kept_request(service, _BOOKING)) is not None:
@@ -207,13 +208,13 @@ class Vehicle(PlaceReporter[StationService]):
     # What leaves
 
     def _drawn(self, area: Area, latitude: Any, longitude: Any, along: list[int]) -> list[int]:
-        """The m points of a query, in an order of their own."""
+        """Sample the m points of a query, in a random order."""
         places = np.array([_place(area.roads, latitude, longitude), *along], dtype=np.int64)
         points = area.channel.sample(places, self._stream)
         return [int(points[place]) for place in permutation(len(places), self._stream)]
 
     def _along(self, area: Area, count: int) -> list[int]:
-        """Where the companions are at this query: each on its journey, until the journey ends."""
+        """Return the companions' places at this query, starting new journeys when the old ones end."""
         if not count:
             return []
         name = f"companions/{self._head(area.service)}"
@@ -228,7 +229,7 @@ class Vehicle(PlaceReporter[StationService]):
         return [int(place) for place in now]
 
     def _sent(self, service: StationService, slot: str, what: str, points: list[Point]) -> bytes:
-        """The request with these points, sealed and kept before it is given out; or the one that is kept."""
+        """Return the stored request, or seal these points into a request and store it first."""
         same = f"{service.id.hex()}/{what}"
         with self._guard:
             kept = self._kept_request(service, slot)
@@ -243,7 +244,7 @@ class Vehicle(PlaceReporter[StationService]):
     def _opened(
         self, service: StationService, slots: tuple[str, ...], replies: bytes
     ) -> list[tuple[State, list[int]]]:
-        """What replies to a request that is kept say."""
+        """Decrypt the replies to a stored request."""
         given = wire.replies_of(service, replies)
         for slot in slots:
             kept = self._kept_request(service, slot)
@@ -272,7 +273,7 @@ class Vehicle(PlaceReporter[StationService]):
         return whole("counted", number, low=0, high=MOST_PERIODS - 1)
 
     def _reach(self, asked: StationService) -> Reach:
-        """Two points however near may be as far apart by street as anything counts: the horizon."""
+        """Return the horizon: points however near may be as far apart by street as distances count."""
         return lambda _: asked.horizon_km
 
     def _price(self, asked: StationService) -> int:
@@ -282,7 +283,7 @@ class Vehicle(PlaceReporter[StationService]):
 def nearest_first(
     roads: Roads, listed: StationList, numbers: Iterable[int], latitude: Any, longitude: Any
 ) -> list[Offer]:
-    """Stations by what driving there from here takes, the nearest first. Nothing of it may leave."""
+    """Sort stations by driving distance from here, the nearest first. The result must stay in the vehicle."""
     known = sorted({one for one in numbers if one < len(listed.stations)})
     if not known:
         return []

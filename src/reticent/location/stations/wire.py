@@ -1,4 +1,4 @@
-"""What a vehicle sends to the edge, and what comes back: who asks in the clear, points sealed.
+"""Bytes between vehicle and edge: the vehicle's id in the clear, the points sealed.
 
     request   service (8 bytes) | vehicle (8) | m sealed points (85 each) | tag (16)
     replies   m replies, in the order of the points
@@ -20,7 +20,7 @@ from reticent.location.stations.sealing import POINT_BYTES, reply_bytes
 
 
 class Outcome(Enum):
-    """What becomes of a request."""
+    """The status of a request at the edge."""
 
     COUNTED = "taken"
     LENGTH = "length"
@@ -30,27 +30,27 @@ class Outcome(Enum):
 
 
 def form(service: StationService) -> Form[Outcome]:
-    """What all requests to a service have in common."""
+    """Return the form that all requests to a service share."""
     length = TEXT_BYTES + ID_BYTES + service.m * POINT_BYTES + TAG_BYTES
     return Form(Use.STATIONS, length, ((service.id, Outcome.SERVICE),), Outcome)
 
 
 def request(service: StationService, enrolment: Enrolment, points: Sequence[bytes]) -> bytes:
-    """The request of a vehicle."""
+    """Build the request of a vehicle."""
     content = service.id + enrolment.id + b"".join(points)
     return content + tag(enrolment.key, Use.STATIONS, content)
 
 
 def points_of(request: bytes) -> list[bytes]:
-    """The sealed points of a request whose form is right."""
+    """Return the sealed points of a request whose form is right."""
     return pieces(request[TEXT_BYTES + ID_BYTES : -TAG_BYTES], POINT_BYTES)
 
 
 def replies_of(service: StationService, content: bytes) -> list[bytes]:
-    """The replies to a request.
+    """Split the content of a response into the replies to each point.
 
     Raises:
-        ParameterError: they are not as many, or of another size.
+        ParameterError: The number or the size of the replies is wrong.
     """
     size = reply_bytes(service.k)
     if not isinstance(content, bytes) or len(content) != service.m * size:
@@ -59,5 +59,5 @@ def replies_of(service: StationService, content: bytes) -> list[bytes]:
 
 
 def pieces(content: bytes, size: int) -> list[bytes]:
-    """Cut into pieces of one size."""
+    """Cut content into pieces of one size."""
     return [content[start : start + size] for start in range(0, len(content), size)]
