@@ -1,8 +1,8 @@
 """Forecasts for each station from reported queries: arrivals, free connectors, and missing stations.
 
-Every person who asks is assumed to drive to the site nearest to her own place. Arrivals of the next period, if
-it is like the last one, are then Poisson with the demand of each cell. Intervals cover both the error of the
-estimate (reports drawn again, estimated again) and the chance of the next period.
+Every person who asks is assumed to drive to the site nearest to her own place. Arrivals of the next period,
+if it is like the last one, are then Poisson with the demand of each cell. Intervals cover both the error of
+the estimate (reports drawn again, estimated again) and the chance of the next period.
 
 Connectors are a loss system: cars arrive at random, stay for an exponential time, and go elsewhere if all
 connectors are taken (Erlang). `free_on_arrival` starts from the number that are taken now, if it is known.
@@ -229,7 +229,8 @@ class NewSite:
 def new_sites(stations: Stations, distribution: Any, count: int = 1, *, free: Any = None) -> list[NewSite]:
     """Return the places where further stations would shorten trips most, chosen greedily one by one.
 
-    All places are evaluated exactly: by how much each shortens the distance from every place to its nearest site.
+    All places are evaluated exactly: by how much each shortens the distance from every place to its nearest
+    site.
 
     Args:
         stations: Existing sites.

@@ -100,8 +100,8 @@ class Companions:
     def _rooms(self, span: int) -> tuple[Cells, Cells]:
         """Return the first point of each long enough journey and the number of its possible starting points.
 
-        If few journeys last for `span` points, all companions would begin alike, and be recognized by that; then
-        any point of any journey serves: steps go on from journey to journey.
+        If few journeys last for `span` points, all companions would begin alike, and be recognized by that;
+        then any point of any journey serves: steps go on from journey to journey.
         """
         lengths = np.diff(self.library.starts)
         held = np.flatnonzero(lengths >= span)

@@ -4,9 +4,9 @@ Somebody at x reports y, is told the k nearest sites of y, and drives to the bes
 
     cost(x, y) = min over the sites s told of c(x, s)  -  min over all sites of c(x, s)
 
-The chance of no cost and the mean cost are sums over the distribution of y. On min(d, horizon) it is a constant
-and a sparse part, so only the rows of the asking places are needed: within the horizon by their distance,
-and the mean over all places once, whatever the level.
+The chance of no cost and the mean cost are sums over the distribution of y. On min(d, horizon) it is a
+constant and a sparse part, so only the rows of the asking places are needed: within the horizon by their
+distance, and the mean over all places once, whatever the level.
 
 Reference: Biswas 2023, Definition 4.5.1, Theorems 4.4 and 4.5.
 Departures: k sites in an answer, of which the best is taken (k = 1 is theirs); c may be directed, or time. A

@@ -6,8 +6,9 @@ With m - 1 companions beside every true place, reports follow
 
 C the channel, theta where people are, w the public distribution of companions. So the second part is known,
 and theta is estimated by IBU over this mixture (`estimation.locations`), from the raw counts on. The reports
-determine the number of updates: they are split at random into halves, and each half is updated as often as the
-other half confirms, for more would fit the noise. That may be never: then the raw counts are the estimate.
+determine the number of updates: they are split at random into halves, and each half is updated as often as
+the other half confirms, for more would fit the noise. That may be never: then the raw counts are the
+estimate.
 
 Reference: Biswas 2023, Section 4.6.2: (1/m) L + ((m - 1)/m) U, U uniform; 100 iterations.
 Departures: companions are not uniform, and go through the channel; a start that is no worse than the raw

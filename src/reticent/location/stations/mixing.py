@@ -1,11 +1,11 @@
 """Batches of sealed points of many vehicles in a fresh random order, filled up with dummy points.
 
-The edge cannot read the points. The provider sees batches of one size. If fewer vehicles ask than a batch takes,
-the edge fills it up with dummy points (cover) of invented journeys, through the same channel.
+The edge cannot read the points. The provider sees batches of one size. If fewer vehicles ask than a batch
+takes, the edge fills it up with dummy points (cover) of invented journeys, through the same channel.
 
-Privacy: against the provider alone, a batch hides the vehicle of a point and which points belong together, and
-    its size hides how many vehicles ask. No number is claimed: a provider who sends all other queries of a batch
-    knows the remaining ones. Vehicles pay for everything that edge and provider learn together.
+Privacy: against the provider alone, a batch hides the vehicle of a point and which points belong together,
+    and its size hides how many vehicles ask. No number is claimed: a provider who sends all other queries of
+    a batch knows the remaining ones. Vehicles pay for everything that edge and provider learn together.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Estimated distribution of the dummy points: companions at each of their queries, and the edge's cover.
 
 Companions begin where journeys of the library begin, and drive on from query to query; cover is always at its
-first. A provider does not know how many points are of which kind, and one distribution for all would be wrong:
-an estimate would put the error of (m - 1)/m of the points into the 1/m that is true. So the shares of the
-kinds are fitted to the reports, by EM over these few distributions; dummies are most of the points, and the
-true points are assumed to be uniform.
+first. A provider does not know how many points are of which kind, and one distribution for all would be
+wrong: an estimate would put the error of (m - 1)/m of the points into the 1/m that is true. So the shares of
+the kinds are fitted to the reports, by EM over these few distributions; dummies are most of the points, and
+the true points are assumed to be uniform.
 """
 
 from __future__ import annotations

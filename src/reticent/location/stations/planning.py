@@ -1,7 +1,7 @@
 """Choice of level, number of sites in an answer and radius from drivers' targets, and back.
 
-A target is a share of queries without cost, or a mean detour. More noise makes both worse, so bisection finds the
-least level, or the largest radius, that meets the target, and its cost is computed exactly (`cost`), not
+A target is a share of queries without cost, or a mean detour. More noise makes both worse, so bisection finds
+the least level, or the largest radius, that meets the target, and its cost is computed exactly (`cost`), not
 simulated.
 """
 

@@ -1,9 +1,9 @@
 """The provider: decrypts points and answers each with the k nearest free stations by road.
 
 The provider never learns who asks. It is a folder: the signed text, the file of the map, the signed list of
-stations, two secrets, and a SQLite file of free and booked connectors, which processes share. It stores nothing
-of a query, unless its owner wants forecasts (`tally`): the same point is answered again, so that a crash or a
-retry loses and doubles nothing. A booking is stored by its token.
+stations, two secrets, and a SQLite file of free and booked connectors, which processes share. It stores
+nothing of a query, unless its owner wants forecasts (`tally`): the same point is answered again, so that a
+crash or a retry loses and doubles nothing. A booking is stored by its token.
 
 Privacy: the provider stores of vehicles only bookings (station, token, expiry), and counts of reported places
     if its owner asked for them.

@@ -10,10 +10,10 @@ that is not signed or claims what it does not keep, a level or a horizon that it
 spent ledger.
 
 Privacy: edge and provider together see m points of which one is the true one through the channel, and do not
-    see which. The distribution of such a query is a mean of products in each of which one factor depends on the true
-    place, and by at most exp(level d): so a query keeps the level of the channel against both together, which
-    is what the ledger is charged. Companions cost nothing, and no number is claimed for them. What a vehicle
-    books is no part of the promise: it tells the cell of the station.
+    see which. The distribution of such a query is a mean of products in each of which one factor depends on
+    the true place, and by at most exp(level d): so a query keeps the level of the channel against both
+    together, which is what the ledger is charged. Companions cost nothing, and no number is claimed for them.
+    What a vehicle books is no part of the promise: it tells the cell of the station.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Vehicle(PlaceReporter[StationService]):
             library_file: Signed library of journeys, for companions.
 
         Raises:
-            GuaranteeError, ParameterError: The service does not keep what it claims; nothing was sent or spent.
+            GuaranteeError, ParameterError: The service does not keep what it claims; nothing was sent or
+                spent.
         """
         area = Area.of(self.take(file), map_file)
         along = self._given
