@@ -1,3 +1,3 @@
-"""The nearest free charging station, without saying where one is: commands, programs, API, pages."""
+"""Search for a free charging station without revealing one's location: commands, programs, API, pages."""
 
 __all__: list[str] = []

@@ -1,8 +1,8 @@
-"""A provider of stations over HTTP: what it signed, what is free, and sealed points in batches.
+"""A provider of stations over HTTP: its signed texts, free connectors, and sealed points in batches.
 
 Providers lie in the folder `stations` of the service, each in one of its own; `reticent location stations
 provider` makes one there. Points come from an edge, so nothing here says who asks, and nothing is asked for
-that could: no key, no name. Replies are for whoever has the key of the point.
+that could: no key, no name. Only the holder of a point's key can read its reply.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ Name = Annotated[str, Path(max_length=80, description="Of the provider.")]
 
 @router.get("/stations", dependencies=[Depends(stranger)])
 def providers(held: TheProviders) -> Json:
-    """Which providers there are. A vehicle trusts a signer it knew before."""
+    """List the providers of stations. A vehicle trusts a signer that it knew before."""
     return {"stations": [_summary(name, one) for name, one in held.all()]}
 
 
 @router.get("/stations/{name}/service", dependencies=[Depends(stranger)])
 def service(request: Request, held: TheProviders, name: Name) -> Response:
-    """The signed text: map, channel, and the key that points are sealed to."""
+    """Return the signed text: map, channel, and the key that points are sealed to."""
     return tagged(request, held.named(name).file, "application/json")
 
 
 @router.get("/stations/{name}/map", dependencies=[Depends(stranger)])
 def map_(request: Request, held: TheProviders, name: Name) -> Response:
-    """The file of the map that the text names by its digest."""
+    """Return the file of the map that the text names by its digest."""
     return tagged(request, held.named(name).map_file, _KIND)
 
 
 @router.get("/stations/{name}/list", dependencies=[Depends(stranger)])
 def listed(request: Request, held: TheProviders, name: Name) -> Response:
-    """The signed list of all stations."""
+    """Return the signed list of all stations."""
     return tagged(request, held.named(name).list_file, "application/json")
 
 
 @router.get("/stations/{name}/library", dependencies=[Depends(stranger)])
 def library(request: Request, held: TheProviders, name: Name) -> Response:
-    """The signed library of public journeys that companions are made of."""
+    """Return the signed library of public journeys that companions are made of."""
     found = held.named(name).library_file
     if found is None:
         raise not_found("library")
@@ -67,7 +67,7 @@ def library(request: Request, held: TheProviders, name: Name) -> Response:
 
 @router.get("/stations/{name}/free", dependencies=[Depends(stranger)])
 def free(request: Request, held: TheProviders, name: Name) -> Response:
-    """One bit for each station of the list, whether a connector is free: signed bytes."""
+    """Return one bit for each station of the list, whether a connector is free: signed bytes."""
     return tagged(request, held.named(name).bits(), _KIND)
 
 
@@ -80,7 +80,7 @@ def put_free(person: Owner, held: TheProviders, name: Name, body: FreeConnectors
 
 @router.post("/stations/{name}/points", openapi_extra=BYTES)
 async def points(request: Request, held: TheProviders, name: Name) -> Response:
-    """The reply to each of some sealed points, in their order. All are of one size."""
+    """Return the reply to each of some sealed points, in their order. All are of one size."""
     await stranger(request)
     body = await body_of(request)
     count, rest = divmod(len(body), POINT_BYTES)
@@ -92,7 +92,7 @@ async def points(request: Request, held: TheProviders, name: Name) -> Response:
 
 
 def tagged(request: Request, content: bytes, kind: str) -> Response:
-    """A reply that need not be sent to whoever has it."""
+    """Return a response with an ETag, or status 304 if the client has this content."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})

@@ -1,4 +1,4 @@
-"""The nearest free charging station, as the shells are given it."""
+"""Registration of the stations app: its commands, routes and pages."""
 
 from __future__ import annotations
 

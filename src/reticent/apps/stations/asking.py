@@ -1,4 +1,4 @@
-"""`reticent location stations ask`: what a vehicle does, from a terminal."""
+"""The command `reticent location stations ask`: a vehicle's query from a terminal."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MOST_SHOWN = 5
 
 @dataclass
 class Files:
-    """What a service signed, fetched once and kept beside the ledger.
+    """Signed files of a service, fetched once and cached beside the ledger.
 
     Args:
-        edge: where it is fetched.
-        folder: where it is kept.
-        signer: who signed it.
-        fetched: how many bytes were.
+        edge: Edge that the files are fetched from.
+        folder: Folder of the cached files.
+        signer: Public key that must have signed them.
+        fetched: Number of bytes fetched so far.
     """
 
     edge: Http
@@ -48,22 +48,22 @@ class Files:
         self.service = verified(StationService, self.file, self.signer)
 
     def fetch(self, path: str) -> bytes:
-        """What the edge says now."""
+        """Fetch a path from the edge."""
         content = self.edge.fetch(path)
         self.fetched += len(content)
         return content
 
     def map(self) -> bytes:
-        """The map that the service named."""
+        """Return the map that the service named."""
         return self._kept("map", self.service.map, lambda file: road_file.read(file).digest)
 
     def listed(self) -> StationList:
-        """The list of stations that it named."""
+        """Return the list of stations that it named."""
         found = self._kept("list", self.service.stations, self._id(StationList))
         return verified(StationList, found, self.signer)
 
     def library(self) -> bytes | None:
-        """The library that it named, if there is one."""
+        """Return the library that it named, if there is one."""
         name = self.service.library
         return self._kept("library", name, self._id(JourneyLibrary)) if name else None
 
@@ -71,7 +71,7 @@ class Files:
         return lambda file: verified(kind, file, self.signer).id.hex()
 
     def _kept(self, path: str, name: str, identity: Callable[[bytes], str]) -> bytes:
-        """A file by its name: the one that is kept if it is whole, or as it is fetched."""
+        """Return a file by its name: the cached copy if it is intact, or a fetched one."""
         place = self.folder / f"{path}-{name}"
         with contextlib.suppress(OSError, ReticentError):
             content = place.read_bytes()
@@ -136,7 +136,7 @@ def ask(
 
 
 def cheaper(asked: int, listed: StationList) -> str:
-    """Which way takes fewer bytes here, once the list is known."""
+    """Say whether asking or fetching all free stations takes fewer bytes, once the list is known."""
     all_of_it = bits_bytes(listed)
     way = "--whole-map is cheaper, and tells nothing" if all_of_it <= asked else "asking is cheaper"
     return f"Asking took {asked:,} bytes, which stations are free takes {all_of_it:,}: {way}."
@@ -174,7 +174,7 @@ def _enrolment(file: Path) -> Enrolment:
 
 
 def _point(text: str) -> tuple[float, float]:
-    """Two numbers that are not quoted: they are where somebody is."""
+    """Parse two numbers; errors do not quote them, since they are a person's location."""
     try:
         latitude, longitude = (float(one) for one in text.split(","))
     except ValueError:  # it quotes the place

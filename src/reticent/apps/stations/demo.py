@@ -1,4 +1,4 @@
-"""`reticent demo stations`: a provider, an edge and 200 vehicles in an invented town, as in earnest.
+"""The command `reticent demo stations`: a provider, an edge and 200 vehicles in an invented town.
 
 The provider is `reticent serve` on a folder, the edge a process of its own, and one vehicle is the command
 `reticent location stations ask`; the others live in this process, each with an enrolment and a ledger in a
@@ -60,9 +60,9 @@ def run(*, vehicles: int, port: int | None, once: bool) -> None:
     """Start the programs, let the vehicles ask, and say what it cost; then stay.
 
     Args:
-        vehicles: how many ask.
-        port: where the service listens; by default 8000, or any if that is taken.
-        once: end then.
+        vehicles: Number of vehicles that ask.
+        port: Port of the service; by default 8000, or any free port if that is taken.
+        once: Exit when all vehicles have asked.
     """
     whole("vehicles", vehicles, low=1, high=10_000)
     screen = terminal.console()
@@ -105,7 +105,7 @@ def run(*, vehicles: int, port: int | None, once: bool) -> None:
 
 
 def _begun(folder: Path) -> Provider:
-    """The provider in the folder of a service."""
+    """Create the provider in the folder of a service."""
     files = folder / "town"
     files.mkdir()
     edges, listed = town.write(files)
@@ -124,7 +124,7 @@ def _begun(folder: Path) -> Provider:
 
 @contextlib.contextmanager
 def _serving(folder: Path, port: int | None) -> Iterator[str]:
-    """`reticent serve` as a process; where."""
+    """Run `reticent serve` as a process, and yield its URL."""
     with demo_listener(port) as place:  # a port that is free, or it is said why not
         found = place.getsockname()[1]
     command = (*_COMMAND, "serve", str(folder), "--host", HOST, "--port", str(found))
@@ -136,7 +136,7 @@ def _serving(folder: Path, port: int | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _edge(folder: Path, provider: str, signer: bytes, master: Path) -> Iterator[str]:
-    """`reticent location stations edge` as a process; where."""
+    """Run `reticent location stations edge` as a process, and yield its URL."""
     port = free_port()
     options = {"--provider": provider, "--signer": signer.hex(), "--name": NAME, "--master": str(master)}
     options |= {"--batch": str(_TOGETHER), "--window": "1", "--host": HOST, "--port": str(port)}
@@ -157,7 +157,7 @@ def _until_ready(process: Companion, url: str, log: Path) -> None:
     """Wait until a program answers.
 
     Raises:
-        SourceError: it ended, or did not answer in time; with the last line that it said.
+        SourceError: It ended, or did not answer in time; with the last line that it said.
     """
     end, health = time.monotonic() + _READY_S, Http(url, tries=1, timeout_s=5.0)
     while process.is_running() and time.monotonic() < end:
@@ -170,7 +170,7 @@ def _until_ready(process: Companion, url: str, log: Path) -> None:
 
 
 def _tell_what_is_free(url: str, key: str, provider: Provider) -> None:
-    """As the owner does: at some stations all connectors are taken."""
+    """Mark some stations as taken, as their owner would do over HTTP."""
     chances = SECURE.units(len(provider.stations)) - 1.0
     taken = {
         one.id: 0 for one, chance in zip(provider.stations[1:], chances, strict=False) if chance < _TAKEN
@@ -190,7 +190,7 @@ def _tell_what_is_free(url: str, key: str, provider: Provider) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What became of one vehicle's query: kilometres, and bytes."""
+    """The result of one vehicle's query: kilometres, and bytes."""
 
     drive_km: float
     nearest_km: float
@@ -199,7 +199,7 @@ class _Asked:
 
 
 class _Fleet:
-    """Vehicles at places of their own."""
+    """The demo's vehicles at random places."""
 
     def __init__(self, vehicles: int, provider: Provider, edge: str, master: Path, folder: Path) -> None:
         self._provider, self._edge, self._ledgers = provider, Http(edge), folder / "vehicles"
@@ -214,7 +214,7 @@ class _Fleet:
         self._nearest = Stations.at(roads, *where.T).nearest(1)[1][:, 0]
 
     def asked(self, screen: Any) -> None:
-        """Let all of them ask, some at a time, and say what came of it."""
+        """Let all vehicles ask, some at a time, and print a summary."""
         begun = time.monotonic()
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="vehicle") as hands:
             found = list(hands.map(self._ask, range(len(self._enrolments))))
@@ -234,7 +234,7 @@ class _Fleet:
         )
 
     def _ask(self, number: int) -> _Asked:
-        """All that a vehicle does: check what was signed, pay, draw, send, choose."""
+        """Run one vehicle: verify the signed texts, pay, sample, send, choose."""
         here = self._points[number].tolist()
         files, enrolment = self._files, self._enrolments[number]
         vehicle = Vehicle(
@@ -254,7 +254,7 @@ class _Fleet:
 
 
 def _by_command(screen: Any, provider: Provider, edge: str, master: Path, folder: Path) -> None:
-    """One vehicle that asks by the command, in the middle of the town."""
+    """Run one vehicle by the command line, in the middle of the town."""
     phone: Enrolment = enrolled(kept_secret(master))
     file = folder / "vehicle.json"
     file.write_text(phone.to_json())

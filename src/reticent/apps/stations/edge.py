@@ -41,7 +41,7 @@ from reticent.service.refusals import Refused, too_many
 from reticent.service.replies import refusal
 from reticent.service.settings import Settings
 
-AGAIN_S = 10.0  # for how long replies are kept for whoever asks the same again
+AGAIN_S = 10.0  # for how long replies are kept, for a client that asks the same again
 _LOOK_S = 1.0  # how often it is looked who was taken back
 _LATEST_S = 1.0  # how old what is free may be
 _HANDS = 4  # that seal cover
@@ -56,11 +56,11 @@ log = logging.getLogger("reticent.edge")
 
 @dataclass(frozen=True)
 class Signed:
-    """What the provider signed, as it is handed on.
+    """Signed files of the provider, as the edge hands them on.
 
     Args:
-        area: text and map, checked.
-        files: by their path.
+        area: Service and map, checked against each other.
+        files: File contents by path.
     """
 
     area: Area
@@ -76,20 +76,21 @@ class _Pending:
 
 
 class Edge:
-    """Takes requests, and gives replies.
+    """The edge's queue: collects requests into batches and returns the replies.
 
     Attributes:
-        longest: how many bytes a request has.
+        longest: Number of bytes of a request.
 
     Args:
-        signed: of the provider.
-        intake: who may ask.
-        cover: fills batches up.
-        exchange: the provider's replies to some points, of so many bytes: `line.ProviderLine.send`.
-        batch: how many requests a batch takes.
-        window_s: how long the first of them waits at most.
-        rate: requests a second of one vehicle, in the long run; `burst` at once.
-        burst: the same of one host that brings no genuine ones, tenfold.
+        signed: Signed files of the provider.
+        intake: Check of who may ask.
+        cover: Source of dummy points that fill batches up.
+        exchange: Function that sends points to the provider and returns so many bytes of replies:
+            `line.ProviderLine.send`.
+        batch: Number of requests that a batch takes.
+        window_s: Seconds that the first request of a batch waits at most.
+        rate: Requests a second of one vehicle, in the long run; `burst` at once.
+        burst: Largest burst of one vehicle; ten times as many for a host that brings no genuine requests.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Edge:
     # Requests
 
     def admit(self, request: bytes, host: str) -> None:
-        """Refuse what is of nobody who is enrolled, and whoever asks too often.
+        """Refuse requests of vehicles that are not enrolled, and vehicles that ask too often.
 
         Raises:
             Refused: with the reason.
@@ -149,7 +150,7 @@ class Edge:
             raise too_many(pause)
 
     async def replies(self, request: bytes) -> bytes:
-        """The replies to a request that was admitted."""
+        """Return the replies to a request that was admitted."""
         loop, pending = asyncio.get_running_loop(), self._known.get(request)
         if pending is None:
             pending = self._known[request] = _Pending()
@@ -181,7 +182,7 @@ class Edge:
         except Exception as error:  # theirs to tell
             for request in together:
                 for waiter in self._known.pop(request).waiters:
-                    if not waiter.done():  # whoever waited may have left
+                    if not waiter.done():  # the client may have left
                         waiter.set_exception(error)
             return
         for request, replies in zip(together, found, strict=True):
@@ -194,7 +195,7 @@ class Edge:
         asyncio.get_running_loop().call_later(AGAIN_S, self._forget, together)
 
     async def _carried(self, requests: list[bytes]) -> list[bytes]:
-        """The replies to some requests, by one batch of the one size."""
+        """Return the replies to some requests, by one batch of the fixed size."""
         cover: list[bytes] = []
         if missing := (self._batch - len(requests)) * self._m:
             loop = asyncio.get_running_loop()
@@ -209,7 +210,7 @@ class Edge:
 
 
 def checked_batch(batch: int, window_s: float) -> tuple[int, float]:
-    """How many requests leave together, and how long the first waits; or an error."""
+    """Validate the number of requests of a batch and the waiting time of the first."""
     return whole("batch", batch, low=1, high=256), real("window", window_s, low=0.0, high=60.0)
 
 
@@ -217,15 +218,15 @@ def checked_batch(batch: int, window_s: float) -> tuple[int, float]:
 
 
 class Asked:
-    """POST /ask, without the detours of a framework; all else is given to the application behind.
+    """ASGI handler of POST /ask; every other request goes to the application behind.
 
     A body is of one size, which every client knows, so that a longer one is not read, and it must come in
     time.
 
     Args:
-        edge: that answers.
-        behind: for everything else.
-        body_s: how long a body may take.
+        edge: Edge that answers.
+        behind: Application for every other request.
+        body_s: Seconds that a body may take.
     """
 
     def __init__(self, edge: Edge, behind: ASGIApp, *, body_s: float = 10.0) -> None:
@@ -257,7 +258,7 @@ class Asked:
         await send({"type": "http.response.body", "body": found})
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None if the client left."""
+        """Return the whole body; None if the client left."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._arriving[task] = loop.time() + self._body_s
@@ -308,9 +309,9 @@ def _closing(send: Send) -> Send:
 
 
 class _Latest:
-    """What the provider says now, asked for at most once a second, however many want to know.
+    """Cache of the provider's latest free bits, fetched at most once a second.
 
-    Batches come from this machine, too: whoever asks the edge often must not use up its rate there.
+    Batches come from this machine, too: a client that asks often must not use up the edge's rate there.
     """
 
     def __init__(self, fetch: Callable[[], bytes]) -> None:
@@ -318,7 +319,7 @@ class _Latest:
         self._found, self._at = b"", -_LATEST_S
 
     async def now(self) -> bytes:
-        """The bytes, a second old at most."""
+        """Return the bytes, a second old at most."""
         async with self._turn:
             if time.monotonic() - self._at >= _LATEST_S:
                 self._found = await asyncio.get_running_loop().run_in_executor(None, self._fetch)
@@ -329,13 +330,13 @@ class _Latest:
 def application(
     edge: Edge, settings: Settings, fetch: Callable[[str], bytes] | None = None, *, body_s: float = 10.0
 ) -> ASGIApp:
-    """The edge over HTTP.
+    """Build the ASGI application of the edge.
 
     Args:
-        edge: that answers.
-        settings: bounds of all but /ask.
-        body_s: how long the body of /ask may take.
-        fetch: what the provider says now at a path, of what changes: what is free.
+        edge: Edge that answers.
+        settings: Limits of all routes but /ask.
+        body_s: Seconds that the body of /ask may take.
+        fetch: Function that fetches a path from the provider now, for content that changes: free stations.
     """
     files = edge.signed.files
     latest = _Latest(lambda: fetch("free") if fetch is not None else b"")

@@ -1,4 +1,4 @@
-"""`reticent location stations edge`: fetches what the provider signed, checks it, and listens."""
+"""The command `reticent location stations edge`: fetches the provider's signed files and listens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 
 
 def public_key(signer: str) -> bytes:
-    """The bytes of a public key."""
+    """Return the bytes of a public key."""
     if not re.fullmatch(r"[0-9a-f]{64}", signer, re.ASCII):
         raise ParameterError("signer must be 64 hexadecimal digits")
     return bytes.fromhex(signer)
@@ -65,11 +65,11 @@ def edge(
 
 
 def fetched(service: Http, below: str, signer: bytes) -> Signed:
-    """What the provider signed, if this signer did.
+    """Fetch and verify the provider's signed files.
 
     Raises:
-        GuaranteeError, ParameterError: it is not what it says.
-        SourceError: the provider cannot be reached.
+        GuaranteeError, ParameterError: It is not what it says.
+        SourceError: The provider cannot be reached.
     """
     files = {path: service.fetch(f"{below}/{path}") for path in ("service", "map", "list", "library")}
     text = verified(StationService, files["service"], signer)

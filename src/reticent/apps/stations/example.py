@@ -1,4 +1,4 @@
-"""One public journey on a provider's map, asked for privately: what is reported, and who sees what.
+"""An example journey on a provider's map, asked for privately: the reports, and who sees what.
 
 Nobody drove it: it leads across the map by a rule. So it may be drawn again and again, with any level, and
 shown beside what was reported, which no service could do with anybody's journey.
@@ -36,13 +36,13 @@ Point = list[float]
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A journey.
+    """An example journey on a provider's map.
 
     Args:
-        roads: the map, within its horizon.
-        latitudes: of the stations, as `longitudes`.
-        longitudes: in degrees.
-        companions: who travels along; None for nobody.
+        roads: Road network within its horizon.
+        latitudes: Latitudes of the stations, in degrees.
+        longitudes: Longitudes of the stations, in degrees.
+        companions: Source of dummy journeys; None for none.
     """
 
     roads: Roads
@@ -55,7 +55,7 @@ class Example:
 
     @cached_property
     def way(self) -> Cells:
-        """The places that it passes."""
+        """Places that the journey passes."""
         low, high = self.roads.points.min(axis=0), self.roads.points.max(axis=0)
         begin, end = (int(self.roads.cells(*(low + share * (high - low)))) for share in (_FROM, _TO))
         return quickest(self.roads, begin, end)[0]
@@ -72,17 +72,17 @@ class Example:
 
     @cached_property
     def sites(self) -> Stations:
-        """Where stations are, each place once."""
+        """Sites of the stations, each place once."""
         return Stations(self.roads, self.stations)
 
     def drawn(self, level: float, k: int, m: int, rng: Stream | None = None) -> dict[str, Any]:
-        """The journey with fresh noise.
+        """Sample the journey with fresh noise.
 
         Args:
-            level: that a query keeps, per km.
-            k: sites that a reply names.
-            m: points of a query, one of them true.
-            rng: None for secure randomness.
+            level: Privacy level of a query, per km.
+            k: Number of sites that a reply names.
+            m: Number of points of a query, one of them true.
+            rng: Random stream; None for secure randomness.
         """
         level = real("level", level, low=0.0, high=MOST_LEVEL, open_low=True)
         k, m = whole("k", k, low=1, high=MOST_K), whole("m", m, low=1, high=MOST_M)
@@ -105,7 +105,7 @@ class Example:
             }
 
     def _query(self, queries: Queries, number: int, reports: Cells, rng: Stream | None) -> dict[str, Any]:
-        """One query: the first report is that of the true place."""
+        """Describe one query; the first report is that of the true place."""
         place, sites = int(self.asked[number]), self.sites
         costs = sites.costs[place]
         told = np.unique(queries.answers[reports])
@@ -139,7 +139,7 @@ class Example:
         return {"free": _short(found.share_free), "detour_m": _metres(found.mean_detour)}
 
     def _curve(self, k: int) -> list[dict[str, float]]:
-        """The share of replies without a detour by level, of one site told and of k."""
+        """Return the share of replies without a detour by level, of one site told and of k."""
         if k not in self._curves:
             one, more = self._queries(1), self._queries(k)
             self._curves[k] = [
@@ -156,7 +156,7 @@ class Example:
         return [[round(north, 6), round(east, 6)] for north, east in self.roads.points[places].tolist()]
 
     def _named(self, sites: Cells) -> list[int]:
-        """The first station of each of some sites."""
+        """Return the first station of each of some sites."""
         return [int(np.flatnonzero(self.stations == self.sites.places[one])[0]) for one in sites.tolist()]
 
 

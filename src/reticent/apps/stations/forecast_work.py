@@ -1,4 +1,4 @@
-"""`reticent location stations forecast`: from what a provider counted to what is to come at its stations."""
+"""The command `reticent location stations forecast`: from a provider's counts to expected arrivals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _told(
     new: int,
     repetitions: int,
 ) -> dict[str, Any]:
-    """All that is told, as the page holds it."""
+    """Compute the forecast as the page stores it."""
     tally = Tally.kept(folder)
     if tally is None:
         raise ParameterError(f"{folder} counts no reports yet: --count begins")
@@ -102,7 +102,7 @@ def _told(
 def _sites(
     provider: Provider, sites: Stations, found: Forecast, minutes: float, stay: float
 ) -> list[dict[str, Any]]:
-    """What is to come at each site; stations at one place are one."""
+    """Describe the forecast of each site; stations at one place are one site."""
     at = sites.roads.cells(
         np.array([one.latitude for one in provider.stations]),
         np.array([one.longitude for one in provider.stations]),

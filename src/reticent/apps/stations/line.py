@@ -1,4 +1,4 @@
-"""The edge's line to the provider: HTTP/1.1 over connections that are kept, without a thread for each call.
+"""The edge's HTTP/1.1 client to the provider: persistent connections, without a thread for each call.
 
 `fleet.transport` does the same for devices, one call at a time; an edge has many batches under way in one
 event loop. What comes back is bounded in size and time, whatever the provider sends.
@@ -83,14 +83,14 @@ class _Exchange(asyncio.Protocol):
 
 
 class ProviderLine:
-    """Sends bytes to one place, and returns as many bytes as are due.
+    """HTTP client that posts bytes to one path, and returns the expected number of bytes.
 
     Args:
-        url: of the service, `https`, or `http`.
-        path: below it.
+        url: URL of the service, `https` or `http`.
+        path: Path below the URL.
 
     Raises:
-        ParameterError: it is no such address.
+        ParameterError: It is no such address.
     """
 
     def __init__(self, url: str, path: str) -> None:
@@ -106,10 +106,10 @@ class ProviderLine:
         self._kept: list[_Exchange] = []
 
     async def send(self, content: bytes, due: int) -> bytes:
-        """The reply to bytes, of the size that is due; the same ones are sent again until they arrive.
+        """Send bytes until they arrive, and return the reply if it has the expected size.
 
         Raises:
-            SourceError: they did not arrive, or were refused.
+            SourceError: They did not arrive, or were refused.
         """
         for pause in (*_PAUSES_S, None):
             reason = "cannot be reached"

@@ -20,7 +20,7 @@ StationFile = Annotated[
 
 @dataclass(frozen=True)
 class Cut:
-    """How a map becomes places."""
+    """Options that turn a map into places."""
 
     nodes: Annotated[
         Path | None, typer.Option(help="Nodes of a map in CSV; else the file named nodes instead of edges.")
@@ -34,7 +34,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Asking:
-    """Who asks, and what driving is counted in."""
+    """Options on where queries come from and how driving is counted."""
 
     asked_from: Annotated[
         Path | None,
@@ -90,7 +90,7 @@ def cost(
         float | None, typer.Option(help="In km, of noise that ends; the pure channel if not given.")
     ] = None,
 ) -> None:
-    """What asking privately costs drivers: how many pay nothing, and how long the detour is. Exactly."""
+    """Compute exactly what asking privately costs drivers: how many pay nothing, and the mean detour."""
     from reticent.apps.stations.map_work import cost as run
 
     run(file, stations, cut, asking, levels=levels, ks=ks, radius=radius)

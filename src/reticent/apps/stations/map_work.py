@@ -1,4 +1,4 @@
-"""`reticent location stations check|plan|cost`: what they do. Maps, stations and who asks are public."""
+"""Work of `reticent location stations check|plan|cost`. Maps, stations and query places are public."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check(file: Path, cut: Cut, *, levels: str, radii: str) -> None:
 
 
 def _held(streets: RoadMap, roads: Roads, cut: Cut) -> list[tuple[str, str]]:
-    """What was read, and what it became."""
+    """Describe the map that was read, and the places it became."""
     jump = roads.by(cut.metric).jump
     border = f"{up(jump, 3)} km; {up(min(jump, cut.horizon), 3)} with the horizon of {cut.horizon:g} km"
     return [
@@ -100,7 +100,7 @@ def _format_pair(pair: WorstPair) -> str:
 
 
 def _moved(roads: Roads, level: float, horizon: float) -> str:
-    """How far the pure channel reports, and how often from beyond the horizon: at places spread evenly."""
+    """Format how far the pure channel moves reports, and how often beyond the horizon, at even places."""
     channel = exponential(roads.within(horizon), level)
     away, beyond = [], []
     for place in np.unique(np.linspace(0, roads.size - 1, _SAMPLE).astype(np.int64)).tolist():
@@ -175,7 +175,7 @@ def plan(
     ks: str,
     radii: str,
 ) -> None:
-    """Print every way to give what is wanted."""
+    """Print every plan that meets the target."""
     checked_target(free, detour)
     counts, kms = _ks(ks), _radii(radii) if radii.strip() else []
     sites, prior = _asked(file, stations, cut, asking)
@@ -233,7 +233,7 @@ def cost(
 
 
 def _tenth(found: PrivacyCost) -> float:
-    """What the chance of no detour of one query in ten is at most."""
+    """Return the 10 % quantile over queries of the chance of no detour."""
     order = np.argsort(found.free)
     return float(found.free[order][np.searchsorted(np.cumsum(found.prior[order]), 0.1)])
 

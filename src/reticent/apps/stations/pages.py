@@ -1,4 +1,4 @@
-"""The pages of providers, for their owners: stations, and a public journey that is asked for privately.
+"""Web pages of providers for their owners: stations, and an example journey that is asked for privately.
 
 What a vehicle asked is not here, only what all reports came to, if a forecast was made. The journey is an
 example (`example`), so it can be shown beside what was reported of it.
@@ -28,14 +28,14 @@ _MOST_PLACES = 60_000  # of a map that is drawn
 
 @router.get("/stations")
 def providers(request: Request, held: TheProviders, visit: OwnerSeen) -> HTMLResponse:
-    """Every provider."""
+    """Return every provider."""
     found = [{"name": name, **_news(one)} for name, one in held.all()]
     return page(request, "station_providers.html", visit, here="stations", providers=found)
 
 
 @router.get("/stations/{name}")
 def provider(request: Request, held: TheProviders, visit: OwnerSeen, name: Name) -> HTMLResponse:
-    """One provider."""
+    """Return one provider."""
     one = held.named(name)
     most = {"level": MOST_LEVEL, "k": min(MOST_K, len(one.stations)), "m": MOST_M if one.library_file else 1}
     return page(
@@ -58,7 +58,7 @@ def provider(request: Request, held: TheProviders, visit: OwnerSeen, name: Name)
 
 @router.get("/stations/{name}/map")
 def drawn(held: TheProviders, visit: OwnerSeen, name: Name) -> Response:
-    """What is drawn under everything: streets, and the stations with what is free of them."""
+    """Return the drawing of the streets of a map."""
     one = _drawable(held, name)
     found = streets.drawn(one.folder) or written(streets.between_places(one.area.roads))
     return Response(found, media_type="application/json")
@@ -66,7 +66,7 @@ def drawn(held: TheProviders, visit: OwnerSeen, name: Name) -> Response:
 
 @router.get("/stations/{name}/sites")
 def sites(held: TheProviders, visit: OwnerSeen, name: Name) -> Reply:
-    """The stations, with how many connectors are free now."""
+    """Return the stations, with how many connectors are free now."""
     one = held.named(name)
     rows = zip(one.stations, one.free(), strict=True)
     return Reply(
@@ -86,7 +86,7 @@ def sites(held: TheProviders, visit: OwnerSeen, name: Name) -> Reply:
 
 @router.get("/stations/{name}/forecast")
 def forecast(held: TheProviders, visit: OwnerSeen, name: Name) -> Response:
-    """What `reticent location stations forecast` told last."""
+    """Return the last result of `reticent location stations forecast`."""
     path = held.named(name).folder / forecast_work.FILE
     if not path.is_file():
         raise not_found("forecast")
@@ -102,7 +102,7 @@ def asked(
     k: Annotated[int, Query(ge=1, le=MOST_K)],
     m: Annotated[int, Query(ge=1, le=MOST_M)],
 ) -> Reply:
-    """The example journey with fresh noise. Nothing of it is about anybody."""
+    """Return the example journey with fresh noise. Nothing of it is about anybody."""
     one = _drawable(held, name)
     return Reply(_example(held, name, one).drawn(level, k, m))
 
@@ -115,7 +115,7 @@ def _drawable(held: TheProviders, name: str) -> Provider:
 
 
 def _example(held: Any, name: str, one: Provider) -> Example:
-    """That of a provider, made once."""
+    """Return the example journey of a provider, built once."""
     with held.drawing:
         if name not in held.examples:
             companions = None

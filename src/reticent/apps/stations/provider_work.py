@@ -1,4 +1,4 @@
-"""`reticent location stations provider`: makes the folder of a provider, and shows it."""
+"""The command `reticent location stations provider`: creates the folder of a provider, and shows it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def provider(
 
 
 def invented_library(roads: Roads, name: str, count: int, rng: Stream | None = None) -> JourneyLibrary:
-    """A library of journeys that nobody drove; rng None for secure randomness."""
+    """Sample a library of invented journeys; rng None for secure randomness."""
     found = [one.tolist() for one in invented(roads, count=count, seconds=STEP_S, least=2, rng=rng)]
     return JourneyLibrary.of(roads, found, seconds=STEP_S, name=name, purpose="Companions, invented.")
 

@@ -1,4 +1,4 @@
-"""What a service holds for its providers of stations: each a folder in `stations`."""
+"""The station providers of a service: each a folder in `stations`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Providers(Folders[Provider]):
     """The providers of a service.
 
     Args:
-        settings: of the service.
+        settings: Settings of the service.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""What operators bring in files, all of it public: a map, stations, and points where queries come from."""
+"""Public files of operators: a map, stations, and points where queries come from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OFF_M = 2000.0  # that a station may be away from the middle of its segment
 
 
 def roads_of(file: Path, how: Cut) -> tuple[RoadMap, Roads]:
-    """A map, and its places."""
+    """Return a map, and its places."""
     streets = read_map(file, how.nodes)
     roads = cut(streets, how.segment, metric=how.metric)
     roads.within(how.horizon)  # or it is refused now
@@ -27,14 +27,14 @@ def roads_of(file: Path, how: Cut) -> tuple[RoadMap, Roads]:
 
 
 def evenly(roads: Roads) -> Floats:
-    """Queries from places that are spread over a map: from all, or from some, since the others cost time."""
+    """Return evenly spread query counts: from all places, or from some, since more cost time."""
     found = np.zeros(roads.size)
     found[np.unique(np.linspace(0, roads.size - 1, MOST_SPREAD).astype(np.int64))] = 1.0
     return found
 
 
 def asked_from(file: Path | None, roads: Roads) -> Floats:
-    """How many queries come from each place: by the points of a file, or evenly."""
+    """Return the number of queries from each place: by the points of a file, or evenly."""
     if file is None:
         return evenly(roads)
     places = checkins.cells(file, roads)
@@ -44,7 +44,7 @@ def asked_from(file: Path | None, roads: Roads) -> Floats:
 
 
 def sites_of(stations: tuple[Station, ...], roads: Roads, by: str = "length") -> Stations:
-    """The sites of stations on a map.
+    """Return the sites of stations on a map.
 
     Raises:
         ParameterError: a station is not on the map.

@@ -14,7 +14,7 @@ _Id = Annotated[str, Field(max_length=80)]
 
 
 class FreeConnectors(Body):
-    """How many connectors of stations are free."""
+    """Numbers of free connectors by station id."""
 
     free: Annotated[dict[_Id, _Count], Field(min_length=1, max_length=MOST_STATIONS)] = Field(
         description="By the station's id; stations that are not named stay as they are."

@@ -1,4 +1,4 @@
-"""`reticent location stations simulate`: invented journeys that ask, beside what the theorems say of them."""
+"""The command `reticent location stations simulate`: simulated queries beside the exact figures."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ def _driven(roads: Roads, count: int, stream: Stream) -> list[Cells]:
 
 
 def _asked(roads: Roads, vehicles: int, queries: int, stream: Stream) -> Cells:
-    """Where journeys ask: at as many points, a step apart; at the last one again where a journey is short."""
+    """Sample where journeys ask: at points a step apart, the last one again where a journey is short."""
     found = _driven(roads, vehicles, stream)
     return np.stack([way[np.minimum(np.arange(queries), len(way) - 1)] for way in found])
 
 
 def _costs(asked: Queries, true: Cells, reports: Cells) -> Floats:
-    """What each report costs its query."""
+    """Return the cost of each report for its query."""
     pairs = zip(true.reshape(-1).tolist(), reports.reshape(-1), strict=True)
     return np.array([float(asked.costs(place, report)) for place, report in pairs]).reshape(true.shape)
 
 
 def _best(asked: Queries, true: Cells, along: Cells) -> Any:
-    """The least cost that any companion's reply gives a query."""
+    """Return the least cost that any companion's reply gives a query."""
     if not along.shape[1]:
         return np.inf
     return np.array(
@@ -125,7 +125,7 @@ def _found(
     m: int,
     stream: Stream,
 ) -> float:
-    """How often an attacker finds the true journey, who is told which reports belong to one.
+    """Return how often an attacker finds the true journey, if he knows which reports belong together.
 
     He knows map, channel and companions, and drives as the people do: he has journeys of theirs.
     """

@@ -29,7 +29,7 @@ def write(folder: Path) -> tuple[Path, Path]:
     """Write the map and the stations into a folder: the edges, whose nodes lie beside them, and the stations.
 
     Args:
-        folder: which is there.
+        folder: Existing folder.
     """
     where = _junctions()
     _table(folder / NODES, ("node", "lat", "lon"), [(_name(*at), *where[at]) for at in where])
