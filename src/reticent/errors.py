@@ -7,6 +7,7 @@
     |-- GuaranteeError                          a mechanism or channel does not keep its claim
     |-- MixedGuarantees                         guarantees of different kinds cannot be combined
     |-- LedgerError                             a ledger refused; nothing was written
+    |   |-- StorageUnavailable                  a disk is full, read-only, busy or fails; nothing was written
     |   |-- BudgetExceeded                      the cap would be passed
     |   |   `-- QuestionRefused                 a question costs more than is left; says what is free
     |   |-- UnknownAccount                      no account of that name

@@ -1,6 +1,6 @@
 """Codes of the reports of each kind of mechanism, and the exact probability of each code.
 
-`law_of(mechanism, value)` gives an encoder from reports to integers and the distribution of these integers.
+`laws_of(mechanism, value)` gives an encoder from reports to integers and the distribution of these integers.
 `fit` compares the two. Finite channels are their own code; bit rows, hashed reports, vectors and noise
 are reduced to a number that still sees the parameters that matter.
 """

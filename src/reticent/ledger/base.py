@@ -340,7 +340,7 @@ class Ledger(ABC):
             dimension: Number of values in the answer.
 
         Raises:
-            ParameterError: an argument breaks its rule, or the ledger cannot hold the text. Nothing stored.
+            ParameterError: an argument breaks its rule, or the ledger cannot hold the text.
         """
         _checked_name("account", account)
         _asked_key(key)

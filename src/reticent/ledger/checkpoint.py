@@ -242,7 +242,7 @@ def reader_text(head: Head) -> bytes:
 
 
 def holds(text: bytes, signature: str, signer: PublicKey) -> bool:
-    """Return whether `signature` is the signer's bare Ed25519 signature, in base64, on a text."""
+    """Return whether `signature` is the signer's Ed25519 signature, in base64, on a text that is no head."""
     try:
         signer.key.verify(base64.b64decode(signature, validate=True), text)
     except (InvalidSignature, ValueError):

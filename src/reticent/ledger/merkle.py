@@ -70,7 +70,7 @@ class Frontier:
     def extend(self, leaves: Sequence[bytes], lowest: int = 1) -> list[tuple[int, int, bytes]]:
         """Add leaf hashes; return the perfect nodes that they complete, from the level `lowest` >= 1 on.
 
-        The result is the tree that `append` builds, made level by level: many times as fast for many leaves.
+        The result is the tree that `append` builds, made level by level: several times as fast.
         """
         if len(leaves) == 1:
             return self._join(0, leaves[0], lowest)

@@ -97,7 +97,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, given: Accuracy | None, words: Words) -> Accuracy:
-        """Return an accuracy from an `Accuracy` or from its fields, of which exactly one must be passed."""
+        """Return an accuracy, given either as an `Accuracy` or by its fields, not both."""
         if given is None:
             return cls(**words)
         if words:

@@ -143,7 +143,7 @@ def _as_noted(due: Due, note: RequestNote) -> Due:
     """Return the quote with the amount and position of an earlier request."""
     since = note.position
     if since is not None and due.since is not None:
-        since = replace(since, account=due.since.account)  # changes when data sets share an account
+        since = replace(since, account=due.since.account)  # changes when a data set joins its people
     return replace(due, amount=note.amount, since=since)
 
 

@@ -94,7 +94,7 @@ class Plans:
         return found
 
     def ready(self, given: Asked) -> tuple[Query, Plan] | None:
-        """Return a query and its plan if both are cached, so that nothing is parsed or planned; else None."""
+        """Return a query and its plan if both are cached, else None; SQL text is not parsed again."""
         asked = self._texts.get(given) if isinstance(given, str) else self.read(given)
         prepared = self._plans.get(asked) if asked is not None else None
         return None if asked is None or prepared is None else (asked, prepared)

@@ -200,7 +200,7 @@ class RemoteSession(Shorthands):
 
     @property
     def policy(self) -> Policy:
-        """How the data set answers a question that its budget does not suffice for."""
+        """Return the policy of the data set."""
         with self._understood():
             return Policy(self.described["policy"])
 

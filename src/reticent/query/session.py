@@ -225,7 +225,7 @@ class Session(Shorthands):
                     raise
                 raise self.offer(asked, accuracy, refusal) from refusal
             except IdempotencyConflict:
-                # A request known to another notebook was charged meanwhile, for another amount.
+                # Another notebook charged this request meanwhile, for the amount due when less was recorded.
                 again = worker.due(asked, accuracy)
                 if last or again.amount == due.amount:
                     raise

@@ -45,7 +45,7 @@ class Program(ABC):
         self.follower.node.close()
 
     def step(self) -> bool:
-        """Do what can be done now, if there is a new block; return whether there will be more."""
+        """Do what can be done after a new block, or after 5 s; return whether more will follow."""
         looked = self.follower.look()
         if looked == self._looked and time.monotonic() - self._at < AGAIN_S:
             return True

@@ -122,7 +122,7 @@ class Prices:
         bonus: Additional payment, for the first half of those who committed (Zhao 2022, 5.2.2).
         leader_fee: Fee for the leader of each round.
         committee_fee: Fee for all seats together; each seat gets its share, if it voted for the result.
-        deposit: Deposit of a miner or customer who disputes a result, in wei; lost if the result stands.
+        deposit: Deposit of an address that disputes a result, in wei; lost if the result stands.
     """
 
     unit: int

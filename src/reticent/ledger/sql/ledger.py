@@ -404,7 +404,7 @@ class SqlLedger(Ledger):
         return sorted((Balance(one.terms, one.spent) for one in held), key=lambda b: b.terms.name)
 
     def mark(self) -> int | None:
-        """Return a number that changes with every write by any process; None if that is not known."""
+        """Return a number that is equal at two looks if nothing was written in between; None if not known."""
         return self._store.mark()
 
     def reading(self, account: str, key: str) -> Reading:
@@ -563,7 +563,7 @@ class SqlLedger(Ledger):
             return read(self)
 
     def account_mark(self, account: str) -> str:
-        """Return a unique, random-looking identifier of this account among all ledgers."""
+        """Return a text that differs from every other account's, of any ledger, and reveals nothing."""
         return hashlib.sha256(b"account" + self._account(account).nonce).hexdigest()
 
     def close(self) -> None:

@@ -125,7 +125,7 @@ class Store(ABC):
             return self.one(sql, parameters)
 
     def mark(self) -> int | None:
-        """Return a number that changes with every write; None if that is not known."""
+        """Return a number that is equal at two looks if nothing was written in between; None if not known."""
         return None
 
     def make_schema(self, table: str = "") -> None:

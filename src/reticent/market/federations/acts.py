@@ -84,7 +84,7 @@ class Found(Act):
 
 @dataclass(frozen=True)
 class Join(Act):
-    """Ask to become a member, or, for a member, to have other limits from the next deal on.
+    """Ask to become a member, or, for a member, to have other limits while no deal is open.
 
     Args:
         points: Reports that the member can give in a deal.

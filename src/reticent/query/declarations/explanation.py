@@ -56,8 +56,8 @@ def _budget(data: DataSet) -> str:
     return (
         f"Budget: epsilon {data.budget.epsilon:g} at delta {data.budget.delta:g}, for ever, over all "
         "questions, askers and versions. With all of it spent, anybody who must say which of two data sets "
-        f"that differ in one {data.unit} was asked is right at most {right:g} % of the time; blind guesses are "
-        "right 50 % of the time."
+        f"that differ in one {data.unit} was asked is right at most {right:g} % of the time; blind guesses "
+        "are right 50 % of the time."
     )
 
 
