@@ -1,4 +1,4 @@
-"""What `.ci/run` makes of tests that fail: once, always, too many, in no order at all."""
+"""`.ci/run` fails with any test that fails, runs both suites, and says last how each of them ended."""
 
 import os
 import shutil
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[2] / ".ci" / "run"
-HEADING = "unsteady: failed once, passed three times alone"
 MAKEFILE = """
 lint:
 \t@{lint}
@@ -18,20 +17,14 @@ test:
 test-more:
 \t@$(VENV)/bin/python -m pytest $(ARGS) tests/more
 """
-# A test passes (p), fails (f) or is skipped (s) by the next letter of its word on paper; the last one stays.
 TEST = """
 import pathlib
 import pytest
-PAPER = pathlib.Path(__file__).with_suffix(".paper")
-@pytest.mark.parametrize("name", {names})
-def test(name):
-    papers = dict(line.split(" = ") for line in PAPER.read_text().splitlines())
-    word = papers[name]
-    papers[name] = word[1:] or word
-    PAPER.write_text("\\n".join(" = ".join(one) for one in papers.items()))
-    if word[0] == "s":
-        pytest.skip("not here")
-    assert word[0] == "p"
+COUNT = pathlib.Path(__file__).with_suffix(".count")
+@pytest.mark.parametrize("passes", {passes})
+def test(passes):
+    COUNT.write_text(COUNT.read_text() + "x" if COUNT.exists() else "x")
+    assert passes
 """
 
 
@@ -53,75 +46,50 @@ def project(tmp_path, monkeypatch):
     (tmp_path / ".ci").mkdir()
     shutil.copy(RUN, tmp_path / ".ci" / "run")
 
-    def run(quick, more=None, *, lint="true", first=""):
+    def run(quick, more=(True,), *, lint="true", first=""):
         (tmp_path / "Makefile").write_text(MAKEFILE.format(lint=lint))
-        for suite, words in (("quick", quick), ("more", more or {"fine": "p"})):
-            place = tmp_path / "tests" / suite
-            place.mkdir(parents=True)
-            lines = "\n".join(f"{name} = {word}" for name, word in words.items())
-            (place / f"test_{suite}.paper").write_text(lines)
-            (place / f"test_{suite}.py").write_text(first + TEST.format(names=list(words)))
+        for suite, passes in (("quick", quick), ("more", more)):
+            folder = tmp_path / "tests" / suite
+            folder.mkdir(parents=True)
+            (folder / f"test_{suite}.py").write_text(first + TEST.format(passes=list(passes)))
         done = subprocess.run(
             [tmp_path / ".ci" / "run"], capture_output=True, text=True, check=False, timeout=300
         )
-        return done.returncode, done.stdout
+        counts = [len(path.read_text()) for path in sorted((tmp_path / "tests").rglob("*.count"))]
+        return done.returncode, done.stdout, counts  # the counts of test-more come first
 
     return run
 
 
-def closing(out):
-    """How the lines of pytest end, which come last."""
+def closing_lines(out):
+    """Return the last two lines, which are pytest's, without their frame and time."""
     return [line.strip("= ").rsplit(" in ", 1)[0] for line in out.splitlines()[-2:]]
 
 
-def test_what_passes_is_run_once(project):
-    code, out = project({"a": "pf", "b": "pf"})
-    assert (code, HEADING in out) == (0, False)
-    assert closing(out) == ["2 passed", "1 passed"]
+def test_suites_that_pass_are_run_once(project):
+    code, out, counts = project([True, True])
+    assert (code, counts) == (0, [1, 2])
+    assert closing_lines(out) == ["2 passed", "1 passed"]
 
 
-def test_up_to_three_that_fail_once_are_named_and_pass(project):
-    code, out = project({"a": "p", "b [c] 'd' $e": "fp"}, {"f": "fppp", "g": "fp"})
-    assert code == 0
-    assert out.splitlines()[-6:-2] == [
-        HEADING,
-        "  tests/quick/test_quick.py::test[b [c] 'd' $e]",
-        "  tests/more/test_more.py::test[f]",
-        "  tests/more/test_more.py::test[g]",
-    ]
-    assert closing(out) == ["1 failed, 1 passed", "2 failed"]
+def test_one_test_that_fails_fails_the_run_and_is_not_run_again(project):
+    code, out, counts = project([True, False])
+    assert (code, counts) == (1, [1, 2])
+    assert closing_lines(out) == ["1 failed, 1 passed", "1 passed"]
 
 
-@pytest.mark.parametrize("word", ["f", "ff", "fpf", "fppf", "fpps"])
-def test_what_does_not_pass_every_time_fails_the_run(project, word):
-    code, out = project({"a": "p", "b": word})
-    assert (code, HEADING in out) == (1, False)
-    assert "failed again: tests/quick/test_quick.py::test[b]" in out.splitlines()
+def test_one_test_of_the_longer_suite_that_fails_fails_the_run(project):
+    code, out, counts = project([True], [False, True])
+    assert (code, counts) == (1, [2, 1])
+    assert closing_lines(out) == ["1 passed", "1 failed, 1 passed"]
 
 
-def test_one_that_fails_again_beside_one_that_does_not(project):
-    code, out = project({"a": "fp", "b": "f"})
-    assert (code, HEADING in out) == (1, True)
-    assert "failed again: tests/quick/test_quick.py::test[b]" in out.splitlines()
-    assert "  tests/quick/test_quick.py::test[a]" in out.splitlines()
+def test_tests_that_were_not_run_do_not_pass(project):
+    code, _out, counts = project([True], first="raise ImportError\n")
+    assert (code, counts) == (1, [])
 
 
-def test_four_that_fail_once_are_too_many(project):
-    code, out = project({"a": "fp", "b": "fp"}, {"c": "fp", "d": "fp"})
-    assert (code, HEADING in out) == (1, False)
-    assert "failed: 4 tests, which are too many to be run again" in out.splitlines()
-
-
-def test_tests_that_were_not_run_are_no_pass(project):
-    """A file that cannot be imported at first stops all others, though each would pass alone."""
-    first = "import pathlib\nplace = pathlib.Path(__file__).with_suffix('.seen')\n"
-    first += "if not place.exists():\n    place.touch()\n    raise ImportError\n"
-    code, out = project({"a": "p"}, first=first)
-    assert (code, HEADING in out) == (1, False)
-    assert "make test did not run all its tests" in out.splitlines()
-
-
-def test_lint_that_fails_ends_it(project):
-    code, out = project({"a": "p"}, lint="false")
-    assert code != 0
+def test_lint_that_fails_ends_the_run(project):
+    code, out, counts = project([True], lint="false")
+    assert (code, counts) == (2, [])
     assert "passed" not in out
