@@ -1,3 +1,3 @@
-"""Running the service, and its keys and sources."""
+"""Commands that run the service and manage its keys and sources."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The service itself, as the shells are given it."""
+"""Registration of the service commands with the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reticent serve`, `key` and `source`: options and help. What they do is in `work`, imported late."""
+"""Options and help of `reticent serve`, `publish`, `key` and `source`; the work is imported late."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SigningKey = Annotated[
 
 
 class RoleName(StrEnum):
-    """What a key is for."""
+    """The role of the person that a key is made for."""
 
     OWNER = "owner"
     ANALYST = "analyst"

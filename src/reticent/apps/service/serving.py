@@ -26,13 +26,14 @@ def create_app(
     apart: bool = False,
     warmed: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """The application of one process.
+    """Create the application of one process.
 
     Args:
-        settings: of the service.
-        desk: how to make the desk, once the process runs; from the settings by default.
-        apart: whether answers of many cells are made in a process of their own (`apart`).
-        warmed: is called once everything is loaded.
+        settings: Settings of the service.
+        desk: Function that makes the desk once the process runs; by default the desk is made from the
+            settings.
+        apart: True to make answers of many cells in a process of their own (`apart`).
+        warmed: Function that is called once everything is loaded.
     """
     capabilities = [one.served() for one in APPS if one.served is not None]
     made = app.create_app(settings, capabilities, desk=desk or (lambda: Desk(settings)), warmed=warmed)
@@ -48,14 +49,14 @@ def serve(
     workers: int = 1,
     say: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until interrupted, as `service.serve` does; what is wrong with folder or ledger is said first."""
+    """Serve until interrupted, as `service.serve` does, and report faults of folder or ledger first."""
     Desk(settings).close()
     shell.serve(settings, f"{__name__}:make", host=host, port=port, workers=workers, say=say)
 
 
 def make() -> FastAPI:
-    """The application of a worker."""
-    # What is loaded is no garbage: see `lanes`.
+    """Create the application of a worker."""
+    # Loaded objects are no garbage: see `lanes`.
     return shell.made(lambda settings: create_app(settings, apart=True, warmed=gc.freeze))
 
 

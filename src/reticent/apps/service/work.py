@@ -1,4 +1,4 @@
-"""`reticent serve`, `reticent key` and `reticent source`: what they do."""
+"""The work behind the commands `reticent serve`, `reticent publish`, `reticent key` and `reticent source`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reticent.tables.row_files import located
 
 
 def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) -> None:
-    """Serve until interrupted."""
+    """Serve a folder of data sets until interrupted."""
     from reticent.apps.service.serving import serve as run
 
     def say(address: str) -> None:
@@ -35,7 +35,7 @@ def serve(folder: Path, *, host: str, port: int, workers: int, **settings: Any) 
 
 
 def publish(folder: Path, shared: str, *, witness: str | None = None, witness_key: str | None = None) -> None:
-    """Let several servers serve the data sets of a folder, and say which."""
+    """Publish the data sets of a folder for several servers, and print which are published."""
     from reticent.apps.query import publishing
     from reticent.apps.query.data_sets import DataSets
 
@@ -50,11 +50,14 @@ def publish(folder: Path, shared: str, *, witness: str | None = None, witness_ke
 
 
 def what_is_served(folder: Path, *, with_rows: bool = True) -> list[str]:
-    """Which declarations there are, and why some are not served. Nothing is opened for this.
+    """Return lines that name the declared data sets, and say why some are not served.
+
+    Nothing is opened for this.
 
     Args:
-        folder: of the service.
-        with_rows: whether rows must be there; where the ledger is on a chain, an oracle has them elsewhere.
+        folder: Folder of the service.
+        with_rows: True if the rows must be there; False for a ledger on a chain, where an oracle has them
+            elsewhere.
     """
     served, lines = [], []
     for path in sorted(folder.glob("*.yaml")):
@@ -86,7 +89,7 @@ def _state(folder: Path, shared: str | None = None) -> Iterator[State]:
 
 
 def make_key(folder: Path, name: str, role: str, *, shared: str | None = None) -> None:
-    """Make a key and print it, alone on standard output."""
+    """Make a key and print the secret, alone on standard output."""
     with _state(folder, shared) as state:
         _, secret = state.make_key(name, Role(role))
     Console(stderr=True, highlight=False).print(f"the key of {name} ({role}), shown once:")
@@ -94,7 +97,7 @@ def make_key(folder: Path, name: str, role: str, *, shared: str | None = None) -
 
 
 def replace_key(folder: Path, name: str, *, shared: str | None = None) -> None:
-    """Replace a lost key and print the new one, alone on standard output."""
+    """Replace a lost key and print the new secret, alone on standard output."""
     with _state(folder, shared) as state:
         found = state.replace_key(name)
     if found is None:
@@ -120,7 +123,7 @@ def _day(seconds: float | None) -> str:
 
 
 def revoke_key(folder: Path, name: str, *, shared: str | None = None) -> None:
-    """Take a key back."""
+    """Revoke the key of a person."""
     with _state(folder, shared) as state:
         if not state.revoke(name):
             raise ParameterError(f"name must be of somebody who has a key, got {name!r:.60}")
@@ -128,7 +131,7 @@ def revoke_key(folder: Path, name: str, *, shared: str | None = None) -> None:
 
 
 def assign_source(folder: Path, file: str, owner: str) -> None:
-    """Give a file to an owner."""
+    """Assign a file of the folder to an owner."""
     with _state(folder) as state:
         name = sources.assign(state, folder, file, owner)
         over = [dataset for dataset, _ in state.registered(name)]
@@ -136,7 +139,7 @@ def assign_source(folder: Path, file: str, owner: str) -> None:
 
 
 def list_sources(folder: Path) -> None:
-    """Print every file that is assigned."""
+    """Print every assigned file with its owner and its data sets."""
     with _state(folder) as state:
         held = [(one, is_there, state.registered(one.file)) for one, is_there in sources.found(state, folder)]
     table = Table()
@@ -150,7 +153,7 @@ def list_sources(folder: Path) -> None:
 
 
 def release_source(folder: Path, file: str) -> None:
-    """Take a file back."""
+    """Take an assigned file back from its owner."""
     with _state(folder) as state:
         sources.release(state, file)
     _told(f"{file} is nobody's")
