@@ -68,7 +68,7 @@ def test_a_process_serves_and_ends(command, file, tmp_path, guarded):
         try:
             said = process.stdout.readline()
             url = re.fullmatch(r"store (http://127\.0\.0\.1:\d+), writable by (.*)\n", said)
-            assert url[2] == ("whoever has the token" if guarded else "anybody")
+            assert url[2] == ("holders of the token" if guarded else "anybody")
             if guarded:
                 assert "token" in command("store", "put", url[1], str(file))[2]
             assert command("store", "put", url[1], str(file), *given)[:2] == (0, f"{NAME}\n")

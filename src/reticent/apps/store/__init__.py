@@ -1,3 +1,3 @@
-"""Content by its hash: identifiers, putting, getting, serving."""
+"""Commands of the content-addressed store: identify, put, get and serve files by their hash."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Content by its hash, as the shells are given it."""
+"""Registration of the commands of the content-addressed store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reticent store`: options and help. What the commands do is imported when they run."""
+"""Options and help of `reticent store`; the work of the commands is imported when they run."""
 
 from __future__ import annotations
 

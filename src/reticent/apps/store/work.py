@@ -1,4 +1,4 @@
-"""What `reticent store` does."""
+"""The work behind the commands of `reticent store`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LEAST_TOKEN, _MOST_TOKEN = 16, 512  # letters
 
 
 def cid(file: Path) -> None:
-    """Print the identifier of a file."""
+    """Print the content identifier of a file."""
     with _opened(file) as content:
         print(cid_of(content))
 
 
 def put(where: str, file: Path, *, token_file: Path | None) -> None:
-    """Keep a file."""
+    """Put a file into a store, and print its identifier."""
     with _opened(file) as content, at(where, token=read_token(token_file)) as store:
         print(store.put(content))
 
 
 def get(where: str, text: str, *, out: Path, most: int) -> None:
-    """Write a file from a store, whole or not at all."""
+    """Write a file from a store, completely or not at all."""
     if not out.absolute().parent.is_dir():
         raise ParameterError(f"out must be in a folder that is there, got {out}")
     with at(where) as store:
@@ -41,7 +41,7 @@ def get(where: str, text: str, *, out: Path, most: int) -> None:
 def serve(
     folder: Path, *, host: str, port: int, capacity: int, token_file: Path | None, to_all: bool
 ) -> None:
-    """Serve a folder until interrupted."""
+    """Serve the folder of a store until interrupted."""
     token = read_token(token_file)
     here = peers.is_here(host)
     if token is not None and to_all:
@@ -52,7 +52,7 @@ def serve(
     except OSError as error:
         raise ParameterError(f"host and port must be free to listen at, got {host}:{port}") from error
     with server:
-        rule = "whoever has the token" if token else "anybody" if server.is_open else "nobody"
+        rule = "holders of the token" if token else "anybody" if server.is_open else "nobody"
         print(f"store {server.url}, writable by {rule}", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
@@ -65,7 +65,7 @@ def _opened(file: Path) -> BinaryIO:
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token of a file, in one line."""
+    """Read the token from a file that holds it in one line; return None if no file is given."""
     if file is None:
         return None
     if not file.is_file():
