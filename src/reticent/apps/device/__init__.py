@@ -1,3 +1,3 @@
-"""What a device told whom, for the person behind it."""
+"""Commands that show a person which reports their device has sent, and to whom."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""A device's ledger in the hands of the person behind it, as the shells are given it."""
+"""Registration of the commands for the ledger of a device."""
 
 from __future__ import annotations
 

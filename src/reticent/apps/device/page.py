@@ -1,4 +1,4 @@
-"""What a device's ledger says, as one page in words. It loads nothing from elsewhere."""
+"""The statement of a device's ledger as one HTML page in words, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ meter { width: 100%; height: 1.2rem; }
 
 
 def made(found: Statement) -> str:
-    """The page."""
+    """Build the HTML page of a statement."""
     parts = [
         "<h1>What this device has told</h1>",
         "<p>Whatever left this device was made noisy first, and is written down in its ledger. Here is whom "
@@ -87,7 +87,7 @@ def _row(one: Series, room: Room, found: Statement) -> str:
 
 
 def left(room: Room) -> str:
-    """What is left of an account, in words."""
+    """Return in words how much of an account is spent and how much is left."""
     unit, balance = room.balance.terms.unit, room.balance
     return (
         f"{statement.amount(unit, balance.spent)} of {statement.amount(unit, balance.terms.cap)} spent, "
@@ -96,26 +96,26 @@ def left(room: Room) -> str:
 
 
 def who(one: Series) -> str:
-    """Who was told."""
+    """Return in words who received a series of reports."""
     if one.told is None:
         return f"{one.head.partition('/')[0]} (an earlier release noted no name)"
     return f"{_KINDS.get(one.told.what, one.told.what)} {one.told.name}, key {one.told.signer[:8]}"
 
 
 def why(one: Series) -> str:
-    """Why they asked, in their words."""
+    """Return the purpose that a recipient gave for a series of reports; empty if none was noted."""
     return "" if one.told is None else one.told.purpose
 
 
 def when(one: Series) -> str:
-    """On which days."""
+    """Return the first and the last day of a series of reports."""
     if one.told is None:
         return "not noted"
     return one.told.first if one.told.first == one.told.last else f"{one.told.first} to {one.told.last}"
 
 
 def share(one: Series, found: Statement) -> str:
-    """Of the lifetime."""
+    """Return the share of the lifetime that a series of reports has spent."""
     if found.total is None:
         return "none is set"
     return f"{100 * one.of_lifetime / found.total.terms.cap:.3g} %"

@@ -1,4 +1,4 @@
-"""`reticent device`: what its commands do."""
+"""The work behind the commands of `reticent device`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reticent.ledger.device.marks import Marks
 
 
 def show(file: Path, *, html: Path | None) -> None:
-    """Print what a ledger says, and write it as a page."""
+    """Print the statement of a device's ledger, and write it as a page if a file is given."""
     if html is not None and html.exists() and file.exists() and html.samefile(file):
         raise ParameterError(f"html must not be the ledger, got {html}")
     found = statement.read(file)
@@ -54,7 +54,7 @@ def _table(room: statement.Room, found: statement.Statement) -> Table:
 
 
 def set_lifetime(file: Path, *, epsilon: float, delta: float | None, distance_km: float | None) -> None:
-    """Set the lifetime of a ledger."""
+    """Set the lifetime of a device's ledger."""
     given = Lifetime(epsilon, delta, distance_km)
     with DeviceLedger(file, marks=Marks()) as ledger:
         terms = lifetime.opened(ledger, given)
