@@ -1,3 +1,3 @@
-"""Comparing mechanisms, and saying a guarantee in other units."""
+"""Commands that compare mechanisms, and convert a privacy guarantee to other units."""
 
 __all__: list[str] = []

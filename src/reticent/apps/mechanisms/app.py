@@ -1,4 +1,4 @@
-"""Mechanisms and guarantees, as the shells are given it."""
+"""Registration of the commands for mechanisms and privacy guarantees."""
 
 from __future__ import annotations
 

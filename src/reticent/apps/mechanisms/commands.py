@@ -1,4 +1,4 @@
-"""`reticent mechanisms` and `convert`: options and help. What they do is imported when they run."""
+"""Options and help of `reticent mechanisms` and `convert`; their work is imported when they run."""
 
 from __future__ import annotations
 

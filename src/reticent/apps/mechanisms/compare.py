@@ -1,4 +1,4 @@
-"""`reticent mechanisms`: the mechanisms for one number side by side, at one epsilon."""
+"""The work behind `reticent mechanisms`: the mechanisms for one number side by side, at one epsilon."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from reticent.mechanisms.catalogue import NUMERIC
 
 
 def _installed() -> list[str]:
-    """Those that can be made here: `Tailored` is solved with scipy."""
+    """Return the names of the mechanisms that can be made here: `Tailored` needs scipy."""
     names = [*NUMERIC, "Optimal"]
     return names if find_spec("scipy") is not None else [name for name in names if name != "Tailored"]
 
 
 def run(*, epsilon: float, bits: int | None) -> None:
-    """Print the table, least variance first, and the choice of `best`."""
+    """Print the mechanisms in a table, least variance first, and the choice of `best`."""
     if bits is not None:
         bits = whole("bits", bits, low=1)
     made = {name: getattr(numeric, name)(epsilon=epsilon) for name in _installed()}

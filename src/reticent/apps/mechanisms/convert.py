@@ -1,6 +1,6 @@
-"""`reticent convert`: one privacy guarantee said in the other units.
+"""The work behind `reticent convert`: one privacy guarantee in the other units.
 
-What is printed is rounded like what it was computed from: costs up, allowances down.
+Printed numbers are rounded like the numbers that they were computed from: costs up, allowances down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGITS = 12
 
 
 def run(*, epsilon: float | None, delta: float | None, mu: float | None, rho: float | None) -> None:
-    """Print what the given guarantee is worth in the other units."""
+    """Print the equivalents of the given guarantee in the other units."""
     deltas = _DELTAS if delta is None else (delta,)
     match (epsilon, delta, mu, rho):
         case (float(), float(), None, None):
