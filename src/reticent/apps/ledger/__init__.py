@@ -1,3 +1,3 @@
-"""Looking at a ledger, verifying it, keeping a witness of it."""
+"""Commands and pages that show a ledger, verify it, and keep a witness of it."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""`reticent ledger anchor`, and holding a ledger against what was anchored."""
+"""The work behind `reticent ledger anchor`, and the check of a ledger against its anchored heads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def anchor(
     rpc: str | None,
     fees: GweiFees = (None, None),
 ) -> None:
-    """Write the signed head, and say in which block it is."""
+    """Write the signed head of a ledger to a chain, and print the block that holds it."""
     place, ceiling, payer = ChainFile.read(chain), Ceiling.of(*fees), opened_key(chain_key)
     with closing(opened(where, key)) as ledger, closing(place.connect(rpc)) as node:
         sender = Sender(node, payer, confirmations=place.confirmations, ceiling=ceiling)
@@ -41,7 +41,7 @@ def anchor(
 
 
 def held_against(ledger: SqlLedger, signer: PublicKey, chain: Path, rpc: str | None) -> str:
-    """Hold a ledger against every anchored head; return what was found, in words."""
+    """Check a ledger against every anchored head, and return the result in words."""
     place = ChainFile.read(chain)
     with closing(place.connect(rpc)) as node:
         found = list(anchors(node, place.anchor, signer, first_block=place.block))

@@ -1,4 +1,4 @@
-"""The ledger over HTTP: its signed head, its entries, and proofs about them."""
+"""The HTTP API of the ledger: its signed head, its entries, and proofs about them."""
 
 from __future__ import annotations
 

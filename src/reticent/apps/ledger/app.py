@@ -1,4 +1,4 @@
-"""Ledgers, as the shells are given it."""
+"""Registration of the ledger commands, API and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reticent ledger`: options and help. What the commands do is in `work`, imported when they run."""
+"""Options and help of `reticent ledger`; the work of the commands is in `work`, imported when they run."""
 
 from __future__ import annotations
 

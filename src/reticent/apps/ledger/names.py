@@ -1,7 +1,7 @@
-"""What the page of the ledger calls accounts and measurements: data sets, studies and questions, in words.
+"""Titles of accounts and measurements on the page of the ledger: data sets, studies and questions, in words.
 
 The log itself holds commitments only. The names come from the database beside it, from declarations and from
-what was asked, and are for those of the house: a buyer, who comes from outside, sees accounts alone.
+questions. They are for people inside the organisation: a buyer, who comes from outside, sees accounts alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _QUESTION = "a question"
 
 @dataclass(frozen=True)
 class Title:
-    """What an account is called, and where more is said of it; no address if nowhere."""
+    """The title of an account, and the address of its page; the address is empty if there is none."""
 
     words: str
     address: str = ""
 
 
 def titles(desk: Desk, studied: Iterable[Studied]) -> dict[str, Title]:
-    """What accounts are called, by their names: those of data sets and of studies."""
+    """Return the titles of the accounts of data sets and of studies, by account name."""
     found: dict[str, list[str]] = {}
     for data in desk.datasets():
         found.setdefault(data.account, []).append(data.name)
@@ -42,7 +42,7 @@ def titles(desk: Desk, studied: Iterable[Studied]) -> dict[str, Title]:
 
 
 def accounts(log: SqlLedger, named: Mapping[str, Title]) -> dict[str, Account]:
-    """Every account by its number, as entries name it."""
+    """Return every account by its number, as entries name it."""
     return {
         str(number): Account(named[name].words if name in named else name, unit, cap)
         for number, name, unit, cap in log.rows("SELECT id, name, unit, cap FROM account")
@@ -50,13 +50,13 @@ def accounts(log: SqlLedger, named: Mapping[str, Title]) -> dict[str, Account]:
 
 
 def measurements(desk: Desk, log: SqlLedger, numbers: Iterable[int], *, is_told: bool) -> dict[str, Measured]:
-    """What measurements are for, by their numbers.
+    """Return the account and the question of measurements, by measurement number.
 
     Args:
-        desk: knows the questions.
-        log: the ledger.
-        numbers: of measurements.
-        is_told: whether what was asked may be told.
+        desk: Desk that knows the questions.
+        log: Ledger of the measurements.
+        numbers: Numbers of the measurements.
+        is_told: True if the text of questions may be shown.
     """
     wanted = sorted(set(numbers))
     if not wanted:
@@ -75,7 +75,7 @@ def measurements(desk: Desk, log: SqlLedger, numbers: Iterable[int], *, is_told:
 
 
 def _questions(desk: Desk, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Questions in words by account and key, of the data sets that are open."""
+    """Return questions in words by account and key, for the data sets that are open."""
     found = {}
     for data in desk.datasets():
         keys = {key for account, key in wanted if account == data.account}
@@ -86,7 +86,7 @@ def _questions(desk: Desk, wanted: set[tuple[str, str]]) -> dict[tuple[str, str]
 
 
 def _said(key: str, asked: str | None) -> str:
-    """What is bought under a key."""
+    """Return in words what is bought under a key."""
     if asked is not None:
         return asked
     part = _PART.fullmatch(key)

@@ -1,4 +1,4 @@
-"""The page of the ledger: its signed head, its newest entries, and what the page needs to check them."""
+"""The page of the ledger: its signed head, its newest entries, and proofs that the page checks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _titles(request: Request, desk: Desk, accounts: list[Balance]) -> dict[str, 
 
 
 def _measurements(leaves: list[str]) -> list[int]:
-    """The numbers of measurements that entries are about."""
+    """Return the numbers of the measurements that entries are about."""
     found = []
     for leaf in leaves:
         with contextlib.suppress(ReticentError):

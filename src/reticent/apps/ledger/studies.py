@@ -1,4 +1,4 @@
-"""What devices tell, with the accounts that say how much of it was shown: surveys, campaigns and trainings.
+"""Surveys, campaigns and trainings of a service, with the accounts that hold what devices disclosed.
 
 A training runs elsewhere. It is known here once its operator entered a round into this service's ledger.
 """
@@ -23,13 +23,13 @@ class Studied:
     """A survey, a campaign or a training.
 
     Attributes:
-        kind: which of them.
-        name: of it.
-        address: of its page; empty if it has none here.
-        said: how far it is, in words.
-        account: the name of its account.
-        cap: what one device spends in all of it.
-        spent: the part of the cap that was shown, from 0 to 1.
+        kind: Kind of the study: survey, campaign or training.
+        name: Name of the study.
+        address: Address of its page; empty if it has none here.
+        said: Progress of the study, in words.
+        account: Name of its account.
+        cap: Terms of what one device spends in the whole study.
+        spent: Part of the cap that was shown, from 0 to 1.
     """
 
     kind: str
@@ -42,11 +42,12 @@ class Studied:
 
 
 def studies(app: FastAPI, balances: Mapping[str, Balance]) -> list[Studied]:
-    """Every study of a service.
+    """Return every study of a service.
 
     Args:
-        app: of the service.
-        balances: all accounts of the data sets' ledger, by name; on a chain those of devices may be apart.
+        app: Application of the service.
+        balances: All accounts of the data sets' ledger, by name; on a chain those of devices may be in
+            another ledger.
     """
     held = dict(balances)
     desk = app.state.desk

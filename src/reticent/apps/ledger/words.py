@@ -1,4 +1,4 @@
-"""What an entry of the log says, in words."""
+"""Entries of the log in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENTRIES = {
 
 @dataclass(frozen=True)
 class Account:
-    """An account as entries name it."""
+    """An account as entries of the log name it."""
 
     title: str
     unit: str
@@ -33,7 +33,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measurement is for: the number of its account, and what was asked, in words."""
+    """The purpose of a measurement: the number of its account, and the question in words."""
 
     account: str
     question: str
@@ -44,12 +44,12 @@ def entry(
     accounts: Mapping[str, Account] | None = None,
     measurements: Mapping[str, Measured] | None = None,
 ) -> str:
-    """What an entry of the log says, in words; its text is what is hashed.
+    """Return an entry of the log in words; the text of the entry itself is what is hashed.
 
     Args:
-        leaf: the entry.
-        accounts: by their numbers.
-        measurements: by theirs.
+        leaf: Text of the entry.
+        accounts: Accounts by their numbers.
+        measurements: Measurements by their numbers.
     """
     try:
         fields = decode(leaf)
@@ -70,7 +70,7 @@ def entry(
 
 
 def _share(fields: Mapping[str, str], name: str, account: Account | None) -> str:
-    """An amount in the unit of its account, and first as a share of the cap."""
+    """Return an amount in the unit of its account, preceded by its share of the cap where that is known."""
     units = int(fields[name])
     unit = fields.get("unit") or (account.unit if account else "")
     if not unit:

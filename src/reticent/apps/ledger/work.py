@@ -1,4 +1,4 @@
-"""`reticent ledger`: what its commands do. Amounts are shown in decimals, exactly."""
+"""The work behind the commands of `reticent ledger`, which show amounts in decimals, exactly."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _console() -> Console:
 
 
 def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlLedger:
-    """An existing ledger; looking at one neither makes nor changes one."""
+    """Open an existing ledger; without `change` the ledger is neither made nor migrated."""
     if Path(where).is_dir() or where.endswith((".yaml", ".yml", ".people")):
         where = _of_declarations(Path(where))
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where).is_file():
@@ -60,7 +60,7 @@ def opened(where: str, key: Path | None = None, *, change: bool = False) -> SqlL
 
 
 def _of_declarations(place: Path) -> str:
-    """The ledger of a declaration or of people, by their file or home, or of the declarations in a folder."""
+    """Return the ledger of a declaration or of people, or the only ledger of a folder's declarations."""
     from reticent.query.declarations import home
 
     listed = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
@@ -75,7 +75,7 @@ def _of_declarations(place: Path) -> str:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if a person looks at it."""
+    """Show a progress bar on standard error, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True, highlight=False)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -91,7 +91,7 @@ def _decimal(units: int, unit: Unit) -> str:
 
 
 def show(where: str, *, delta: float, key: Path | None) -> None:
-    """Print the accounts and the head."""
+    """Print the accounts and the head of a ledger."""
     with closing(opened(where, key)) as ledger:
         balances, head = ledger.accounts(), ledger.head()
         text = ledger.checkpoint() if key else head.text()
@@ -124,7 +124,7 @@ def show(where: str, *, delta: float, key: Path | None) -> None:
 
 
 def _epsilon(spent: int, delta: float) -> str:
-    """The epsilon at `delta` of what is spent in a mu2 account, rounded up."""
+    """Return the epsilon at `delta` of the amount spent in a mu2 account, rounded up."""
     if not spent:
         return "0"
     epsilon = privacy.spent_epsilon(spent, delta)
@@ -186,7 +186,11 @@ def verify(
 
 
 def _redone_in(ledger: SqlLedger, answer: Path | None, declaration: Path | None) -> str:
-    """The same from a ledger, in memory or a file that has no name: it holds what the log keeps closed."""
+    """Redo a combined answer from a ledger.
+
+    The export with openings stays in memory or in a file that has no name: it holds what the log keeps
+    closed.
+    """
     if answer is None:
         return ""
     with SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n") as spooled:
@@ -196,7 +200,7 @@ def _redone_in(ledger: SqlLedger, answer: Path | None, declaration: Path | None)
 
 
 def _redone(answer: Path | None, declaration: Path | None, lines: TextIO) -> str:
-    """Do a combined answer again from an exported ledger; say so."""
+    """Redo a combined answer from an exported ledger, and say so in words."""
     if answer is None or declaration is None:
         return ""
     from reticent.ledger.measured import measured
@@ -267,7 +271,7 @@ def prove(
     key: Path | None,
     public_key: str | None,
 ) -> None:
-    """Make a proof, or check one without the ledger."""
+    """Make a proof from a ledger, or check a proof without the ledger."""
     if check is not None:
         if where is not None or consistency is not None:
             raise ParameterError("--verify checks a proof file without the ledger")
@@ -349,7 +353,7 @@ def _check_proof(path: Path, signer: PublicKey | None) -> None:
 
 
 def export(where: str, file: Path, *, openings: bool, key: Path | None) -> None:
-    """Write an export, readable by its owner alone if it opens anything."""
+    """Write an export of a ledger, readable by its owner alone if it opens anything."""
     with closing(opened(where, key)) as ledger, _progress("exporting") as progress:
         mode = 0o600 if openings else 0o644
         with new_file(file, mode=mode) as target:
@@ -374,7 +378,7 @@ def recover(
     accept_fork: bool,
     unused_backup: bool,
 ) -> None:
-    """Charge a restored ledger up to what the witness saw."""
+    """Charge a restored ledger up to the amounts that the witness saw."""
     terms = _lost_terms(lost) if lost else {}
     with closing(opened(where, key, change=True)) as ledger:
         client = WitnessClient(witness, key=witness_key)
@@ -437,13 +441,13 @@ def public_key(file: Path, *, origin: str) -> None:
 
 
 def serve(directory: Path, *, host: str, port: int, name: str, log_keys: list[str], to_all: bool) -> None:
-    """Run a witness."""
+    """Run a witness server."""
     trusted = [PublicKey.parse(text) for text in log_keys]
     serve_witness(directory, host=host, port=port, name=name, trusted=trusted, to_all=to_all)
 
 
 def use(where: str, *, url: str, key: Path, witness_key: str | None) -> None:
-    """Note a witness beside a ledger, once it has signed its head."""
+    """Note a witness beside a ledger, once the witness has signed the head of the ledger."""
     opened(where, None).close()  # there is one
     with open_witnessed(where, signer=key, witness=url, witness_key=witness_key) as ledger:
         size = ledger.head().size
@@ -453,7 +457,7 @@ def use(where: str, *, url: str, key: Path, witness_key: str | None) -> None:
 
 
 def status(url: str, *, witness_key: str | None) -> None:
-    """Print what a witness remembers."""
+    """Print the logs that a witness remembers."""
     client = WitnessClient(url, key=witness_key)
     told = client.logs()
     if str(client.key) != told.get("key"):
@@ -480,7 +484,7 @@ def status(url: str, *, witness_key: str | None) -> None:
 
 
 def allow(directory: Path, *, origin: str) -> None:
-    """Allow one recovery."""
+    """Allow one recovery of a log from its present head."""
     if not (directory / "witness.db").is_file():
         raise ParameterError(f"there is no witness in {directory}")
     state = WitnessState(directory)
