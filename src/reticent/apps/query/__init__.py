@@ -1,3 +1,3 @@
-"""Questions to data sets: commands, API, pages, and the demonstration of the first minute."""
+"""Commands, API and pages for questions to data sets, and the demonstration of the first minute."""
 
 __all__: list[str] = []

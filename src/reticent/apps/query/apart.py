@@ -1,17 +1,17 @@
-"""A process of its own for what has many cells, so that nobody who is served waits for it.
+"""A process of its own for work on many cells, so that nobody who is served waits for it.
 
-The interpreter runs one thread at a time. Whoever makes an answer of 65,536 cells needs it for a second,
-and everybody else for a few milliseconds; on a busy machine the one may even be put aside while it has its
-turn, and then all wait. So whatever grows with the cells is done elsewhere: prices, known answers,
-rehearsals, what a question would need, reading rows and drawing noise for one that is paid for, recording
-that, and what an analyst is told of it. Quotas and charging stay in the process that serves, and so does
-every draw under the policy `degrade`.
+The interpreter runs one thread at a time. An answer of 65,536 cells needs it for a second, and every other
+request for a few milliseconds; on a busy machine the thread of the large answer may even be put aside while
+it has its turn, and then all wait. So all work that grows with the cells is done elsewhere: prices, known
+answers, rehearsals, the needs of a question, reading rows and drawing noise for a question that is paid for,
+recording that, and shaping its answer. Quotas and charging stay in the process that serves, and so does every
+draw under the policy `degrade`.
 
 The other process is one more worker in all that matters: it has a desk of its own on the same folder, opened
 after it was started afresh (nothing is forked). It runs at a lower priority, but for what it writes, which
 others may wait for; and in a session of its own, since Linux may divide its time among sessions first. If it
-dies nothing is lost: what it was asked is asked of the next one, what was paid for and not recorded is drawn
-again, and what was recorded stands. What passes between the two is pickled: values one way, bytes back, and
+dies nothing is lost: its work is given to the next one, measurements that were paid for and not recorded are
+drawn again, and recorded ones stand. Messages between the two are pickled: values one way, bytes back, and
 nothing that was read from rows before noise was added.
 """
 
@@ -50,10 +50,10 @@ _NICER = 10  # than the process that serves
 
 
 class Apart:
-    """The other process. It is started when it is first needed, and again when it died.
+    """The other process, which is started when it is first needed, and again when it died.
 
     Args:
-        settings: of the service.
+        settings: Settings of the service.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -62,14 +62,14 @@ class Apart:
         self._pool: ProcessPoolExecutor | None = None
 
     def start(self) -> None:
-        """Start it and let it load what it needs, without waiting for that."""
+        """Start the other process and let it load what it needs, without waiting for that."""
         self._running().submit(_worked, Desk.names)
 
     def call(self, work: Work[Result]) -> Result:
-        """What the work gives there; waits for it.
+        """Do work in the other process, wait for it, and return its result.
 
         Raises:
-            Refused: what the work raised, in the words of a reply; or the process died twice.
+            Refused: The work raised an error, given in the words of a reply; or the process died twice.
         """
         for _ in range(_TRIES):
             pool = self._running()
@@ -82,12 +82,12 @@ class Apart:
         raise busy()
 
     def process_ids(self) -> list[int]:
-        """Of the processes that run."""
+        """Return the ids of the other processes that run."""
         with self._guard:
             return [] if self._pool is None else sorted(self._pool._processes)
 
     def close(self) -> None:
-        """End it, once what it does is done."""
+        """End the other process, once its present work is done."""
         with self._guard:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -101,7 +101,7 @@ class Apart:
             return self._pool
 
     def _leave(self, pool: ProcessPoolExecutor) -> None:
-        """Forget one that died; others may have done so already."""
+        """Forget a process that died; other threads may have done so already."""
         with self._guard:
             if self._pool is pool:
                 self._pool = None
@@ -109,23 +109,24 @@ class Apart:
 
 
 class OtherHand:
-    """Who says there what is due for a question, and draws and records there what is paid for here.
+    """A worker that quotes, draws and records a question in the other process; the charge is made here.
 
     Args:
-        other: the other process.
-        name: of the data set.
-        start: When the request came, on the monotonic clock: records wait for the time grid from there.
+        other: Process that does the work.
+        name: Name of the data set.
+        start: Time at which the request came, on the monotonic clock: records wait for the time grid from
+            there.
     """
 
     def __init__(self, other: Apart, name: str, start: float) -> None:
         self._other, self._name, self._start = other, name, start
 
     def due(self, query: Question, accuracy: Accuracy) -> Due:
-        """What a question needs."""
+        """Return what is due for a question."""
         return self._other.call(partial(_due, self._name, query, accuracy))
 
     def record(self, query: Question, grant: Grant) -> None:
-        """Read, draw and record."""
+        """Read the rows for a question that is paid for, draw the noise, and record the measurement."""
         self._other.call(partial(_record, self._name, query, grant, self._start))
 
 
@@ -134,7 +135,10 @@ class OtherHand:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """What crosses over for an error: many of ours cannot be pickled, and others could hold data."""
+    """An error in the form in which it crosses over from the other process.
+
+    Many of our errors cannot be pickled, and others could hold data.
+    """
 
     status: int
     kind: str
@@ -163,12 +167,12 @@ def _record(name: str, query: Question, grant: Grant, start: float, desk: Desk) 
 
 
 def _promptly(call: Callable[[], Result]) -> Result:
-    """What the call gives, at the priority of who serves: they may wait for what it holds."""
+    """Make a call at the priority of the serving process, which may wait for what the call holds."""
     return call() if _prompt is None else _prompt.submit(call).result()
 
 
 def _stand_back(prompt: ThreadPoolExecutor) -> None:
-    """Let others go first, with all threads but the prompt one: to Linux each has a priority of its own."""
+    """Lower the priority of all threads but the prompt one: to Linux each has a priority of its own."""
     kept = prompt.submit(threading.get_native_id).result()
     level, tasks = os.nice(_NICER), Path("/proc/self/task")
     for task in tasks.iterdir() if tasks.is_dir() else ():
@@ -183,7 +187,7 @@ def _begin(settings: Settings) -> None:
     end_with_parent()
     silence_teardown()
     os.setsid()
-    for sign in (signal.SIGINT, signal.SIGTERM):  # a whole group gets them: whoever serves says when it ends
+    for sign in (signal.SIGINT, signal.SIGTERM):  # a whole group gets them: the server ends this process
         signal.signal(sign, signal.SIG_IGN)
 
 

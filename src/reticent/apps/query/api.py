@@ -1,4 +1,7 @@
-"""Data sets and questions over HTTP, version 1. What a call does is in `desk`, who may make it beside it."""
+"""The HTTP API of data sets and questions, version 1.
+
+The work of a call is in `desk`; the role that may make it is beside it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Weighed(APIRoute):
-    """A route for questions: who sends a long one, and whether they may now, is asked before it is read."""
+    """A route for questions that checks the sender and the rate of a long question before it is read."""
 
     def get_route_handler(self) -> _Handler:
         handler = super().get_route_handler()
@@ -192,7 +195,7 @@ async def queue_job(
     def queued() -> Json:
         return jobs.told(jobs.queue(person, name, body, idempotency_key))
 
-    await jobs.free(person, name, body.query, partial(_price, name, body))  # what cannot be asked is refused
+    await jobs.free(person, name, body.query, partial(_price, name, body))  # refuses impossible questions
     return accepted(await run_in_threadpool(queued))
 
 
@@ -206,7 +209,7 @@ def job(person: Asker, desk: TheDesk, jobs: TheJobs, job: Annotated[str, Path(ma
 
 
 def accepted(told: Json) -> Reply:
-    """The reply for a question that goes on as a job."""
+    """Return the reply for a question that goes on as a job."""
     return Reply(told, 202, {"Location": f"/api/v1/jobs/{told['job']}"})
 
 
@@ -246,11 +249,11 @@ def _own(desk: Desk, person: Person, name: str) -> None:
         raise not_found("data set")
 
 
-# What replies are made of
+# Parts of replies
 
 
 def summary(data: DataSet, balance: Balance) -> Json:
-    """A data set in a list."""
+    """Return the summary of a data set for a list."""
     return {
         "name": data.name,
         "version": data.version,
@@ -264,7 +267,7 @@ def summary(data: DataSet, balance: Balance) -> Json:
 
 
 def budget_json(balance: Balance, data: DataSet) -> Json:
-    """An account, with the epsilon of what is spent."""
+    """Return the account of a data set, with the epsilon of what is spent."""
     return {
         "cap": str(balance.terms.cap),
         "spent": str(balance.spent),
@@ -277,5 +280,5 @@ def budget_json(balance: Balance, data: DataSet) -> Json:
 
 
 def columns(data: DataSet) -> list[Json]:
-    """The columns as they were declared."""
+    """Return the columns as they were declared."""
     return [{"name": column.name, **column.declaration()} for column in data.columns]

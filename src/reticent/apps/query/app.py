@@ -1,4 +1,4 @@
-"""Questions to data sets, as the shells are given it."""
+"""Registration of the commands, API and pages for questions to data sets."""
 
 from __future__ import annotations
 

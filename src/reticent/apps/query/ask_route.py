@@ -1,6 +1,9 @@
-"""The call that asks. Most requests are this one, so its parts are read by hand, as FastAPI would read them.
+"""The route that asks a question, whose parts are read by hand as FastAPI would read them.
 
-FastAPI takes several times as long for it, and what was asked before in the same words is not even parsed.
+Most requests are of this kind.
+
+FastAPI takes several times as long for it, and a question that was asked before in the same words is not even
+parsed.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ async def ask(
 
 
 async def _by_hand(request: Request) -> Reply:
-    """`ask`, or at once what it would reply."""
+    """Call `ask`, or return at once what `ask` would reply."""
     start = time.monotonic()
     person = await asker(request)
     desk, name, text = desk_of(request), request.path_params["name"], await request.body()
@@ -72,7 +75,7 @@ async def _by_hand(request: Request) -> Reply:
     is_json = _is_json(request.headers.get("content-type", ""))
     found = None
     if is_json and idempotency is None:
-        with contextlib.suppress(ReticentError):  # what is wrong with ledger or state, `ask` says in its time
+        with contextlib.suppress(ReticentError):  # `ask` reports faults of ledger or state in its time
             found = desk.repeated(person, name, text)
     if found is None:
         is_long = len(text) > LONGEST_REPEAT
@@ -106,14 +109,17 @@ def _invalid(rule: str, *place: str | int) -> RequestValidationError:
 
 
 class _ByHand(APIRoute):
-    """A route that FastAPI describes by its function, and does not read for it."""
+    """A route that FastAPI describes by the function `ask`, and whose requests `_by_hand` reads."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         return _by_hand
 
 
 def add_to(app: FastAPI) -> None:
-    """Let an application serve it: first of all, and not in a router, which FastAPI looks through twice."""
+    """Add the route that asks to an application: first of all, and not in a router.
+
+    FastAPI looks through a router twice.
+    """
     app.router.add_api_route(
         "/api/v1/datasets/{name}/ask",
         ask,
@@ -125,6 +131,6 @@ def add_to(app: FastAPI) -> None:
 
 
 def prepare(app: FastAPI, settings: Settings) -> None:
-    """The route that asks comes before all others, and what would be refused before any."""
+    """Add the route that asks before all others, and the middleware that refuses hopeless requests."""
     add_to(app)
     app.add_middleware(Sparing)

@@ -1,4 +1,4 @@
-"""`reticent ask`, `price` and `answers`: questions to a data set here or of a service, and what they cost."""
+"""The work behind `reticent ask`, `price` and `answers`, for a data set here or of a service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reticent.ledger.ethereum.chain_file import ChainFile
 
 _LARGEST_FILE = 1 << 20
-_CLOSE = 1.05  # times the error that was asked for: what the noise of a count does to it
+_CLOSE = 1.05  # times the error that was asked for: the effect of a count's noise
 
 Where = str | dict[str, Any] | None  # a ledger's path or address, or the options that find one on a chain
 
@@ -42,7 +42,7 @@ def ask(
     plot: Path | None,
     mu2: bool,
 ) -> None:
-    """Ask, and print the answer; without an accuracy, the best answer that is free."""
+    """Ask a question and print the answer; without an accuracy, print the best answer that is free."""
     question = _question(text, file)
     if plot is not None:
         terminal.need_plots()
@@ -82,7 +82,7 @@ def price(
     form: str,
     mu2: bool,
 ) -> None:
-    """Print what `ask` would charge."""
+    """Print the price that `ask` would charge."""
     question = _question(text, file)
     if form == "csv":
         raise ParameterError("format must be table or json for a price, got csv")
@@ -95,7 +95,7 @@ def price(
 
 
 def answers(dataset: str, *, where: Where, form: str) -> None:
-    """Print what was bought, each as exactly as it is known."""
+    """Print the answers that were bought, each as exactly as it is known."""
     if form == "csv":
         raise ParameterError("format must be table or json for answers, got csv")
     with opened(dataset, where, buys=False) as (session, data, _):
@@ -115,9 +115,9 @@ def answers(dataset: str, *, where: Where, form: str) -> None:
 def opened(
     dataset: str, where: Where, *, buys: bool
 ) -> Iterator[tuple[Session | RemoteSession, views.Described, _OnChain | None]]:
-    """The data set, what is said of it, and its place on a chain if it has one.
+    """Open the data set; yield its session, its description, and its place on a chain if it has one.
 
-    There, whoever buys needs a key.
+    On a chain, buying needs a key.
     """
     if isinstance(where, dict) and "api_key" in where:
         if where["api_key"] is None:
@@ -150,7 +150,7 @@ def opened(
 
 
 def api_key(given: str) -> str:
-    """A key, or what stands in a file: others on the machine see what is typed."""
+    """Return the given key, or the key in the given file: others on the machine see what is typed."""
     path = Path(given)
     if given.startswith("rk_") or not path.is_file():
         return given
@@ -158,19 +158,19 @@ def api_key(given: str) -> str:
 
 
 class _OnChain:
-    """A data set on a chain: what is shown while and after it is asked."""
+    """A data set on a chain, with the output that is shown during and after a question."""
 
     def __init__(self, file: ChainFile, node: Node) -> None:
         self._file, self._node, self._since = file, node, node.number()
 
     def waiting(self) -> AbstractContextManager[None]:
-        """A sign of life."""
+        """Show a sign of life while the oracle measures."""
         from reticent.apps.chain.work import waiting
 
         return waiting("asking: paid for on the chain, measured by the oracle")
 
     def show(self, answer: Answer) -> None:
-        """Print where the measurements are that were bought just now."""
+        """Print the blocks and transactions of the measurements that were bought just now."""
         from reticent.apps.chain.work import written
 
         for number in answer.receipt.measurements:
@@ -181,7 +181,7 @@ class _OnChain:
 
 
 def _question(text: str | None, file: Path | None) -> str | dict[str, Any]:
-    """SQL as it is, or the object of a JSON text or file."""
+    """Return the question: SQL as it is, or the object of a JSON text or file."""
     if (text is None) == (file is None):
         raise ParameterError("give one question: SQL, a JSON object, or --json FILE")
     if file is not None:
@@ -232,7 +232,10 @@ def _bought(
 
 
 def wider(session: Session, answer: Answer, error: float | None) -> str:
-    """What to do about an interval that is wider than asked, if it is: the same again buys nothing."""
+    """Return advice on an interval that is wider than asked; empty if it is not.
+
+    Asking the same again buys nothing.
+    """
     if error is None or KIND[answer.query.kind].is_rank or answer.error <= _CLOSE * error:
         return ""
     least = session.recorded_rows(answer.query, confidence=answer.confidence)
@@ -243,7 +246,7 @@ def wider(session: Session, answer: Answer, error: float | None) -> str:
 
 
 def refused_line(refusal: QuestionRefused, data: views.Described) -> str:
-    """What was asked, what is left, and the best answer that is free, in one line."""
+    """Return the amount asked, the amount left, and the best answer that is free, in one line."""
     asked = views.amount(refusal.asked, data)
     left = "nothing"
     if refusal.left:

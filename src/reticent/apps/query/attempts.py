@@ -1,4 +1,4 @@
-"""A question on its way through the service: which request it is, what was paid for it, and how it leaves."""
+"""A question on its way through the service: its request, its payment, and its reply."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Attempt:
     """One request to be answered, with all its retries.
 
     Attributes:
-        id: what it is counted under.
-        ledger: the text under which the ledger knows it; None if it cannot be tried again.
-        answer: the JSON of its answer, if it was given one.
-        day: on which it began, before anything was measured.
+        id: Id under which the request is counted.
+        ledger: Text under which the ledger knows the request; None if it cannot be tried again.
+        answer: JSON of the answer, if the request was given one.
+        day: Day on which the request began, before anything was measured.
     """
 
     id: str
@@ -32,13 +32,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Settled:
-    """A question that somebody asked, paid for and recorded: what is left is to tell the answer.
+    """A question that somebody asked, paid for and recorded, and whose answer is still to be told.
 
     Attributes:
-        attempt: which request it is.
-        paid: None if the attempt was answered before.
-        reserved: units that its quota was asked for.
-        is_first: whether nothing was counted before this try.
+        attempt: Request that the question belongs to.
+        paid: Payment for the question; None if the attempt was answered before, or needs no payment.
+        reserved: Units that were reserved from the quota.
+        is_first: True if nothing was counted before this try.
     """
 
     attempt: Attempt
@@ -49,19 +49,19 @@ class Settled:
 
 @dataclass(frozen=True)
 class Shaped:
-    """An answer as it leaves, and what is noted of it."""
+    """An answer as it leaves the service, and the note that is kept of it."""
 
     reply: bytes
     note: Asked
 
     @classmethod
     def of(cls, person: Person, name: str, answer: Answer) -> Shaped:
-        """The answer to a person who asked about a data set of that name."""
+        """Shape the answer to a person who asked about the data set of this name."""
         return cls(written(answer.to_json()), noted(person, name, answer))
 
 
 def noted(person: Person, name: str, answer: Answer) -> Asked:
-    """What was asked, for the pages; a repeated question that cost nothing is one line too."""
+    """Build the note of a question for the pages; a free repetition becomes a line too."""
     one = answer.cells[0].estimate if len(answer.cells) == 1 and not answer.cells[0].labels else None
     return Asked(
         0,

@@ -1,4 +1,4 @@
-"""From the fields of a form to a question, to how exact it must be, and to a declaration.
+"""The fields of a form, turned into a question, its accuracy, or a declaration.
 
 Nothing is evaluated: fields become the closed tree of `query.tree`, SQL is read by the engine, and a
 declaration is text that `dataset_file` reads as if the owner had typed it.
@@ -33,12 +33,12 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def one(fields: Fields, name: str) -> str:
-    """The only value of a field; empty if it is not there."""
+    """Return the first value of a field, stripped; empty if the field is not there."""
     return fields[name][0].strip() if fields.get(name) else ""
 
 
 def asked(data: DataSet, fields: Fields) -> str | tree.Query:
-    """The question: SQL as it is, or what the builder says."""
+    """Return the question: SQL as it is, or the question of the builder."""
     if one(fields, "mode") == "sql":
         sql = one(fields, "sql")
         if not sql:
@@ -50,7 +50,7 @@ def asked(data: DataSet, fields: Fields) -> str | tree.Query:
 
 
 def read(text: str) -> tree.Query:
-    """A question that a page holds as JSON; the text may be anybody's."""
+    """Read a question that a page holds as JSON; the text may be anybody's."""
     if is_deeper(text.encode()):
         raise ParameterError(f"query must be nested at most {DEEPEST_BODY} deep")
     try:
@@ -61,7 +61,7 @@ def read(text: str) -> tree.Query:
 
 
 def workload(data: DataSet, fields: Fields) -> list[tuple[str, Accuracy]]:
-    """Many questions in SQL, each with how exact its answer shall be."""
+    """Return many questions in SQL, each with the accuracy that its answer shall have."""
     error = one(fields, "error")
     wanted = accuracy(data, fields) if error else None
     found = workload_text.questions(one(fields, "sql"), wanted)
@@ -71,7 +71,7 @@ def workload(data: DataSet, fields: Fields) -> list[tuple[str, Accuracy]]:
 
 
 def accuracy(data: DataSet, fields: Fields) -> Accuracy:
-    """How exact: by an error if one is given, else by where the slider stands."""
+    """Return the accuracy: by an error if one is given, else by the information or the slider."""
     error = number("error", text) if (text := one(fields, "error")) else None
     rows = whole("rows", text) if (text := one(fields, "rows")) else None
     reuse = one(fields, "reuse") or SPAN
@@ -84,13 +84,13 @@ def accuracy(data: DataSet, fields: Fields) -> Accuracy:
 
 
 def share(step: str) -> float:
-    """The part of the cap that a step of the slider stands for."""
+    """Return the part of the cap that a step of the slider stands for."""
     at = min(float(STEPS), max(0.0, number("exactness", step)))
     return float(10 ** (-_DECADES * (1 - at / STEPS)))
 
 
 def number(field: str, text: str) -> float:
-    """A finite number; thousands may be set apart by commas."""
+    """Return a finite number; commas may separate thousands."""
     try:
         found = float(text.replace(",", ""))
     except ValueError:
@@ -101,7 +101,7 @@ def number(field: str, text: str) -> float:
 
 
 def whole(field: str, text: str) -> int:
-    """A whole number."""
+    """Return a whole number."""
     found = number(field, text)
     if found != int(found) or abs(found) > 1 << 53:
         raise ParameterError(f"{field} must be a whole number, got {text!r:.40}")
@@ -188,13 +188,13 @@ _COLUMN = ("type", "low", "high", "step", "values", "missing")
 
 
 def blanks(template: str) -> list[dict[str, str]]:
-    """The columns that a template of `dataset_file` names, with what it knows of each."""
+    """Return the columns that a template of `dataset_file` names, with the type that it knows of each."""
     columns = dataset_file.mapping("columns", dataset_file.load(template).get("columns"), None)
     return [{"name": name, "type": (given or {}).get("type") or ""} for name, given in columns.items()]
 
 
 def declaration(source: str, fields: Fields) -> str:
-    """The text of a declaration, from the form in which an owner filled in the blanks."""
+    """Return the text of a declaration, from the form in which an owner filled in the blanks."""
     import yaml
 
     given = {name: one(fields, name) for name in _SETTINGS}
@@ -219,7 +219,7 @@ def declaration(source: str, fields: Fields) -> str:
 
 
 def _dumper(yaml: Any) -> Any:
-    """A dumper that puts no quotes around `1` or `yes`: every scalar is read as text."""
+    """Return a dumper that puts no quotes around `1` or `yes`: every scalar is read as text."""
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
@@ -228,7 +228,7 @@ def _dumper(yaml: Any) -> Any:
 
 
 def _column(typed: dict[str, str]) -> dict[str, Any]:
-    """What fits the type; the rest was left over from another choice."""
+    """Return the fields that fit the type of a column; others were left over from another choice."""
     kept: dict[str, tuple[str, ...]] = {"category": ("values", "missing"), "boolean": ("missing",)}
     found: dict[str, Any] = {"type": typed["type"]}
     for part in kept.get(typed["type"], ("low", "high", "step", "missing")):

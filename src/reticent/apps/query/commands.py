@@ -1,4 +1,4 @@
-"""`reticent ask` and `reticent price`: options and help. What they do is in `ask_work`, imported late."""
+"""Options and help of `reticent ask`, `price`, `plan` and `answers`; their work is imported late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # it loads what answers need
 
 
 class Format(StrEnum):
-    """How an answer is printed."""
+    """The format in which an answer is printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 
 class Reuse(StrEnum):
-    """What was bought before and may be part of an answer."""
+    """The earlier purchases that may be part of an answer."""
 
     SPAN = "span"
     KEY = "key"
@@ -73,7 +73,7 @@ Insecure = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """A question on the command line, and how exact its answer shall be."""
+    """A question on the command line, and the accuracy that its answer shall have."""
 
     dataset: DataSetOrAddress
     question: Annotated[str | None, typer.Argument(metavar="[QUESTION]", help="SQL, or a JSON object.")] = (
@@ -96,7 +96,7 @@ class Asked:
     mu2: Annotated[bool, typer.Option("--mu2", help="Show costs in mu2 too, as the ledger counts.")] = False
 
     def accuracy(self) -> Words:
-        """How exact, word by word: whoever says nothing wants what is free."""
+        """Return the accuracy word by word; without any, the free answer is wanted."""
         return {
             "error": self.error,
             "epsilon": self.epsilon,
@@ -246,7 +246,7 @@ def _where(
     owner: str | None,
     fees: tuple[float | None, float | None] = (None, None),
 ) -> str | dict[str, Any] | None:
-    """A ledger's path or address, where it is on a chain, or how to sign in to a service."""
+    """Return a ledger's path or address, its place on a chain, or the means to sign in to a service."""
     if dataset.startswith(("http://", "https://")):
         if any(one is not None for one in (ledger, chain, rpc, owner, *fees)):
             raise typer.BadParameter("--ledger, --chain, --rpc, --owner and fees are not for a service")

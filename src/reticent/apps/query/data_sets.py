@@ -2,7 +2,8 @@
 
 Data sets are the declarations in a folder; each is opened when it is first asked about, and all pay from one
 ledger: accounts that lie beside their declarations move there (`query.declarations.home`). Workers share the
-folder: a data set that one of them registers, all of them find. What is asked of them is the desk's (`desk`).
+folder: a data set that one of them registers, all of them find. The desk answers questions about them
+(`desk`).
 """
 
 from __future__ import annotations
@@ -63,19 +64,19 @@ if TYPE_CHECKING:
     from reticent.ledger.ethereum.ledger import EthereumLedger
 
 log = logging.getLogger("reticent.service")
-LONGEST_DECLARATION = 1 << 15  # that comes over the network; YAML is slow to read
-_TURN_S = 10.0  # that registering waits for others who do
+LONGEST_DECLARATION = 1 << 15  # characters, over the network; YAML is slow to read
+_TURN_S = 10.0  # for which registering waits for others who register
 
 
 @dataclass(frozen=True)
 class _Origin:
-    """What a session was opened from.
+    """The origin of a session: the declaration, home and publication that it was opened from.
 
     Attributes:
         path: File of the declaration.
         declared: Stamp of that file.
         homed: Stamp of the home of the declaration, and of its people.
-        published: What was published for all servers; None if they share no state.
+        published: Publication for all servers; None if they share no state.
     """
 
     path: Path
@@ -90,8 +91,8 @@ class DataSets:
     Make it after forking.
 
     Args:
-        settings: of the service.
-        ledger: instead of the one that the settings name.
+        settings: Settings of the service.
+        ledger: Ledger to use instead of the one that the settings name.
     """
 
     def __init__(self, settings: Settings, *, ledger: Ledger | None = None) -> None:
@@ -115,24 +116,25 @@ class DataSets:
         self.state.forget()
 
     def _ledger(self) -> Ledger:
-        """The one that the settings name."""
+        """Open the ledger that the settings name."""
         if self.state.database is not None:
             return publishing.opened_ledger(self.settings, self.state)
         return service_ledger.opened(self.settings, lambda: self._found().values())
 
     @property
     def chain(self) -> EthereumLedger | None:
-        """The ledger, if it is on a chain."""
+        """The ledger, if it is on a chain; None else."""
         return cast("EthereumLedger", self.ledger) if hasattr(self.ledger, "contract") else None
 
     @property
     def book(self) -> Ledger:
-        """Where it is entered what devices told: the ledger; on a chain, under the service's own address.
+        """The ledger for disclosures of devices: `ledger`, or on a chain one of the service's own address.
 
-        It is one for the folder, whoever opens it, with or without options: a note there says which.
+        There is one for the folder, for every process that opens it, with or without options: a note there
+        names it.
 
         Raises:
-            LedgerError: it was another one before.
+            LedgerError: The folder had another one before.
         """
         with self._guard:
             if self._book is None:
@@ -146,7 +148,7 @@ class DataSets:
             return self._book
 
     def _place(self, own: Path) -> str | None:
-        """The ledger in a word; None for one that only this process has."""
+        """Return the place of the ledger in a word; None for a ledger that only this process has."""
         if self.chain is not None:
             return ledger_places.on_chain(self.chain.chain_id, self.chain.contract)
         if not isinstance(self.ledger, SqlLedger):
@@ -155,7 +157,7 @@ class DataSets:
         return place.removeprefix(f"{own.resolve()}{os.sep}")  # the folder may be moved
 
     def leave(self) -> None:
-        """Let nobody wait any longer for what an oracle has not recorded: the process ends."""
+        """End every wait for measurements that an oracle has not recorded: the process ends."""
         self._closing.set()
 
     def close(self) -> None:
@@ -170,11 +172,11 @@ class DataSets:
         self.state.close()
 
     def names(self) -> list[str]:
-        """The data sets that are declared, by name. A declaration that cannot be read is passed over."""
+        """Return the names of the declared data sets; a declaration that cannot be read is passed over."""
         return [data.name for data in self.datasets()]
 
     def datasets(self) -> list[DataSet]:
-        """The declarations, by name. Nothing is opened for this."""
+        """Return the declarations, sorted by name. Nothing is opened for this."""
         with self._guard:
             return [data for _, (_, data) in sorted(self._found().items())]
 
@@ -195,11 +197,11 @@ class DataSets:
         return self.data(name) if session is None else session.data
 
     def is_open(self, name: str) -> bool:
-        """Whether the data set was opened: `data` and `session` do not wait then."""
+        """Return whether the data set was opened: `data` and `session` do not wait then."""
         return name in self._sessions
 
     def _found(self) -> dict[str, tuple[Path, DataSet]]:
-        """The declarations by the name of their data set; files that did not change are not read again."""
+        """Return the declarations by data set name; files that did not change are not read again."""
         found: dict[str, tuple[Path, DataSet]] = {}
         for path in sorted(self.settings.folder.glob("*.yaml")):
             try:
@@ -229,7 +231,7 @@ class DataSets:
         """Return the data set of that name, opened as it is declared, and published, by now.
 
         Raises:
-            Refused: There is none, or none any more.
+            Refused: There is no such data set, or no longer.
         """
         session = self._sessions.get(name)
         if session is not None and self._is_current(name):
@@ -245,8 +247,8 @@ class DataSets:
             return self._sessions[name]
 
     def _open_as_declared(self, path: Path, data: DataSet) -> Session:
-        """Open a session, and keep what it was opened from."""
-        declared = files.stamp(path)  # before it is read: what changes later makes it old
+        """Open a session, and keep its origin."""
+        declared = files.stamp(path)  # before it is read: a later change makes it old
         published = None if self.state.database is None else self.state.published_as(data.name)
         session = self._opened(path)
         homed = _stamp_of_home(path, session.data)  # after: the first opening makes the home
@@ -254,7 +256,7 @@ class DataSets:
         return session
 
     def _is_current(self, name: str) -> bool:
-        """Return whether an open session is of what is declared, and published, by now."""
+        """Return whether an open session matches the declaration, and the publication, of now."""
         origin, session = self._origins.get(name), self._sessions.get(name)
         if origin is None or session is None:
             return False
@@ -272,7 +274,9 @@ class DataSets:
             raise Refused(409, "data_set_changed", f"data set {name} was declared anew: ask again")
 
     def warm(self) -> list[str]:
-        """Open all rows, and load what the first question needs. What cannot be reached stops nothing.
+        """Open all rows, and load what the first question needs.
+
+        Data sets that cannot be reached stop nothing.
 
         Returns:
             Data sets that cannot be opened now.
@@ -307,7 +311,7 @@ class DataSets:
         kept = kept_folder(path)
         secluded(kept)
         rows = None
-        if self.ledger.measured_by_oracle:  # who asks here registers nothing
+        if self.ledger.measured_by_oracle:  # asking registers nothing here
             self.ledger.balance(data.account)
         else:
             try:
@@ -320,7 +324,10 @@ class DataSets:
         return Session(data, rows, self.ledger, notebook, leaving=self._closing)
 
     def _as_published(self, path: Path) -> DataSet:
-        """The data set as all servers serve it. Raises LedgerError if the declaration here is another one."""
+        """Return the data set as all servers serve it.
+
+        Raises LedgerError if the declaration here is another one.
+        """
         data = dataset_file.read(path)
         found = self.state.published().get(data.name)
         if found is None or path.read_text(encoding="utf-8") != found.declaration:
@@ -328,7 +335,7 @@ class DataSets:
         return publishing.agreed(data, found)
 
     def _at_home(self, path: Path, data: DataSet) -> DataSet:
-        """The data set, with its account in the service's ledger.
+        """Return the data set, with its account in the service's ledger.
 
         An account in a ledger beside the declaration moves here with all that it bought; one that somebody
         put elsewhere stays there, and is not served.
@@ -355,13 +362,16 @@ class DataSets:
         return data
 
     def at_home(self, name: str) -> tuple[Path, DataSet]:
-        """A declaration and where it lies, once its account is in this ledger. For `publishing`."""
+        """Return a declaration and its file, once its account is in this ledger. For `publishing`."""
         with self._guard:
             path = self._found()[name][0].resolve()
             return path, self._at_home(path, dataset_file.read(path))
 
     def _elsewhere(self, data: DataSet, error: LedgerError) -> LedgerError:
-        """What is said of a home that is out of reach: where ledgers lie is for the operator's log alone."""
+        """Return the error for a home that is out of reach.
+
+        The places of ledgers are for the operator's log alone.
+        """
         if type(error) is not LedgerError:
             return error
         log.warning(json.dumps({"event": "not opened", "dataset": data.name, "why": str(error)}))
@@ -371,7 +381,10 @@ class DataSets:
         return Held(partial(self._looked_at, data), partial(self._connected, data, path))
 
     def _connected(self, data: DataSet, path: Path) -> source.Table:
-        """The rows. What is wrong with them is the owner's to mend: who asks is not told where they lie."""
+        """Open the rows of a data set.
+
+        Faults are the owner's to mend: people who ask are not told where the rows lie.
+        """
         try:
             order_key = self._order_key(data, path)
             return source.connect(data, path.parent, snapshot_path(path, data), order_key=order_key)
@@ -385,14 +398,14 @@ class DataSets:
         return publishing.published_order_key(self.state, data)
 
     def _looked_at(self, data: DataSet) -> str:
-        """What the file of the rows is now, if they may be read."""
+        """Return the identity of the file of the rows now. Raises SourceError if they may not be read."""
         try:
             return sources.check(self.state, self.settings.folder, data)
         except ParameterError:  # as above
             raise SourceError from None
 
     def declared(self, text: str) -> DataSet:
-        """The data set that a text from the network declares; nothing is done with it."""
+        """Return the data set that a text from the network declares; nothing is done with it."""
         if len(text) > LONGEST_DECLARATION:
             raise ParameterError(f"declaration must be at most {LONGEST_DECLARATION:,} characters")
         data = dataset_file.parse(text)
@@ -412,8 +425,8 @@ class DataSets:
     def register(self, person: Person, text: str) -> DataSet:
         """Put a declaration into the folder, and open its account; or refuse, and leave everything as it was.
 
-        The source must be a file that the operator assigned to this person: what comes over the network names
-        no other place. Workers take turns.
+        The source must be a file that the operator assigned to this person: a declaration from the network
+        names no other place. Workers take turns.
         """
         data = self.declared(text)
         if self.state.database is not None:
@@ -448,7 +461,7 @@ class DataSets:
 
     @contextlib.contextmanager
     def _registering(self) -> Iterator[None]:
-        """Be the only worker who registers."""
+        """Hold the lock that lets one worker register at a time."""
         with contextlib.closing(LockFile(str(own_folder(self.settings.folder) / "registering.lock"))) as lock:
             if not lock.acquire(_TURN_S):
                 raise Refused(503, "busy", "others are registering: try again", retry_s=1.0)
@@ -458,7 +471,7 @@ class DataSets:
                 lock.release()
 
     def _check_unused(self, path: Path, data: DataSet) -> None:
-        """Refuse a name that an account or a folder of its own is left of: they are of other people."""
+        """Refuse a name that has left an account or a folder of its own: they are of other people."""
         with contextlib.suppress(UnknownAccount):
             self.ledger.balance(data.name)
             raise AccountConflict(f"data set {data.name} is registered already")
@@ -476,11 +489,15 @@ class DataSets:
             raise
 
     def files_of(self, person: Person) -> list[str]:
-        """The files that a person may register."""
+        """Return the files that a person may register."""
         return sources.of(self.state, self.settings.folder, person)
 
     def owns(self, person: Person, name: str) -> bool:
-        """Whether a person may change a data set: its owner, or its file's; any owner if there is none."""
+        """Return whether a person may change a data set.
+
+        The person must be an owner: the one who registered the data set, else the one of its file, and any
+        owner if there is neither.
+        """
         holder = self.state.owner(name)
         if holder is None:
             holder = sources.holder(self.state, self.settings.folder, self.data(name))
@@ -489,7 +506,7 @@ class DataSets:
     # Accounts
 
     def balance(self, name: str) -> Balance:
-        """The data set's account; one that nobody opened yet is full, where it is opened by asking."""
+        """Return the data set's account; one that is opened by asking, and nobody opened yet, is full."""
         try:
             return self.ledger.balance(self.data(name).account)
         except UnknownAccount:
@@ -498,11 +515,11 @@ class DataSets:
             return Balance(self.data(name).terms, 0)
 
     def balances(self) -> dict[str, Balance]:
-        """All accounts, in one look."""
+        """Return all accounts by name, in one look."""
         return {one.terms.name: one for one in self.ledger.accounts()}
 
     def check(self) -> str | None:
-        """What cannot be read, if anything."""
+        """Return the name of what cannot be read, state or ledger; None if both can."""
         for what, look in (("state", self.state.check), ("ledger", self.ledger.accounts)):
             try:
                 look()
@@ -513,23 +530,23 @@ class DataSets:
 
 
 def _stamp_of_home(path: Path, data: DataSet) -> tuple[int, ...]:
-    """Changes whenever the home of a declaration, or of its people, is made or moved."""
+    """Return a stamp that changes whenever the home of a declaration, or of its people, is made or moved."""
     return (*homes.stamp(path), *_stamp_of_people(path, data))
 
 
 def _stamp_of_people(path: Path, data: DataSet | None) -> tuple[int, ...]:
-    """Changes whenever the home of a declaration's people is made or moved."""
+    """Return a stamp that changes whenever the home of a declaration's people is made or moved."""
     if data is None or not data.people:
         return ()
     return homes.stamp(populations.path_of(path, data.people))
 
 
 def _at_known_home(path: Path, data: DataSet) -> DataSet:
-    """A declaration with its account, as far as that is known without opening it."""
+    """Return a declaration with its account, as far as that is known without opening it."""
     try:
         home = homes.known(path)
         if data.people and (home is None or home.unit != homes.PEOPLE):  # it joins when it is opened
             home = homes.known(populations.path_of(path, data.people)) or home
-    except LedgerError:  # whoever asks is told why
+    except LedgerError:  # a person who asks is told why
         return data
     return home.of(data) if home is not None else data

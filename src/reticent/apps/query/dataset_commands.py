@@ -1,4 +1,4 @@
-"""`reticent dataset`: options and help. What the commands do is in `dataset_work`, imported when they run."""
+"""Options and help of `reticent dataset`; the work is in `dataset_work`, imported when commands run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reticent dataset`: what its commands do."""
+"""The work behind the commands of `reticent dataset`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _console() -> Console:
 
 
 def new(file: Path, *, out: Path | None, asks: bool) -> None:
-    """Write a declaration beside the file, or at `out`: what the owner answers, or with blanks."""
+    """Write a declaration beside the file, or at `out`: with the owner's answers, or with blanks."""
     path = file.with_name(f"{dataset_file.stem_of(file.name)}.yaml") if out is None else out
     source = os.path.relpath(file, path.parent)
     if path.exists():  # before anybody types
@@ -92,18 +92,18 @@ def _typed(question: str) -> str:
 
 
 def is_terminal() -> bool:
-    """Whether somebody sits there who can be asked."""
+    """Return whether somebody sits at a terminal and can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def example(folder: Path) -> None:
-    """Write the census that nobody is in."""
+    """Write an invented census and its declaration."""
     path = census.write(folder)
     print(f"{path.with_suffix('.csv')} and {path} are written: 5,000 invented persons.")
 
 
 def check(path: Path, *, spend: str | None = None) -> None:
-    """Print what the declaration means and whether its source fits.
+    """Print the meaning of a declaration, and check that its source fits.
 
     Args:
         path: Declaration to check.
@@ -180,7 +180,7 @@ def _order_key_to_check(path: Path, data: DataSet) -> str | None:
 
 
 def snapshot(path: Path) -> None:
-    """Write the snapshot of this version."""
+    """Write the snapshot of the declared version."""
     data = dataset_file.read(path)
     target = snapshot_path(path, data)
     if target.exists():
@@ -206,7 +206,7 @@ def snapshot(path: Path) -> None:
 
 
 def home(path: Path) -> None:
-    """Print who the people are, and where their ledger is."""
+    """Print the identity of the people of a declaration, and the place of their ledger."""
     found = homes.known(path)
     if found is None:
         raise ParameterError(f"{path.name} was never opened: it has no ledger yet")
@@ -231,7 +231,7 @@ def home(path: Path) -> None:
 
 
 def move(path: Path, ledger: str) -> None:
-    """Move the account to another ledger, with all that it bought."""
+    """Move the account of a declaration to another ledger, with all that it bought."""
     data = dataset_file.read(path)
     with homes.settled(path, data) as held:
         if held.is_on_chain or (held.moving and held.paying != ledger_places.placed(ledger)):
@@ -253,7 +253,7 @@ def move(path: Path, ledger: str) -> None:
 
 
 def moved(path: Path) -> None:
-    """Take a copy for the home from now on."""
+    """Use a copy of a declaration's folder as its home from now on."""
     found = homes.moved(path)
     _console().print(
         f"{path.name} pays from {found.place}, by your word that no other copy is used. What an older copy "
@@ -275,7 +275,7 @@ def import_(
     unit: str | None,
     out: Path | None,
 ) -> None:
-    """Write a declaration from another tool's."""
+    """Write a declaration from the metadata of another tool."""
     additions = foreign_metadata.Additions(
         budget=Budget(epsilon, delta),
         relation=Neighbours.REPLACE_ONE if public_rows else Neighbours.ADD_REMOVE_ONE,

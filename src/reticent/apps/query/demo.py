@@ -67,7 +67,7 @@ Request = tuple[str, Callable[[], Answer], float]  # a name, the asking, the tru
 
 @dataclass(frozen=True)
 class Asked:
-    """One answer and what was paid in all by then, with reuse and without."""
+    """One answer, and the total paid by then, with reuse and without."""
 
     name: str
     answer: Answer
@@ -77,12 +77,12 @@ class Asked:
 
 
 def run(*, folder: Path | None, port: int | None, once: bool) -> None:
-    """Write the census, serve it, ask it, show what reuse saved, verify the ledger; then stay.
+    """Serve a census, ask it, print the savings by reuse, verify the ledger; then stay unless `once`.
 
     Args:
-        folder: for the census, the service's state and the plot; FOLDER, made anew, by default.
-        port: to listen at; by default PORT, or any if that is taken.
-        once: end after the script, and ask without pauses.
+        folder: Folder for the census, the service's state and the plot; by default FOLDER, made anew.
+        port: Port to listen at; by default PORT, or any if that is taken.
+        once: True to end after the script, and to ask without pauses.
     """
     from reticent.apps.service.serving import serving
     from reticent.service.serve import address
@@ -103,7 +103,7 @@ def run(*, folder: Path | None, port: int | None, once: bool) -> None:
 
 
 def _script(show: _Show, place: Path) -> None:
-    """All that the analyst asks, and what it came to."""
+    """Ask all questions of the analyst, and print the results."""
     people = census.persons()
     show.beginning()
     _five_questions(show, people)
@@ -127,7 +127,7 @@ def _stay(show: _Show) -> None:
 
 
 def demo_listener(port: int | None) -> socket.socket:
-    """A socket at the given port, or at PORT, or at any if that is taken."""
+    """Return a socket at the given port, or at PORT, or at any if PORT is taken."""
     from reticent.service.serve import listen
 
     if port is not None:
@@ -140,7 +140,10 @@ def demo_listener(port: int | None) -> socket.socket:
 
 @contextmanager
 def _folder(given: Path | None) -> Iterator[Path]:
-    """The given folder, or the demo's own, made anew. What lies in it is served: so no other data may."""
+    """Yield the given folder, or the demo's own, made anew.
+
+    Declarations in the folder are served: so it may hold no other data.
+    """
     from reticent.service.state import own_folder
 
     place = FOLDER if given is None else given
@@ -162,7 +165,10 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 
 def _start_over(place: Path) -> None:
-    """Remove an earlier run of the demo. The persons are invented; a real ledger is never removed."""
+    """Remove an earlier run of the demo.
+
+    The persons are invented; a real ledger is never removed.
+    """
     from reticent.service.state import own_folder
 
     for name in FILES:
@@ -172,7 +178,7 @@ def _start_over(place: Path) -> None:
 
 
 def demo_keys(place: Path) -> dict[str, str]:
-    """A key for each role."""
+    """Make a key for each role, and return the secrets by role."""
     from reticent.service.keys import Role
     from reticent.service.state import State
 
@@ -181,7 +187,7 @@ def demo_keys(place: Path) -> dict[str, str]:
 
 
 class _Show:
-    """The screen, the analyst's session with the service, and everything asked so far."""
+    """The screen, the analyst's session with the service, and all answers so far."""
 
     def __init__(self, declaration: Path, url: str, key: str, *, pace_s: float) -> None:
         self.screen, self.url, self._pace_s = terminal.console(), url, pace_s
@@ -190,18 +196,18 @@ class _Show:
         self.asked: list[Asked] = []
 
     def told(self, keys: Mapping[str, str]) -> None:
-        """The address, and the keys."""
+        """Print the address of the service, and the keys."""
         self.screen.print(f"Reticent serves a census at {self.url}. Sign in there with a key:")
         for role, key in keys.items():
             self.screen.print(f"  {role:<7}  {key}  {PURPOSES[role]}", soft_wrap=True)
         self.screen.print("Ctrl-C ends it. For programs: /api/v1, /openapi.json, /health, /metrics.\n")
 
     def say(self, text: str) -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         self.screen.print(f"\n{text}")
 
     def ask(self, requests: Iterable[Request]) -> None:
-        """Ask one after the other; the table grows as answers come."""
+        """Ask one question after the other; the table grows as answers come."""
         first = len(self.asked)
         with Live(_table([], self._cap), console=self.screen, auto_refresh=False) as live:
             for name, asking, truth in requests:
@@ -212,7 +218,7 @@ class _Show:
             self.screen.print()  # which Live leaves out there
 
     def pause(self) -> None:
-        """Let people see what was answered last."""
+        """Wait, so that people see the last answer."""
         time.sleep(self._pace_s)
 
     @property
@@ -220,12 +226,12 @@ class _Show:
         return self.data.budget.mu2_cap
 
     def add(self, name: str, answer: Answer, truth: float) -> None:
-        """Keep an answer."""
+        """Add an answer to those that the table shows."""
         paid, fresh = (self.asked[-1].paid, self.asked[-1].fresh) if self.asked else (0, 0)
         self.asked.append(Asked(name, answer, truth, paid + answer.cost, fresh + answer.without_reuse))
 
     def beginning(self) -> None:
-        """What is going to be asked."""
+        """Print an introduction to the census, the budget and the table."""
         budget, data = self.data.budget, self.data
         self.screen.print(f"A synthetic census of {data.rows:,} invented persons: so the truth can be shown.")
         self.screen.print(
@@ -237,7 +243,7 @@ class _Show:
         )
 
     def ending(self) -> None:
-        """What reuse saved."""
+        """Print how much budget reuse saved."""
         budget, last = self.data.budget, self.asked[-1]
         paid, fresh = (
             f"{views.part(units, self.data)} (epsilon {terminal.up(spent_epsilon(units, budget.delta))})"
@@ -272,12 +278,12 @@ def _table(asked: list[Asked], cap: int) -> Table:
 
 
 def _per_cent(units: int, cap: int) -> str:
-    """Units as a share of the budget in per cent, rounded up to a tenth."""
+    """Return units as a share of the budget in per cent, rounded up to a tenth."""
     return f"{-(-units * 1000 // cap) / 10:.1f}" if units else "0"
 
 
 def _pair(answer: Answer, truth: float) -> tuple[str, str]:
-    """The answer with its error, and the truth, shares in percent."""
+    """Return the answer with its error, and the truth, shares in percent."""
     if len(answer.cells) > 1:
         return f"{len(answer.cells)} bins ± {terminal.error_text(answer.error)}", ""
     estimate = answer.cells[0].estimate
@@ -287,7 +293,7 @@ def _pair(answer: Answer, truth: float) -> tuple[str, str]:
     return value, terminal.rounded(scale * truth, error)
 
 
-# What is asked
+# The questions
 
 
 def _five_questions(show: _Show, people: Mapping[str, Any]) -> None:
@@ -311,7 +317,7 @@ def _five_questions(show: _Show, people: Mapping[str, Any]) -> None:
 
 
 def five_truths(people: Mapping[str, Any]) -> dict[str, float]:
-    """What the five questions would answer without noise."""
+    """Return the answers to the five questions without noise."""
     exact = (
         np.nan_to_num(people["income"]),
         people["family_income"],
@@ -372,7 +378,7 @@ def _verify(screen: Console, place: Path) -> None:
 
 
 def _draw(show: _Show, ages: Answer, people: Mapping[str, Any], plot: Path) -> None:
-    """What was paid, how the answers tightened, and the histogram beside the truth."""
+    """Draw the costs, the tightening of the answers, and the histogram beside the truth."""
     import matplotlib.pyplot as plt
 
     figure, (costs, answers, shape) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
@@ -402,7 +408,7 @@ def _draw_costs(axes: Any, show: _Show) -> None:
 
 
 def _draw_answers(axes: Any, asked: list[Asked]) -> None:
-    """The bought answers to the five questions, less the truth, in units of the first error."""
+    """Draw the bought answers to the five questions, less the truth, in units of the first error."""
     names = list(census.FIVE)
     bought = [one for one in reversed(asked) if one.answer.cost]
     unit = {one.name: shown_half_width(one.answer.cells[0].estimate) for one in bought}

@@ -1,4 +1,4 @@
-"""What the calls and pages of this process share: the desk, and the threads that answer."""
+"""The objects that the calls and pages of this process share: the desk, and the threads that answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reticent.apps.query.jobs import Jobs
 
 
 def desk_of(request: Request) -> Desk:
-    """The desk of this process."""
+    """Return the desk of this process."""
     desk: Desk = request.app.state.desk
     return desk
 
@@ -21,7 +21,7 @@ async def _the_desk(request: Request) -> Desk:  # awaited, since a plain functio
 
 
 def jobs_of(request: Request) -> Jobs:
-    """The threads of this process that answer."""
+    """Return the threads of this process that answer."""
     jobs: Jobs = request.app.state.jobs
     return jobs
 

@@ -1,6 +1,6 @@
-"""The desk: what the service does for a person who asks, whichever way they came.
+"""The desk: the service's work for a person who asks, over the API or on the pages.
 
-Which data sets there are, and how they are opened, is in `data_sets`.
+The data sets themselves, and their opening, are in `data_sets`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Question = str | Mapping[str, Any] | Query
 
 @dataclass(frozen=True)
 class _Repeat:
-    """A reply that holds while the ledger has this mark, and what is noted whenever it is given."""
+    """A reply that holds while the ledger has this mark, and the note that is kept whenever it is given."""
 
     mark: int
     reply: bytes
@@ -54,11 +54,11 @@ class _Repeat:
 
 
 class Desk(DataSets):
-    """The data sets of a service, and who may ask what of them: within quotas, each request once.
+    """The data sets of a service, and the answers to people's questions: within quotas, each request once.
 
     Args:
-        settings: of the service.
-        ledger: instead of the one that the settings name.
+        settings: Settings of the service.
+        ledger: Ledger to use instead of the one that the settings name.
     """
 
     def __init__(self, settings: Settings, *, ledger: Ledger | None = None) -> None:
@@ -70,31 +70,31 @@ class Desk(DataSets):
     def price(
         self, name: str, query: Question, accuracy: Accuracy | None = None, **words: Unpack[Words]
     ) -> Price:
-        """What an answer would cost now."""
+        """Return the price of an answer now."""
         return self.session(name).price(query, accuracy, **words)
 
     def plan(self, name: str, workload: Sequence[tuple[Question, Accuracy]]) -> Proposal:
-        """What to buy first for many questions."""
+        """Return a proposal of what to buy first for many questions."""
         return self.session(name).plan(workload)
 
     def rehearse(self, name: str, query: Question, accuracy: Accuracy, *, seed: int) -> Answer:
-        """The same question to made-up rows."""
+        """Answer a question from made-up rows."""
         return self.session(name).rehearse(query, accuracy, seed=seed)
 
     def known(
         self, name: str, query: Question, *, confidence: float = CONFIDENCE, reuse: str = SPAN
     ) -> Answer | None:
-        """The best answer that is free."""
+        """Return the best answer that is free; None if there is none."""
         return self.session(name).known(query, confidence=confidence, reuse=reuse)
 
     def cells(self, name: str, query: Question) -> int:
-        """How much work a question is, in cells (`weights`): from the request and the declaration alone."""
+        """Return the work of a question in cells (`weights`), from the request and the declaration alone."""
         session, letters = self._sessions.get(name) or self.session(name), letters_asked(query)
         asked = session.read(query) if isinstance(query, str) else query
         return max(letters, cells_asked(asked, session.data))
 
     def weigh(self, name: str, query: Question) -> WorkWeight:
-        """Return how much work a question is that may be estimated from what is recorded."""
+        """Return the work of a question that may be estimated from recorded values."""
         session = self._sessions.get(name) or self.session(name)
         asked = session.read(query) if isinstance(query, str) else query
         return WorkWeight(
@@ -113,7 +113,7 @@ class Desk(DataSets):
         attempt = self.attempt(person, name, query, accuracy, idempotency)
         if attempt.answer is not None:
             return Answer.from_json(json.loads(attempt.answer))
-        if session.has_requested(query, attempt.ledger):  # it is answered with what it was charged: see `ask`
+        if session.has_requested(query, attempt.ledger):  # its answer shows the charge: see `ask`
             return None
         answer = session.free(query, accuracy)
         return None if answer is None else self._ended(Settled(attempt, None), person, name, answer)
@@ -129,21 +129,21 @@ class Desk(DataSets):
         start: float | None = None,
         **words: Unpack[Words],
     ) -> Answer:
-        """Ask for a person, within their quota.
+        """Answer the question of a person, within their quota.
 
         Args:
-            person: who pays from their quota, if there is one.
-            name: of the data set.
-            query: as for `Session.ask`.
-            accuracy: as for `Session.ask`.
-            idempotency: a retry of this person with the same text and body is answered as the first was, and
-                counted and charged once.
-            start: When the request came, on the monotonic clock: what is measured is recorded on the time
-                grid that begins there. None to record at once, for who has the rows anyhow.
-            **words: as for `Session.ask`.
+            person: Person who pays from their quota, if there is one.
+            name: Name of the data set.
+            query: Question, in any form that `Session.ask` takes.
+            accuracy: Accuracy, in the sense of `Session.ask`.
+            idempotency: Text of the request: a retry of this person with the same text and body is answered
+                as the first was, and counted and charged once.
+            start: Time at which the request came, on the monotonic clock: measurements are recorded on the
+                time grid that begins there. None to record at once, if the caller has the rows anyhow.
+            **words: Accuracy in keywords, in the sense of `Session.ask`.
 
         Raises:
-            Refused: there is no such data set, or the quota does not suffice. Nothing was charged.
+            Refused: There is no such data set, or the quota does not suffice. Nothing was charged.
         """
         given = Accuracy.of(accuracy, words)
         session = self.session(name)
@@ -170,18 +170,18 @@ class Desk(DataSets):
         start: float | None = None,
         session: Session | None = None,
     ) -> Settled:
-        """The first half of `ask`: quota, charge, draw and record.
+        """Reserve the quota for a question, charge for it, draw and record: the first half of `ask`.
 
         Args:
-            person: as for `ask`.
-            name: as for `ask`.
-            query: as for `ask`.
-            accuracy: as for `ask`.
-            idempotency: as for `ask`.
-            offering: whether a refusal carries the best answer that is free.
-            hand: who draws and records, as for `Session.pay`.
-            start: as for `ask`; a hand has its own.
-            session: Session to ask; that of the data set as it is declared now by default.
+            person: Person who asks; see `ask`.
+            name: Name of the data set.
+            query: Question; see `ask`.
+            accuracy: Accuracy; see `ask`.
+            idempotency: Text of the request; see `ask`.
+            offering: True if a refusal carries the best answer that is free.
+            hand: Worker that draws and records, in the sense of `Session.pay`.
+            start: Time at which the request came; see `ask`. A hand has its own.
+            session: Session to ask; by default that of the data set as it is declared now.
         """
         session = session or self.session(name)
         attempt = self.attempt(person, name, query, accuracy, idempotency)
@@ -221,12 +221,12 @@ class Desk(DataSets):
         return Settled(attempt, paid, reserved, is_first)
 
     def record_on_grid(self, name: str, start: float, call: Callable[[], object]) -> object:
-        """Make a call that records what was measured, at a time that tells nothing of the rows.
+        """Make a call that records a measurement, at a time that discloses nothing of the rows.
 
         Args:
             name: Data set whose rows were read.
-            start: When the request came, on the monotonic clock.
-            call: Records one measurement.
+            start: Time at which the request came, on the monotonic clock.
+            call: Function that records one measurement.
         """
         wait_to_record(start, self.settings.deadline_s(self.open_data(name).rows), self.settings.grid_s)
         return call()
@@ -240,28 +240,28 @@ class Desk(DataSets):
         settled: Settled,
         accuracy: Accuracy,
     ) -> None:
-        """Give back what a quota was asked for by a question that failed, unless it may have been charged."""
+        """Release the quota that a failed question had reserved, unless it may have been charged."""
         reserved = settled.reserved if settled.is_first else 0
         if reserved and not _may_be_charged(error, session, query, accuracy, reserved):
             self.state.release(settled.attempt.id, person, session.data.name)
 
     def _ended(self, settled: Settled, person: Person, name: str, answer: Answer) -> Answer:
-        """The answer of an attempt, once it is remembered; what another try was told, if that was first."""
+        """Remember the answer of an attempt and return it; return that of another try if that was first."""
         retried = settled.attempt.ledger is not None
         text = written(answer.to_json()).decode() if retried else ""
         told = self._remembered(settled, person, noted(person, name, answer), text)
         return answer if told is None else Answer.from_json(json.loads(told))
 
     def ended(self, settled: Settled, person: Person, shaped: Shaped) -> bytes:
-        """The same of an answer that was made elsewhere."""
+        """Remember an answer that another process made; return its reply, or that of a try that was first."""
         text = shaped.reply.decode() if settled.attempt.ledger is not None else ""
         told = self._remembered(settled, person, shaped.note, text)
         return shaped.reply if told is None else told.encode()
 
     def _remembered(self, settled: Settled, person: Person, note: Asked, text: str) -> str | None:
-        """What another try of the attempt was told, if that was first."""
+        """Remember the answer of an attempt; return the text of another try if that was first, else None."""
         attempt = settled.attempt
-        note = replace(note, day=attempt.day)  # before rows were read: how long that took is nobody's
+        note = replace(note, day=attempt.day)  # before rows were read: the time that took is private
         if attempt.ledger is None and not settled.reserved:
             self.state.note(note)
             return None
@@ -271,14 +271,14 @@ class Desk(DataSets):
     def reused(
         self, person: Person, name: str, query: Question, accuracy: Accuracy, text: bytes
     ) -> bytes | None:
-        """The reply to a question without an idempotency text, if it is free and there at once.
+        """Return the reply to a question without an idempotency text, if it is free and there at once.
 
         Args:
-            person: who asks.
-            name: of the data set.
-            query: as for `Session.ask`.
-            accuracy: as for `Session.ask`.
-            text: all of the request, for `repeated`.
+            person: Person who asks.
+            name: Name of the data set.
+            query: Question, in any form that `Session.ask` takes.
+            accuracy: Accuracy, in the sense of `Session.ask`.
+            text: Body of the request, which `repeated` looks for.
         """
         session = self._sessions.get(name)
         if session is None or self._near is None or not self._is_current(name):
@@ -296,7 +296,7 @@ class Desk(DataSets):
         return reply
 
     def repeated(self, person: Person, name: str, text: bytes) -> bytes | None:
-        """The reply to the very same request, by anybody, if nothing was written to the ledger since."""
+        """Return the reply to the very same request, by anybody, if the ledger did not change since."""
         held = self._repeats.get((name, text))
         if held is None or self._near is None or held.mark != self._near.mark():
             return None
@@ -308,10 +308,10 @@ class Desk(DataSets):
     def attempt(
         self, person: Person, name: str, query: Question, accuracy: Accuracy, idempotency: str | None
     ) -> Attempt:
-        """The attempt that a request belongs to: under a text of this analyst, with this body, alone.
+        """Return the attempt of a request: the one under this person's text with this body, or a new one.
 
         Raises:
-            IdempotencyConflict: the text came with another body.
+            IdempotencyConflict: The text came with another body.
         """
         if idempotency is None:
             return Attempt(secrets.token_hex(16), None, None, today())
@@ -328,7 +328,10 @@ class Desk(DataSets):
 
 
 def shaped_free(person: Person, name: str, query: Question, accuracy: Accuracy, desk: Desk) -> Shaped | None:
-    """What is free of a question, made to be sent; nothing is noted yet. For `apart`, as the next one."""
+    """Return the free answer to a question, ready to be sent; None if there is none.
+
+    Nothing is noted yet. `apart` calls this and `shaped_paid`.
+    """
     answer = desk.session(name).free(query, accuracy)
     return None if answer is None else Shaped.of(person, name, answer)
 
@@ -336,7 +339,7 @@ def shaped_free(person: Person, name: str, query: Question, accuracy: Accuracy, 
 def shaped_paid(
     person: Person, name: str, query: Question, paid: Paid, confidence: float, desk: Desk
 ) -> Shaped:
-    """The answer to a question that is paid for."""
+    """Return the answer to a question that is paid for, ready to be sent."""
     answer = desk.session(name).told(query, paid, confidence=confidence)
     return Shaped.of(person, name, answer)
 
@@ -344,10 +347,10 @@ def shaped_paid(
 def _may_be_charged(
     error: ReticentError, session: Session, query: Question, accuracy: Accuracy, reserved: int
 ) -> bool:
-    """Whether a question that failed may have been paid for, as far as can be told."""
+    """Return whether a failed question may have been paid for, as far as is known."""
     if isinstance(error, (BudgetExceeded, IdempotencyConflict, ParameterError, ParameterTypeError)):
         return False
-    if isinstance(error, CommitUnknown) or accuracy.reuse == NONE:  # what a fresh draw costs never falls
+    if isinstance(error, CommitUnknown) or accuracy.reuse == NONE:  # the cost of a fresh draw never falls
         return True
     try:
         return session.price(query, accuracy).cost < reserved

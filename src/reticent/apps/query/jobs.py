@@ -1,6 +1,6 @@
-"""Questions that take long: worked on in their turn, remembered in the state, taken up again after a crash.
+"""Questions that take long: queued, remembered in the state, and taken up again after a crash.
 
-A job is asked under its own id, so whoever asks it again is told the same answer and pays nothing. Two
+A job is asked under its own id, so that asking it again returns the same answer and costs nothing. Two
 processes may work on one job, if the first was only slow: the first result stands.
 """
 
@@ -43,17 +43,17 @@ Result = TypeVar("Result")
 Shape = TypeVar("Shape", Answer, bytes)
 
 log = logging.getLogger("reticent.service")
-_LOOK_S = 1.0  # how often jobs of other processes are looked for
+_LOOK_S = 1.0  # between two looks for jobs of other processes
 _QUICKEST_BEAT_S = 0.02
 _PASSING = (StorageUnavailable, CommitUnknown)
-_WAITING = 8  # times the threads, where most of what they do is to wait for a chain or the time grid
+_WAITING = 8  # times the threads, if they mostly wait for a chain or the time grid
 
 
 class Jobs:
     """The threads of one process that answer questions: at once, or as jobs.
 
     Args:
-        desk: who answers.
+        desk: Desk that answers.
         apart: Process that makes answers of many cells; None to make them here.
         estimator: Process that makes free estimates which take long; None to make them here.
     """
@@ -76,7 +76,7 @@ class Jobs:
             thread.start()
 
     def close(self) -> None:
-        """End, once what is being answered is; what waits stays in the state."""
+        """End the threads, once the questions in work are answered; waiting jobs stay in the state."""
         self._closing.set()
         self._desk.leave()
         with self._news:
@@ -97,15 +97,16 @@ class Jobs:
         start: float,
         shaped: Callable[[Answer], Shape],
     ) -> Shape | Job:
-        """Ask at once, in a thread; a job, if the answer takes longer than one may wait for it.
+        """Answer a question in a thread, or return a job if the answer takes longer than a request may wait.
 
         Args:
-            person: who asks.
-            name: of the data set.
-            body: the question.
-            idempotency: as for `Desk.ask`.
-            start: when the question came, on the monotonic clock.
-            shaped: what is made of the answer, in the same thread; `in_bytes` another process may do.
+            person: Person who asks.
+            name: Name of the data set.
+            body: Question and its accuracy.
+            idempotency: Idempotency text, used like that of `Desk.ask`.
+            start: Time at which the question came, on the monotonic clock.
+            shaped: Function that shapes the answer, in the same thread; another process may do the work of
+                `in_bytes`.
         """
         given = (person, name, body.query, body.accuracy())
 
@@ -148,17 +149,17 @@ class Jobs:
     async def free(
         self, person: Person, name: str, query: Question, work: Work[Result], *, is_here: bool = False
     ) -> Result:
-        """Do what a person asks about a data set for free, within the rate of their work.
+        """Do free work on a question of a person, within the rate of their work.
 
         Args:
-            person: who asks.
-            name: of the data set.
-            query: the question, which is weighed.
-            work: what is done at a desk, here or in another process.
-            is_here: whether it must be here, as for what gives many objects.
+            person: Person who asks.
+            name: Name of the data set.
+            query: Question, which is weighed.
+            work: Work to do at a desk, here or in another process.
+            is_here: True if the work must be done here, such as work that returns many objects.
 
         Raises:
-            Refused: it is more work than the rate allows now. Nothing was done.
+            Refused: The question is more work than the rate allows now. Nothing was done.
         """
 
         def quick() -> tuple[WorkWeight, Result | None]:
@@ -173,14 +174,14 @@ class Jobs:
     async def free_of(
         self, weight: WorkWeight, name: str, work: Work[Result], *, is_here: bool = False
     ) -> Result:
-        """Do free work of such a weight, which is counted already."""
+        """Do free work of a weight that is counted already."""
         placed = self._placed(weight, name, work, is_here=is_here)
         if weight.is_long_estimate:
             return await self.lanes.estimate(placed)
         return await self.lanes.free(weight.cells, placed)
 
     async def rehearse(self, person: Person, name: str, query: Question, work: Work[Result]) -> Result:
-        """The same with made-up rows, beside which nothing is recorded."""
+        """Do free work on made-up rows, beside which nothing is recorded; only its cells are counted."""
 
         def weighed() -> int:
             cells = self._desk.cells(name, query)
@@ -202,7 +203,7 @@ class Jobs:
         return partial(restful, partial(work, self._desk))
 
     def _other_process(self, weight: WorkWeight, name: str) -> Apart | None:
-        """Return the process that does work of such a weight; None if it is done here.
+        """Return the process that does work of such a weight; None if this process does the work.
 
         A degraded answer is drawn at once, so a data set with that policy has all its work done here.
         """
@@ -238,7 +239,7 @@ class Jobs:
         idempotency: str | None,
         start: float,
     ) -> bytes:
-        """Charge for a question of many cells here; let it be drawn, recorded and told there."""
+        """Charge for a question of many cells here; let another process draw, record and shape the answer."""
         hand = OtherHand(other, name, start)
         try:
             settled = self._desk.settle(person, name, query, accuracy, idempotency, offering=False, hand=hand)
@@ -253,7 +254,7 @@ class Jobs:
         return self._desk.ended(settled, person, shaped)
 
     def _weighed(self, person: Person, name: str, query: Question) -> WorkWeight:
-        """Return the weight of a question, counted for whoever asks it."""
+        """Return the weight of a question, counted for the person who asks."""
         weight = self._desk.weigh(name, query)
         self.charge(person, name, weight)
         return weight
@@ -289,7 +290,7 @@ class Jobs:
         Nothing is counted, and nobody who has much of the rate left is looked at.
 
         Args:
-            person: Who asks.
+            person: Person who asks.
             name: Data set that is asked about.
             text: Body of the request.
             may_reuse: Whether the question may be estimated from recorded values, which is work too.
@@ -301,7 +302,7 @@ class Jobs:
         if len(text) <= LONGEST_REPEAT:
             try:
                 query = json.loads(text)["query"]
-            except (ValueError, KeyError, TypeError):  # what is wrong with it is said later
+            except (ValueError, KeyError, TypeError):  # faults of the request are reported later
                 return None
             if not isinstance(query, Mapping):  # SQL takes longer to read
                 return None
@@ -314,10 +315,10 @@ class Jobs:
 
     @contextmanager
     def reading(self, person: Person, text: bytes) -> Iterator[None]:
-        """Read a long request; what is refused once it is read counts by its letters.
+        """Guard the reading of a long request, which counts by its letters if it is refused once it is read.
 
         Raises:
-            Refused: it is more work than the rate allows now, even to read. Nothing is counted.
+            Refused: The request is more work than the rate allows now, even to read. Nothing is counted.
         """
         caller, letters = str(person.number), letters_asked(text)
         pause_s = self._work_rate.full_s(caller, letters)
@@ -338,7 +339,7 @@ class Jobs:
         idempotency: str | None,
         passed_s: float,
     ) -> Job:
-        """Make a job of a question that is being asked, and takes long."""
+        """Make a job of a question that is being answered and takes long."""
         made = self._desk.state.now() - passed_s
         job = self._queued(person, name, body, idempotency, made=made, is_running=True)
         with self._news:
@@ -347,7 +348,7 @@ class Jobs:
         return job
 
     def queue(self, person: Person, name: str, body: Priced, idempotency: str | None) -> Job:
-        """A new job, or the one that came before under the same idempotency text and body."""
+        """Queue a new job, or return the earlier job with the same idempotency text and body."""
         job = self._queued(person, name, body, idempotency, made=self._desk.state.now(), is_running=False)
         with self._news:
             self._news.notify()
@@ -384,7 +385,10 @@ class Jobs:
         return job
 
     def told(self, job: Job) -> dict[str, Any]:
-        """What its owner may know of a job. Progress is made of public numbers and the clock only."""
+        """Return the state of a job as far as its owner may know it.
+
+        Progress is computed from public numbers and the clock only.
+        """
         now = self._desk.state.now()
         # A result waits for a deadline or a point of the grid, at the longest. One that would wait for longer
         # was there before the clock was set back.
@@ -454,7 +458,7 @@ class Jobs:
         return self.lanes.paid(cells, work).result()
 
     def _end(self, job: Job, done: Future[Any]) -> None:
-        """Keep the result, to be seen from the next point of the time grid on."""
+        """Store the result of a job, to be seen from the next point of the time grid on."""
         state = "refused"
         try:
             answer, state = done.result(), "done"
@@ -481,12 +485,15 @@ class Jobs:
             self._running.discard(job.id)
 
     def _forgo(self, job: Job) -> None:
-        """Leave a job whose database was lost to whoever takes it up next: under its key it is paid once."""
+        """Leave a job whose database was lost to the next process that claims it.
+
+        Under its key the job is paid for once.
+        """
         with self._news:
             self._running.discard(job.id)
 
     def _keep(self) -> None:
-        """Say what is being worked on, and write the notes that wait."""
+        """Mark the running jobs as alive, and write the notes that wait."""
         pause_s = max(_QUICKEST_BEAT_S, min(0.5, self._settings.job_lapse_s / 5))
         while not self._closing.wait(pause_s):
             try:
@@ -500,25 +507,25 @@ class Jobs:
 
 
 def in_bytes(answer: Answer) -> bytes:
-    """An answer as replies hold it."""
+    """Return an answer in the bytes of a reply."""
     return written(answer.to_json())
 
 
 def _offered(
     name: str, query: Question, accuracy: Accuracy, short: tuple[str, int, int], desk: Desk
 ) -> bytes:
-    """The reply to a question that the budget does not suffice for, with the best answer that is free."""
+    """Return the reply to a question that the budget does not suffice for, with the best free answer."""
     return refusal_text(desk.session(name).offer(query, accuracy, BudgetExceeded(*short)))
 
 
 def _fault(error: BaseException) -> None:
-    """Only the type is logged: the text could hold data."""
+    """Log the type of an error only: its text could hold data."""
     log.error(json.dumps({"event": "fault", "type": type(error).__name__}))
 
 
 @contextlib.contextmanager
 def running(app: FastAPI) -> Iterator[None]:
-    """The threads that answer, while the application runs."""
+    """Run the threads that answer, while the application runs."""
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
     desk: Desk = app.state.desk
     is_apart = getattr(app.state, "is_apart", False) and not desk.ledger.measured_by_oracle

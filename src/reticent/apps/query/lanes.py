@@ -1,4 +1,4 @@
-"""Threads of their own for what must not wait for each other.
+"""Separate threads for kinds of work that must not wait for each other.
 
 | lane       | threads   | what is done there |
 |------------|-----------|--------------------|
@@ -9,17 +9,17 @@
 | large paid | 1         | the same with many cells, jobs too |
 | rehearsal  | 2, 1      | made-up rows, and with many cells |
 
-Whatever is asked is looked for in a free lane first, and goes to a paid one only if it must be paid for. So a
+Every question is looked up in a free lane first, and goes to a paid one only if it must be paid for. So a
 free answer waits for free ones at most, and one of few cells for none of many. In the free lanes with one or
 two threads only so many may wait; more are told to come again, so that they take no place of others
 (`most_at_once`).
 
 The interpreter runs one thread at a time, and would let a busy one go on for 5 ms before another gets its
-turn; here it is `SWITCH_S`. What DuckDB, SQLite and OpenDP do, they do outside of it. Its search for cycles
-stops all threads for as long as there are objects, a second beside large answers, which hold none: it rests
-while one is made here (`restful`). What is made is a reply in bytes, so that nothing of that many parts
-outlives it. `reticent serve` has most of them made in another process (`apart`), and long
-estimates in a second one; the threads of those lanes wait for them.
+turn; here it is `SWITCH_S`. DuckDB, SQLite and OpenDP work outside of it. Its search for cycles stops all
+threads for as long as there are objects, a second beside large answers, which hold none: it rests while one
+is made here (`restful`). The result is a reply in bytes, so that nothing of that many parts outlives it.
+`reticent serve` has most of them made in another process (`apart`), and long estimates in a second one; the
+threads of those lanes wait for them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lanes:
     """The threads of one process that answer.
 
     Args:
-        paid: threads for questions that must be paid for.
+        paid: Number of threads for questions that must be paid for.
     """
 
     def __init__(self, paid: int) -> None:
@@ -61,29 +61,29 @@ class Lanes:
         self._waiting: dict[ThreadPoolExecutor, int] = {}  # of the event loop alone
 
     def close(self) -> None:
-        """End, once what is being done is; what waits is dropped."""
+        """End the threads, once their present work is done; waiting work is dropped."""
         large = (self._large, self._large_paid, self._large_rehearsal)
         for lane in (self._paid, self._estimate, self._rehearsal, *large):
             lane.shutdown(wait=True, cancel_futures=True)
 
     async def free(self, cells: int, call: Callable[[], Result]) -> Result:
-        """Do what is free, apart from all that is paid for."""
+        """Do free work, apart from all work that is paid for."""
         if cells <= MANY:
             return await run_in_threadpool(call)
         return await self._bounded(self._large, call)
 
     async def estimate(self, call: Callable[[], Result]) -> Result:
-        """Do what is free and takes long to estimate from what is recorded, one after the other."""
+        """Do free work that takes long to estimate from recorded values, one call after the other."""
         return await self._bounded(self._estimate, call)
 
     async def rehearse(self, cells: int, call: Callable[[], Result]) -> Result:
-        """Do what needs made-up rows only."""
+        """Do work that needs made-up rows only."""
         if cells <= MANY:
             return await self._bounded(self._rehearsal, call)
         return await self._bounded(self._large_rehearsal, call)
 
     def paid(self, cells: int, call: Callable[..., Result], *given: Any, **named: Any) -> Future[Result]:
-        """Do what must be paid for."""
+        """Do work that must be paid for."""
         if cells <= MANY:
             return self._paid.submit(call, *given, **named)
         return self._large_paid.submit(call, *given, **named)
@@ -99,7 +99,7 @@ class Lanes:
 
 
 class _Rest:
-    """No search for cycles while anybody is inside."""
+    """A guard that stops the search for cycles while anybody is inside."""
 
     def __init__(self) -> None:
         self._guard, self._inside = threading.Lock(), 0
@@ -122,6 +122,6 @@ _rest = _Rest()
 
 
 def restful(call: Callable[[], Result]) -> Result:
-    """Do what makes very many objects in this process."""
+    """Do work that makes very many objects in this process, without a search for cycles."""
     with _rest():
         return call()

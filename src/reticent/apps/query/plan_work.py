@@ -1,4 +1,4 @@
-"""`reticent plan`: many questions before any of them is bought."""
+"""The work behind `reticent plan`, which looks at many questions before any of them is bought."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(
     where: Where,
     form: str,
 ) -> None:
-    """Print what to buy first, and what all of it costs then; buy the tables if that is wanted."""
+    """Print the tables to buy first and the cost of the whole workload; buy the tables if `buy` is set."""
     if form == "csv":
         raise ParameterError("format must be table or json for a plan, got csv")
     if error is None and rows is not None:

@@ -1,4 +1,4 @@
-"""From one machine to several servers: what they all serve, and the ledger that they share.
+"""Publication of data sets from one machine to several servers, which share one ledger.
 
 `reticent publish FOLDER --shared postgresql://...` is run where the declarations have their home
 (`query.declarations.home`). It brings their accounts into the ledger in PostgreSQL, their notebooks beside
@@ -35,20 +35,20 @@ _ORDER_KEY = "row order "  # and the name of a data set: the key that orders the
 
 
 def agreed(data: DataSet, told: Published) -> DataSet:
-    """A declaration with the account that was published for it."""
+    """Return a declaration with the account that was published for it."""
     shares = "" if told.account == data.name else told.account
     return replace(data, identity=told.identity, shares=shares)
 
 
 def publish(sets: DataSets, url: str) -> tuple[list[str], dict[str, str]]:
-    """Let servers serve the data sets of a folder.
+    """Publish the data sets of a folder, so that servers can serve them.
 
     Args:
-        sets: of the folder, with the ledger in PostgreSQL; opened here alone.
-        url: of that ledger.
+        sets: Data sets of the folder, with the ledger in PostgreSQL; opened here alone.
+        url: Address of that ledger.
 
     Returns:
-        The names of what is served, and why others are not.
+        The names of the published data sets, and for each other name the reason why it is not.
     """
     ledger = sets.ledger
     if not isinstance(ledger, SqlLedger):
@@ -75,7 +75,7 @@ def publish(sets: DataSets, url: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _publish_order_key(state: State, data: DataSet, order_key: str | None) -> None:
-    """Give all servers the key that orders the rows of each person; refuse another one than they have."""
+    """Give all servers the key that orders the rows of each person; refuse a key that differs from theirs."""
     if order_key is not None and state.agree(f"{_ORDER_KEY}{data.name}", order_key) != order_key:
         raise LedgerError(
             f"the rows of {data.name} were published with another order: bring back the home that they had"
@@ -86,7 +86,7 @@ def published_order_key(state: State, data: DataSet) -> str:
     """Return the key of a data set's rows that all servers use.
 
     Raises:
-        LedgerError: It was published by a release that made none.
+        LedgerError: The data set was published by a release that made no key.
     """
     order_key = state.agreed(f"{_ORDER_KEY}{data.name}")
     if order_key is None:
@@ -97,7 +97,7 @@ def published_order_key(state: State, data: DataSet) -> str:
 
 
 def _agree(state: State, settings: Settings, ledger: SqlLedger) -> None:
-    """Note who signs, and which witness the ledger has; refuse others than were noted."""
+    """Note the signer and the witness of the ledger; refuse others than were noted."""
     own = own_folder(settings.folder)
     signer = _signer(settings, ledger.origin)
     if (held := state.agree(SIGNER, signer)) != signer:
@@ -109,11 +109,11 @@ def _agree(state: State, settings: Settings, ledger: SqlLedger) -> None:
 
 
 def opened_ledger(settings: Settings, state: State) -> SqlLedger:
-    """The ledger of several servers, as it was published: signed by the one key, with its witness.
+    """Open the ledger of several servers as it was published: signed by the one key, with its witness.
 
     Raises:
-        ParameterError: nothing was published there; or the options say something else.
-        LedgerError: the key here is another one.
+        ParameterError: Nothing was published there, or the options say something else.
+        LedgerError: The key here is another one.
     """
     signer, told = state.agreed(SIGNER), state.agreed(WITNESS)
     if signer is None or told is None or state.database is None:
@@ -146,7 +146,7 @@ def opened_ledger(settings: Settings, state: State) -> SqlLedger:
 
 
 def _key_file(settings: Settings) -> Path:
-    """The key that signs heads, which must be there already."""
+    """Return the file of the key that signs heads, which must be there already."""
     path = Path(settings.signing_key or own_folder(settings.folder) / "ledger.key")
     if not path.is_file():
         raise ParameterError(

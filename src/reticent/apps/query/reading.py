@@ -1,4 +1,4 @@
-"""Rows that are looked at whenever they are read: whose their file is, and whether it is still the same.
+"""Rows whose file is checked whenever they are read: its owner, and that it is still the same file.
 
 A data set stays open for as long as the service runs. Meanwhile its file may be taken back, or another may
 take its place: then nothing is read of it, until the operator assigns it again.
@@ -14,11 +14,11 @@ from reticent.query.rows.source import Table
 
 
 class Held:
-    """Rows of a data set, as `query.measure.Rows`.
+    """The rows of a data set, in the form of `query.measure.Rows`.
 
     Args:
-        look: what the file is now; raises SourceError if it may not be read.
-        reach: opens it.
+        look: Function that returns the identity of the file now; raises SourceError if it may not be read.
+        reach: Function that opens the file.
     """
 
     def __init__(self, look: Callable[[], str], reach: Callable[[], Table]) -> None:
@@ -28,7 +28,7 @@ class Held:
 
     @property
     def relation(self) -> str:
-        """What stands after FROM; a file that was assigned anew is opened anew."""
+        """The relation to write after FROM; a file that was assigned anew is opened anew."""
         with self._guard:
             file = self._look()
             if file != self._file:
@@ -39,16 +39,16 @@ class Held:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The integer column of each declared one."""
+        """The integer column of each declared column."""
         return self._table.names
 
     @property
     def engine(self) -> str:
-        """Whose SQL it takes."""
+        """The engine whose SQL the rows take."""
         return self._table.engine
 
     def tally(self, sql: str) -> list[tuple[int, ...]]:
-        """The rows of one statement, of the file for which it was written and of no other."""
+        """Return the rows of one statement, from the file for which it was written and from no other."""
         with self._guard:
             file, table = self._file, self._table
         found = table.tally(sql) if table.relation in sql else None
@@ -57,6 +57,6 @@ class Held:
         return found
 
     def close(self) -> None:
-        """Release the connection."""
+        """Release the connection to the file."""
         with self._guard:
             self._table.close()

@@ -33,7 +33,7 @@ class Priced(Body):
     )
 
     def accuracy(self) -> Accuracy:
-        """How exact. Raises ParameterError if the fields do not go together."""
+        """Return the accuracy that is asked for. Raises ParameterError if the fields do not go together."""
         return Accuracy(**{one.name: getattr(self, one.name) for one in fields(Accuracy)})
 
 

@@ -1,4 +1,4 @@
-"""The ledger that a service pays from, as its settings name it, and the note of where devices' words go."""
+"""The ledger that a service pays from, as its settings name it, and the note of the ledger for devices."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from reticent.service.state import own_folder
 
 
 def opened(settings: Settings, declared: Callable[[], Iterable[tuple[Path, DataSet]]]) -> Ledger:
-    """The ledger that the settings name.
+    """Open the ledger that the settings name.
 
     Args:
-        settings: of the service.
-        declared: finds the data sets of its folder, which one owner must have registered on a chain.
+        settings: Settings of the service.
+        declared: Function that finds the data sets of the folder, which one owner must have registered on a
+            chain.
     """
     own = own_folder(settings.folder)
     if settings.is_on_chain:
@@ -43,7 +44,7 @@ def opened(settings: Settings, declared: Callable[[], Iterable[tuple[Path, DataS
 
 
 def check_note(path: Path, place: str | None) -> None:
-    """Note where it is entered what devices told, or refuse another place than was noted before."""
+    """Note the ledger that holds what devices disclosed, or refuse another ledger than was noted."""
     if place is None:
         return
     if not path.exists():

@@ -1,8 +1,10 @@
-"""Whose the files in the folder are: the operator says so, and over the network nobody names another's.
+"""Ownership of the files in the folder, which the operator assigns to owners.
+
+Over the network nobody can name the file of another owner.
 
 A file is known by its name at the end of all links and by its identity: a file that took the place of another
-under the same name is nobody's until it is assigned again. What the operator declares in the folder by hand
-is not looked at here: it is the operator's. All data sets over one file pay from one account
+under the same name is nobody's until it is assigned again. Data sets that the operator declares in the folder
+by hand are not looked at here: they are the operator's. All data sets over one file pay from one account
 (`query.claims`); of a database file, which claims know by tables, one is registered over the network and no
 other.
 """
@@ -24,13 +26,14 @@ _FORMS = ("csv", "parquet", "duckdb")
 
 
 def assign(state: State, folder: Path, file: str, owner: str) -> str:
-    """Give a file of the folder to the owner of that name; the data sets registered over it come along.
+    """Assign a file of the folder to an owner; the data sets registered over the file come along.
 
     Returns:
-        What the file is called at the end of all links.
+        Name of the file at the end of all links.
 
     Raises:
-        ParameterError: it is none, may not be a source, or is somebody else's; or there is no such owner.
+        ParameterError: The file is missing, may not be a source, or is somebody else's; or there is no such
+            owner.
     """
     path = located("file", file, folder, is_inside=True)
     person = state.named(owner)
@@ -41,29 +44,33 @@ def assign(state: State, folder: Path, file: str, owner: str) -> str:
 
 
 def release(state: State, file: str) -> None:
-    """Take a file back: nobody registers it, and what was registered over it is not opened any more."""
+    """Take a file back from its owner.
+
+    Nobody can register it then, and data sets that were registered over it are not opened any more.
+    """
     if not state.release_source(file):
         raise ParameterError(f"file must be assigned to somebody, got {file!r:.80}")
 
 
 def found(state: State, folder: Path) -> list[tuple[Source, bool]]:
-    """Every file that is assigned, and whether it is there and still the same."""
+    """Return every assigned file, and whether it is there and unchanged."""
     return [(one, _is_same(folder / one.file, one.identity)) for one in state.sources()]
 
 
 def of(state: State, folder: Path, person: Person) -> list[str]:
-    """The files that a person may register now."""
+    """Return the files that a person may register now."""
     return [one.file for one, is_there in found(state, folder) if is_there and one.owner == person]
 
 
 def registrable(state: State, folder: Path, person: Person, data: DataSet) -> Rows:
-    """The rows of a declaration that came over the network.
+    """Return the rows of a declaration that came over the network.
 
     Raises:
-        ParameterError: they are no file that is assigned to this person. Whether there is one is not said.
+        ParameterError: The rows are no file that is assigned to this person. The message does not say whether
+            there is such a file.
     """
     form = next((form for form in _FORMS if form in data.source), None)
-    if form is None or "spark" in data.source:  # whoever names a Spark has it read what it is told to
+    if form is None or "spark" in data.source:  # a Spark that is named reads whatever it is told to
         raise ParameterError("source must be a csv, parquet or duckdb file that the operator assigned to you")
     rows = _assigned(state, folder, person.number, data, form)
     if rows is None:
@@ -80,7 +87,7 @@ def registrable(state: State, folder: Path, person: Person, data: DataSet) -> Ro
 
 
 def holder(state: State, folder: Path, data: DataSet) -> int | None:
-    """The number of the owner of a data set's file, if it is assigned."""
+    """Return the number of the owner of a data set's file, if it is assigned."""
     form = next((form for form in _FORMS if form in data.source), None)
     if form is not None:
         with suppress(ParameterError):
@@ -91,13 +98,13 @@ def holder(state: State, folder: Path, data: DataSet) -> int | None:
 
 
 def check(state: State, folder: Path, data: DataSet) -> str:
-    """Look again, whenever rows are read, whether a data set that came over the network may have them.
+    """Check again, whenever rows are read, that a data set from the network may have them.
 
     Returns:
-        What tells its file from others; nothing if the operator declared it.
+        Identity of its file; empty if the operator declared the data set.
 
     Raises:
-        ParameterError: its file is not assigned to its owner, or no more the one that was.
+        ParameterError: Its file is not assigned to its owner, or is another file than was assigned.
     """
     owner = state.owner(data.name)
     if owner is None:  # the operator's
@@ -113,7 +120,7 @@ def check(state: State, folder: Path, data: DataSet) -> str:
 
 
 def _assigned(state: State, folder: Path, owner: int, data: DataSet, form: str) -> Rows | None:
-    """The rows, if their file is the owner's."""
+    """Return the rows of a data set, if their file is assigned to the owner."""
     try:
         path = located(f"source.{form}", str(data.source[form]), folder, is_inside=True)
     except ParameterError:

@@ -1,9 +1,9 @@
-"""Who asks for more work than their rate allows is told so for as little work as can be.
+"""Refusal of requests for more work than the rate of their sender allows, for as little work as can be.
 
-Whoever comes again before the time that they were told may do so as often as the rate of requests allows, and
-each time everybody else waits for the refusal. So it is made before the request is routed, checked and given
-a thread: from the key, and from the length of a long request or the cells of a short one. Whatever is not
-refused here goes its usual way, where all of it is looked at again.
+A sender who comes again before the announced time may do so as often as the rate of requests allows, and each
+time everybody else waits for the refusal. So the refusal is made before the request is routed, checked and
+given a thread: from the key, and from the length of a long request or the cells of a short one. A request
+that is not refused here goes its usual way, where all of it is looked at again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _QUESTION = re.compile(rf"(/api/v1/datasets/)([^/]{{1,80}})/({_ASK}|price|known|
 
 
 class Sparing:
-    """ASGI middleware, behind the guard that reads whole bodies."""
+    """An ASGI middleware that refuses hopeless requests, behind the guard that reads whole bodies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what is hopeless, and pass on everything else."""
+        """Refuse a hopeless request, and pass on every other."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         found = _QUESTION.fullmatch(scope["path"]) if is_post else None
         if found is None:
@@ -64,7 +64,7 @@ def _refused(request: Request, person: Person | None, name: str, verb: str, body
 
 
 def _again(body: Message, receive: Receive) -> Receive:
-    """The body first, as if nobody had received it."""
+    """Return a `receive` that gives the body first, as if nobody had received it."""
     is_given = False
 
     async def replayed() -> Message:

@@ -34,24 +34,24 @@ CASES = {
 
 
 class Described(Protocol):
-    """What must be known of a data set to show its answers."""
+    """The facts about a data set that are needed to show its answers."""
 
     @property
     def name(self) -> str:
-        """Of the data set."""
+        """The name of the data set."""
 
     @property
     def budget(self) -> Budget:
-        """For ever."""
+        """The budget of the data set, for ever."""
 
     @property
     def policy(self) -> Policy:
-        """What is shown of what was bought."""
+        """The policy on showing earlier purchases."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Of a data set that lies elsewhere."""
+    """The facts about a data set that lies elsewhere."""
 
     name: str
     budget: Budget
@@ -59,7 +59,7 @@ class Facts:
 
 
 def amount(units: int, data: Described, *, mu2: bool = False) -> str:
-    """Units as a share of the budget, and as epsilon if they were spent alone; as mu2 too, if wanted."""
+    """Return units as a share of the budget, and as epsilon if spent alone; as mu2 too, if wanted."""
     if not units:
         return "nothing"
     said = f"{part(units, data)}, epsilon {up(spent_epsilon(units, data.budget.delta))} alone"
@@ -67,12 +67,12 @@ def amount(units: int, data: Described, *, mu2: bool = False) -> str:
 
 
 def part(units: int, data: Described) -> str:
-    """Units as a share of the budget, rounded up: shares add up, epsilons do not."""
+    """Return units as a share of the budget, rounded up: shares add up, epsilons do not."""
     return f"{up(100 * units / data.budget.mu2_cap)} % of the budget"
 
 
 def left(units: int, data: Described) -> str:
-    """What remains of the budget."""
+    """Return in words how much of the budget remains."""
     budget = data.budget
     if units in (0, budget.mu2_cap):
         return f"everything: epsilon {budget.epsilon:g}" if units else "nothing"
@@ -81,7 +81,7 @@ def left(units: int, data: Described) -> str:
 
 
 def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2: bool = False) -> None:
-    """Print an answer: the numbers, then what they cost."""
+    """Print an answer: the numbers, then their cost."""
     screen = console()
     screen.print(in_words(answer.query), style="bold")
     if len(answer.cells) > 1 or answer.cells[0].labels:
@@ -107,7 +107,7 @@ def show_answer(answer: Answer, data: Described, *, rehearsed: bool = False, mu2
 
 
 def _combined(answer: Answer, how: Combined, data: Described) -> list[tuple[str, str]]:
-    """How an answer was combined, and how far it is to be trusted."""
+    """Return in words how an answer was combined, and how far it is to be trusted."""
     parts = [
         f"{question_line(part.question)} ({weights(part)}, {100 * part.noise:.3g} % of the noise)"
         for part in how.parts[:_MOST_PARTS]
@@ -153,7 +153,7 @@ def _about(price: Price) -> str:
 
 
 def rests_on(price: Price, assumed: Assumed) -> str:
-    """What an error assumes, and what it would be with fewer rows."""
+    """Return the rows that an error assumes, and the error with fewer rows, in words."""
     whose = " in each group" if price.query.by and not KIND[price.query.kind].bins_column else ""
     said = f"{assumed.rows:,.0f} rows{whose}" + (", as you guessed" if assumed.guessed else "")
     for rows, error in assumed.otherwise:
@@ -185,7 +185,10 @@ def _receipt(answer: Answer) -> str:
 
 
 def groups(answer: Answer) -> Table:
-    """The groups of an answer with bars: full up to the lower end of the interval, light up to the upper."""
+    """Return the groups of an answer as a table with bars.
+
+    A bar is full up to the lower end of the interval, and light up to the upper.
+    """
     quantiles = KIND[answer.query.kind].is_rank
     table = Table(expand=not quantiles)
     for name in ["quantile"] if quantiles else [by.column for by in answer.query.by]:
@@ -207,7 +210,7 @@ def groups(answer: Answer) -> Table:
 
 
 def label_text(label: Any) -> str:
-    """The name of a group."""
+    """Return the name of a group."""
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

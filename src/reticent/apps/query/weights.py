@@ -1,10 +1,10 @@
-"""How much work a question is, from what is public: its cells, times the steps of rows that are declared.
+"""The work of a question, from public numbers: its cells, times the steps of rows that are declared.
 
 Rates count this beside requests, for answers, prices and rehearsals alike: a question of 65,536 cells is as
 much as 65,536 questions of one. Nothing here looks at rows, or at how many there really are.
 
 A question may also be estimated from what is recorded, by anybody. That takes as long as there are recorded
-values, up to a bound, and is counted for whoever asks. The ledger shows those values: they are public.
+values, up to a bound, and is counted for the person who asks. The ledger shows those values: they are public.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _VALUES_PER_CELL = 16  # that count as one cell for a single number
 
 
 class WorkWeight(NamedTuple):
-    """How much work a question is, in cells.
+    """The work of a question, in cells.
 
     Attributes:
         cells: Cells that are asked for, each as many times as there are steps of rows.
-        reuse: What estimating the question from recorded values counts as, whatever the rows.
+        reuse: Cells that estimating the question from recorded values counts as, whatever the rows.
     """
 
     cells: int
@@ -41,14 +41,16 @@ class WorkWeight(NamedTuple):
 
     @property
     def is_long_estimate(self) -> bool:
-        """Return whether few cells are asked for, and estimating them takes long."""
+        """True if few cells are asked for, and estimating them takes long."""
         return self.cells <= MANY < self.reuse
 
 
 def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
-    """How many cells a query asks for, at most 65,536; what is no query counts as one, and is refused later.
+    """Return the number of cells that a query asks for, at most 65,536.
 
-    It is counted before the query is checked, since checking many edges is part of the work.
+    An object that is no query counts as one, and is refused later.
+
+    Cells are counted before the query is checked, since checking many edges is part of the work.
     """
     by = query.by if isinstance(query, Query) else query.get("by")
     listed = by if isinstance(by, (list, tuple)) else [by]
@@ -56,7 +58,7 @@ def cells_asked(query: Query | Mapping[str, Any], data: DataSet) -> int:
 
 
 def reuse_cells(cells: int, recorded_values: int) -> int:
-    """Return how many cells estimating a question from recorded values counts as.
+    """Return the number of cells that estimating a question from recorded values counts as.
 
     Args:
         cells: Cells that the question asks for.
@@ -69,7 +71,10 @@ def reuse_cells(cells: int, recorded_values: int) -> int:
 
 
 def letters_asked(query: str | bytes | Mapping[str, Any] | Query) -> int:
-    """The length of a query that is SQL, or has conditions in it, in cells. JSON is bounded by its parts."""
+    """Return the length, in cells, of a query that is SQL or has conditions in it.
+
+    JSON is bounded by its parts.
+    """
     if isinstance(query, Query):
         return 1
     texts = [query] if isinstance(query, (str, bytes)) else query.values()

@@ -1,4 +1,4 @@
-"""The pages of data sets: look and ask (`main`), answers again (`answers`), what owners do (`owners`)."""
+"""The pages of data sets: look and ask (`main`), answers again (`answers`), the owners' pages (`owners`)."""
 
 from reticent.apps.query.pages.main import router
 

@@ -105,7 +105,7 @@ async def download(
 
 
 def _file(name: str, query: tree.Query, units: int, form: str, desk: Desk) -> str | None:
-    """The file of what `ask` would answer for so many units, if nothing must be bought for it."""
+    """Return the file of what `ask` would answer for so many units, if nothing must be bought for it."""
     much = copies.information(max(1, units))
     answer = desk.session(name).free(query, Accuracy(information=much))
     return None if answer is None else copies.file(answer, form)

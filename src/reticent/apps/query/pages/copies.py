@@ -1,6 +1,6 @@
-"""An answer to take along: how to have it again from Python, in SQL or by curl, and its numbers in a file.
+"""An answer to take along: code that asks for it again in Python, SQL or curl, and its numbers in a file.
 
-What is copied asks for as much as was bought: asked again, it is free and the same. The key stays out: it is
+The copied text asks for as much as was bought: asked again, it is free and the same. The key stays out: it is
 read from the environment, so that nobody pastes it anywhere.
 """
 
@@ -20,16 +20,16 @@ from reticent.service.showing import plain
 
 KEY = "RETICENT_KEY"
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
-_ANY = 0.001  # what a question that the declaration answers is asked with: it costs nothing
+_ANY = 0.001  # information for a question that the declaration answers: it costs nothing
 
 
 def of(answer: Answer, name: str, address: str) -> list[dict[str, str]]:
-    """Each way to have an answer again, with its text.
+    """Return each form in which an answer can be asked for again, with its text.
 
     Args:
-        answer: which.
-        name: of the data set.
-        address: of the service, with a slash at its end.
+        answer: Answer to copy.
+        name: Name of the data set.
+        address: Address of the service, with a slash at its end.
     """
     sql = written(answer.query, name)
     asked = sql if sql is not None else to_json(answer.query)
@@ -49,7 +49,7 @@ def of(answer: Answer, name: str, address: str) -> list[dict[str, str]]:
 
 
 def information(units: int) -> float:
-    """The number that asks for so many units: what is read from it rounds down, and not below them."""
+    """Return the number that asks for so many units: read back, it rounds down, and not below them."""
     found = units / UNITS_PER_ONE
     while cap_units(found) < units:
         found = math.nextafter(found, math.inf)
@@ -57,7 +57,7 @@ def information(units: int) -> float:
 
 
 def file(answer: Answer, form: str) -> str:
-    """The text of a download, in one of `FORMATS`."""
+    """Return the text of a download, in one of `FORMATS`."""
     if form == "json":
         return json.dumps(plain(answer.to_json()), indent=1, allow_nan=False) + "\n"
     return answer.to_csv()

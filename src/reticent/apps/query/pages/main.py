@@ -1,7 +1,7 @@
-"""The pages: the same desk as the API, for people. Rendered here, moved by htmx, drawn by ECharts.
+"""The pages for people, on the same desk as the API: rendered here, moved by htmx, drawn by ECharts.
 
-Who may see what is in `visits`, what owners do in `owners`, from a form to a question in `builder`, how
-numbers are shown in `showing`.
+Permissions are in `visits`, the pages of owners in `owners`, the way from a form to a question in `builder`,
+and the format of numbers in `showing`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def dataset(request: Request, desk: TheDesk, visit: Seen, name: str) -> HTMLResp
 
 
 def _own_quota(desk: Desk, person: Person, name: str) -> dict[str, float] | None:
-    """What a person may be charged and was, as shares of the cap; None without a limit."""
+    """Return the quota of a person, its used part and its rest, as shares of the cap; None if unlimited."""
     limit, used = desk.state.quota(name, person)
     if limit is None:
         return None
@@ -307,7 +307,7 @@ def _waiting_part(request: Request, desk: Desk, data: DataSet, job: Job) -> HTML
 def _asked_part(
     request: Request, desk: Desk, person: Person, data: DataSet, answer: Answer | None
 ) -> dict[str, Any]:
-    """An answer and, beside it, what is left."""
+    """Return the content for an answer and, beside it, what is left."""
     found = {} if answer is None else shown.answer(desk, answer, data, str(request.base_url))
     visit = visit_of(request)
     return found | {
@@ -320,7 +320,7 @@ def _asked_part(
 def _refused(
     request: Request, desk: Desk, person: Person, data: DataSet, refusal: ReticentError, best: Answer | None
 ) -> HTMLResponse:
-    """A refusal, with the best answer that is free."""
+    """Return the page part of a refusal, with the best answer that is free."""
     content = _asked_part(request, desk, person, data, best)
     content |= {"refusal": refusal, "has_best": best is not None, "by_quota": isinstance(refusal, Refused)}
     if isinstance(refusal, QuestionRefused):

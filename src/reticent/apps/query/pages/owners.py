@@ -1,4 +1,4 @@
-"""What owners do on the pages: register a data set step by step, set quotas."""
+"""The pages for owners: register a data set step by step, set quotas."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def set_quota(
 
 
 def quotas(desk: Desk, name: str) -> list[dict[str, Any]]:
-    """What each analyst may be charged and was, in percent of the cap."""
+    """Return the quota of each analyst in percent of the cap, and its used part as a share of the cap."""
     cap = desk.balance(name).terms.cap
     found = []
     for one in desk.state.all_keys():
@@ -94,7 +94,10 @@ def _blanks(
     given: dict[str, list[str]],
     message: str = "",
 ) -> HTMLResponse:
-    """Step 2, as it was filled in so far. Only the names of the columns are read from the file."""
+    """Return the page of step 2, as it was filled in so far.
+
+    Only the names of the columns are read from the file.
+    """
     if file not in _files(desk, visit):
         raise not_found("file")
     text = dataset_file.template(desk.settings.folder / file)
@@ -133,7 +136,7 @@ def blanks(request: Request, desk: TheDesk, visit: OwnerSent, fields: Given) -> 
 def _review(
     request: Request, desk: Desk, visit: Visit, file: str, text: str, message: str = ""
 ) -> HTMLResponse:
-    """Step 3: what the declaration means, and its text, which may still be changed."""
+    """Return the page of step 3: the meaning of the declaration, and its text, which may still be changed."""
     data = None
     if not message:
         try:

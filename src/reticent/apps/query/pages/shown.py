@@ -1,4 +1,4 @@
-"""What pages show of answers: numbers without meaningless digits, where they came from, how to have them."""
+"""The content of pages about answers: numbers without meaningless digits, their origin, and copies."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CASES = {
 
 
 class Keys:
-    """The keys of questions about a data set: what was bought under one, others reuse."""
+    """The keys of questions about a data set: purchases under one key are reused."""
 
     def __init__(self, data: DataSet) -> None:
         self._data, self._known = data, dict[str, str | None]()
 
     def of(self, query: str) -> str | None:
-        """The key of a question as the history keeps it; None if the data set does not allow it any more."""
+        """Return the key of a question in the history; None if the data set does not allow it any more."""
         if query not in self._known:
             try:
                 self._known[query] = resolve(tree.from_json(json.loads(query)), self._data).key
@@ -52,7 +52,7 @@ class Keys:
 
 
 def proposal(found: Proposal, data: DataSet) -> dict[str, Any]:
-    """What the template of a plan shows."""
+    """Return the content for the template of a plan."""
     return {
         "data": data,
         "plan": found,
@@ -81,13 +81,13 @@ def proposal(found: Proposal, data: DataSet) -> dict[str, Any]:
 
 
 def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, Any]:
-    """What the template of an answer shows.
+    """Return the content for the template of an answer.
 
     Args:
-        desk: knows what was bought before.
-        given: the answer.
-        data: what was asked.
-        address: of the service, for what is copied.
+        desk: Desk that knows the earlier purchases.
+        given: Answer to show.
+        data: Data set that was asked.
+        address: Address of the service, for copies.
     """
     cap, kind = data.terms.cap, KIND[given.query.kind]
     one = given.cells[0].estimate if len(given.cells) == 1 and not kind.is_table else None
@@ -130,7 +130,7 @@ def answer(desk: Desk, given: Answer, data: DataSet, address: str) -> dict[str, 
 
 
 def _combined(given: Answer, cap: int) -> dict[str, Any] | None:
-    """How an answer was combined from several purchases, if it was."""
+    """Return how an answer was combined from several purchases; None if it was not."""
     how = given.combined
     if how is None:
         return None
@@ -158,14 +158,14 @@ def _combined(given: Answer, cap: int) -> dict[str, Any] | None:
 def history(
     desk: Desk, data: DataSet, person: str, *, openable: bool, most: int = PER_PAGE
 ) -> list[dict[str, Any]]:
-    """The last questions about a data set, the last first, with what was answered.
+    """Return the last questions about a data set, the last first, with their answers.
 
     Args:
-        desk: remembers them.
-        data: which.
-        person: who looks: her own answers she may always see again.
-        openable: whether she may see those of others.
-        most: how many.
+        desk: Desk that remembers the questions.
+        data: Data set of the questions.
+        person: Name of the person who looks: she may always see her own answers again.
+        openable: True if she may see the answers of others.
+        most: Largest number of questions to return.
     """
     keys = Keys(data)
     return [
@@ -183,7 +183,7 @@ def history(
 
 
 def _said(one: Asked) -> str:
-    """The answer in a few words, as it was given then."""
+    """Return an answer in a few words, as it was given then."""
     if one.value is None or one.low is None or one.high is None:
         return f"{one.cells:,} numbers" if one.cells > 1 else ""
     error = (one.high - one.low) / 2
@@ -193,14 +193,14 @@ def _said(one: Asked) -> str:
 
 
 def _transactions(desk: Desk, data: DataSet, given: Answer) -> list[dict[str, Any]]:
-    """What is on the chain behind an answer, if its ledger is there."""
+    """Return the transactions on the chain behind an answer; empty if its ledger is on no chain."""
     if desk.chain is None:
         return []
     return chain_views.behind(desk.chain, data.name, given.receipt.key, PER_PAGE)
 
 
 def _purchases(desk: Desk, data: DataSet, given: Answer) -> list[dict[str, Any]]:
-    """What was paid under the answer's question before it, the last first."""
+    """Return the purchases under the answer's question before it, the last first."""
     keys = Keys(data)
     found = [
         one
@@ -222,7 +222,7 @@ def _purchase(one: Asked, data: DataSet) -> dict[str, Any]:
 
 
 def estimate(given: Any) -> dict[str, str]:
-    """An estimate and its interval, without the digits that its error makes meaningless."""
+    """Return an estimate and its interval, without the digits that its error makes meaningless."""
     low, high = showing.interval(given.low, given.high)
     error = shown_half_width(given)
     return {
@@ -234,7 +234,7 @@ def estimate(given: Any) -> dict[str, str]:
 
 
 def _bar(value: float, low: float, high: float) -> dict[str, float]:
-    """Where the interval lies on a line of 100 units, with a third of its width on both sides."""
+    """Place the interval on a line of 100 units, with a third of its width on both sides."""
     width = (high - low) or 1.0
     start, span = low - width / 3, width * 5 / 3
     places = (("low", low), ("value", value), ("high", high))
