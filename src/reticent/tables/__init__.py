@@ -1,3 +1,3 @@
-"""Tables as people keep them: what a cell says and where a record ends, whatever wrote or stores the file."""
+"""Tables as people keep them: the meaning of a cell and the end of a record, however the file is stored."""
 
 __all__: list[str] = []

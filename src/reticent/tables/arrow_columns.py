@@ -1,8 +1,8 @@
-"""Columns of Arrow, whatever their type: what their cells say, as `reticent.tables.cells` means it.
+"""Arrow columns of any type, read by the meaning of their cells as `reticent.tables.cells` defines it.
 
-What a column is stored as follows from its rows: one odd cell makes pandas or Arrow choose another type for
-all of them. `plain` keeps what each cell says under a type that engines read alike; `numbers` and `Numbering`
-are for those who need doubles, or want to know which cells say the same.
+The stored type of a column follows from its rows: one odd cell makes pandas or Arrow choose another type for
+all of them. `plain` keeps the meaning of each cell under a type that engines read alike; `numbers` and
+`Numbering` are for callers who need doubles, or need to know which cells mean the same.
 
 Invariant: nothing here fails because of what a column holds.
 """
@@ -19,21 +19,21 @@ from reticent.tables import cells
 
 _FIRST_DAY, _LAST_DAY = (int(np.datetime64(day).astype(int)) for day in ("0001-01-01", "9999-12-31"))
 _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_KNOWN = ("arrow.uuid", "arrow.bool8", "arrow.json")  # of the extension types
-_ENGINES_DIGITS = 38  # of DuckDB's decimals
+_KNOWN = ("arrow.uuid", "arrow.bool8", "arrow.json")  # names of the extension types that are read
+_ENGINES_DIGITS = 38  # the most digits of DuckDB's decimals
 # Numbers that Arrow reads as `cells.number` does, and faster.
 _ORDINARY = r"^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$"
 
 
 def spelled(objects: Any) -> Any:
-    """Any objects, as texts that say the same."""
+    """Convert any objects to an Arrow array of texts that mean the same."""
     import pyarrow as pa
 
     return pa.array(cells.all_spelled(objects), pa.large_string())
 
 
 def numbers(column: Any) -> NDArray[np.float64]:
-    """The number that each cell says; NaN where it says none."""
+    """Return the number that each cell of a column means, and NaN where a cell means no number."""
     import pyarrow as pa
 
     column = plain(column)
@@ -56,18 +56,19 @@ def numbers(column: Any) -> NDArray[np.float64]:
 
 
 class Numbering:
-    """Numbers for what cells say: those that say the same get the same, those that say nothing -1.
+    """A numbering of cell meanings: equal meanings get equal numbers, cells that mean nothing get -1.
 
     Args:
-        known: the numbers of what is known from the beginning.
-        grows: whether all else gets the next number, in the order in which it is met; else -1 too.
+        known: Numbers of the meanings that are known from the beginning.
+        grows: True if all other meanings get the next number, in the order in which they are met; otherwise
+            they get -1 too.
     """
 
     def __init__(self, known: Mapping[float | str, int] | None = None, *, grows: bool = False) -> None:
         self._known, self._grows = dict(known or {}), grows
 
     def of(self, column: Any) -> NDArray[np.int64]:
-        """The number of each cell."""
+        """Return the number of each cell of a column."""
         import pyarrow as pa
 
         column = plain(column)
@@ -87,7 +88,7 @@ class Numbering:
 
 
 def _encoded(texts: Any, said: Any) -> tuple[NDArray[np.int64], list[Any]]:
-    """For each text the place of what it says in a list, -1 for NULL; and the list."""
+    """Return, for each text, the index of its meaning in a list (-1 for NULL); and the list."""
     encoded = texts.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, [said(one) for one in encoded.dictionary.to_pylist()]
@@ -105,7 +106,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _texts(column: Any) -> Any:
-    """Texts, bytes and days as texts."""
+    """Convert texts, bytes and days to texts."""
     import pyarrow as pa
 
     kind = column.type
@@ -115,7 +116,7 @@ def _texts(column: Any) -> Any:
 
 
 def plain(column: Any) -> Any:
-    """The column under a type that DuckDB reads as it is."""
+    """Convert a column to a type that DuckDB reads as it is."""
     import pyarrow as pa
 
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -123,14 +124,14 @@ def plain(column: Any) -> Any:
 
 
 def plain_type(kind: Any) -> Any:
-    """The type that a column of this type gets."""
+    """Return the type that `plain` gives to a column of this type."""
     import pyarrow as pa
 
     return plain_chunk(pa.nulls(0, kind)).type
 
 
 def plain_chunk(column: Any) -> Any:
-    """As `plain`, of an array."""
+    """Convert an array to a type that DuckDB reads as it is."""
     import pyarrow as pa
 
     kind, types = column.type, pa.types
@@ -165,7 +166,7 @@ def plain_chunk(column: Any) -> Any:
 
 
 def _valid(column: Any) -> Any:
-    """Texts; those that are no UTF-8, which Arrow does not mind and DuckDB does not survive, say nothing."""
+    """Replace texts that are not UTF-8, which Arrow does not mind and DuckDB does not survive, by NULL."""
     import pyarrow as pa
 
     try:
@@ -176,7 +177,7 @@ def _valid(column: Any) -> Any:
 
 
 def is_native(kind: Any) -> bool:
-    """Whether DuckDB reads this type of Arrow, in memory and in Parquet, as what it says."""
+    """Return whether DuckDB reads this Arrow type, in memory and in Parquet, with its own meaning."""
     import pyarrow.types as types
 
     return bool(
@@ -191,7 +192,7 @@ def is_native(kind: Any) -> bool:
 
 
 def _decimals(column: Any) -> Any:
-    """Decimals that DuckDB has not: as 128 bits, or as texts if they have too many digits."""
+    """Convert decimals that DuckDB lacks to 128 bits, or to texts if they have too many digits."""
     import pyarrow as pa
 
     kind = column.type
@@ -201,7 +202,7 @@ def _decimals(column: Any) -> Any:
 
 
 def _counted(column: Any, per: int) -> tuple[Any, Any]:
-    """The whole numbers behind times, in so many of their units, rounded down; and where there are none."""
+    """Divide the whole numbers behind times by `per`, rounding down, and mark the missing ones."""
     import pyarrow as pa
 
     width = pa.int32() if column.type.bit_width == 32 else pa.int64()
@@ -211,7 +212,7 @@ def _counted(column: Any, per: int) -> tuple[Any, Any]:
 
 
 def _days(column: Any) -> Any:
-    """Days in UTC; those that are written with other than four digits of a year are nobody's."""
+    """Convert moments to days in UTC; days whose year does not have four digits become NULL."""
     import pyarrow as pa
 
     kind = column.type

@@ -1,4 +1,4 @@
-"""What a cell of a table says, whatever its column happens to be stored as.
+"""The meaning of a table's cell, whatever type its column happens to be stored as.
 
 One odd row makes a writer store a whole column otherwise: a missing value makes doubles of whole numbers (1
 becomes 1.0), one word makes text of truth values, one time of day adds a time to every date. So a cell is
@@ -66,7 +66,7 @@ _CALENDAR_DAY, _UTC_OFFSET = re.compile(CALENDAR_DAY), re.compile(UTC_OFFSET)
 
 
 def number(text: str) -> float | None:
-    """The number that a text says; None if it says none, or NaN."""
+    """Return the number that a text means; None if it means no number, or NaN."""
     word = text.lower()
     if word in TRUE_WORDS or word in FALSE_WORDS:
         return float(word in TRUE_WORDS)
@@ -79,7 +79,7 @@ def number(text: str) -> float | None:
 
 
 def moment(text: str) -> str | None:
-    """The day, minute or number of days that a text says; None if it says none."""
+    """Return the day, minute or number of days that a text means; None if it means none of them."""
     for pattern in _MOMENTS:
         found = _match(pattern, text)
         if found is not None:
@@ -108,24 +108,24 @@ def _offset_in_minutes(moment_text: str) -> int:
 
 
 def is_exact(text: str) -> bool:
-    """Whether a text says a moment, and nothing that is finer than what counts of it."""
+    """Return whether a text is a moment without digits finer than the part of it that counts."""
     said = moment(text)
     return said is not None and not set(text[len(said) :]) & set("123456789")
 
 
 def says_nothing(text: str) -> bool:
-    """Whether a text is empty or NaN."""
+    """Return whether a text is empty or NaN."""
     return not text or _match(_NAN, text) is not None
 
 
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """As engines match: Python's $ is before a last line feed, too."""
+    """Search for a pattern as engines do: Python's $ also matches before a last line feed."""
     found = pattern.search(text)
     return found if found is not None and found.end() == len(text) else None
 
 
 def meaning(text: str) -> float | str | None:
-    """What two texts have in common if, and only if, they say the same."""
+    """Return a value that two texts share if, and only if, they mean the same; None for no meaning."""
     if says_nothing(text):
         return None
     said = number(text)
@@ -135,7 +135,7 @@ def meaning(text: str) -> float | str | None:
 
 
 def spelled(cell: Any) -> str | None:
-    """A text that says the same as any object; None if it says nothing. Total: no object makes it fail."""
+    """Return a text that means the same as an object; None if it means nothing. No object makes this fail."""
     try:
         return _spelled(cell)
     except Exception:  # whatever an object does when it is looked at
@@ -143,7 +143,7 @@ def spelled(cell: Any) -> str | None:
 
 
 def all_spelled(cells: Iterable[Any]) -> list[str | None]:
-    """`spelled` of each."""
+    """Return the text that `spelled` gives for each cell."""
     return [spelled(cell) for cell in cells]
 
 

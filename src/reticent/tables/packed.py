@@ -1,12 +1,12 @@
 """Files of rows that are compressed by gzip: `census.csv.gz` is read as `census.csv` would be.
 
-Whether a file is compressed is said by its first two bytes, which no text in UTF-8 begins with, and not by
-its name. Several members, one after the other, are read as one; zeros after the last are padding.
+A file counts as compressed by its first two bytes, which no text in UTF-8 begins with, and not by its name.
+Several members, one after the other, are read as one; zeros after the last are padding.
 
-A small archive can unfold without end, so what it may unfold to is bounded by its own size. The bound is far
-from what tables come to (they shrink by 3 to 30), since whether it holds follows from all rows together.
-`check_whole` looks before anything is paid for: an archive that is damaged, cut off, followed by something
-else or too large is refused by name, whatever its rows are.
+A small archive can unfold without end, so its unpacked size is bounded by a multiple of its own size. The
+bound is far above the ratio of tables (they shrink by 3 to 30), since whether it holds follows from all rows
+together. `check_whole` looks before anything is paid for: an archive that is damaged, cut off, followed by
+something else or too large is refused by name, whatever its rows are.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ _BLOCK = 1 << 20
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if it is compressed.
+    """Open a file for reading bytes, unpacked if it is compressed.
 
     Raises:
-        OSError: it cannot be opened. Reading may raise SourceError: the archive is damaged or too large.
+        OSError: the file cannot be opened. Reading may raise SourceError: the archive is damaged or too
+            large.
     """
     return cast("IO[bytes]", Unpacked(path)) if is_packed(path) else path.open("rb")
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file begins as gzip does."""
+    """Return whether a file begins as gzip does."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def without_suffix(name: str) -> str:
-    """The name of a file before it was compressed."""
+    """Return the name that a file had before it was compressed."""
     return name[: -len(SUFFIX)] if name.casefold().endswith(SUFFIX) else name
 
 
 def check_whole(path: Path, called: str = "") -> None:
-    """Refuse an archive that cannot be read to its end. Other files are as they are.
+    """Refuse an archive that cannot be read to its end. Other files are not checked.
 
     Args:
-        path: of the file.
-        called: what it is called in errors, if not by its name: who asks a service need not know that.
+        path: Path of the file.
+        called: Name of the file in errors, if not its own: a client of a service need not know that.
 
     Raises:
-        SourceError: it is damaged, cut off, followed by something else, compressed twice, or too large.
+        SourceError: the archive is damaged, cut off, followed by something else, compressed twice, or too
+            large.
     """
     if is_packed(path):
         _check(path, called or path.name, files.stamp(path))
@@ -73,10 +75,10 @@ def _check(path: Path, called: str, stamp: tuple[int, ...]) -> None:
 
 
 class Unpacked:
-    """The bytes in an archive, as far as they are allowed.
+    """The unpacked bytes of an archive, up to the allowed size.
 
     Raises:
-        SourceError: while reading, what is wrong with it. Nothing of its content is said.
+        SourceError: raised while reading, with the fault of the archive and nothing of its content.
     """
 
     def __init__(self, path: Path, called: str = "") -> None:
@@ -86,7 +88,7 @@ class Unpacked:
         self._file = gzip.GzipFile(fileobj=self._packed)
 
     def read(self, size: int) -> bytes:
-        """Some more, empty at the end only."""
+        """Read some more bytes; the result is empty at the end only."""
         try:
             data = self._file.read(size)
         except (EOFError, OSError, zlib.error) as error:

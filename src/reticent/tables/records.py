@@ -1,4 +1,4 @@
-"""Records out of CSV files: where one ends is decided by the first line, never by what a field holds.
+"""Records of CSV files: the first line decides how a record ends, never the content of a field.
 
 A record ends where a line ends as the first one does (LF, CR LF or CR), outside of quotes; with LF a CR
 before it belongs to the end. Any other CR or LF is a character like others, so one record that a writer wrote
@@ -27,9 +27,9 @@ Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
 LONGEST_HEADER = 1 << 20  # bytes
-_MOST_PLAIN = 1 << 30  # bytes that Arrow is given at once
-_MARK = b"\xef"  # the first byte of what Arrow drops from the beginning
-_SHORT_HEADER = 1 << 12  # where it ends most often
+_MOST_PLAIN = 1 << 30  # the most bytes that Arrow is given at once
+_MARK = b"\xef"  # the first byte of the mark that Arrow drops from the beginning
+_SHORT_HEADER = 1 << 12  # bytes within which a header ends most often
 BLOCK = 1 << 20
 _QUOTE, _LF, _CR = b'"\n\r'
 
@@ -39,11 +39,11 @@ class Fields:
     """The fields of whole records, one after the other.
 
     Attributes:
-        content: all of them, and maybe something between.
-        bounds: where each field begins in it, and where it ends, in turn.
-        first: the number of the first field of each record.
-        counts: how many fields each record has.
-        empty: whether a record is an empty line.
+        content: Bytes of all fields, and maybe something between them.
+        bounds: Offsets into `content` at which each field begins and ends, in turn.
+        first: Number of the first field of each record.
+        counts: Number of fields of each record.
+        empty: Mark of each record that is an empty line.
     """
 
     content: Bytes
@@ -53,14 +53,14 @@ class Fields:
     empty: NDArray[np.bool_]
 
     def records(self, *, empty: bool) -> Fields:
-        """These records, or without empty lines."""
+        """Return these fields, without the records that are empty lines unless `empty` is set."""
         if empty or not self.empty.any():
             return self
         kept = ~self.empty
         return Fields(self.content, self.bounds, self.first[kept], self.counts[kept], self.empty[kept])
 
     def column(self, place: int) -> Any:
-        """The fields at one place of all records as an Arrow array, null where a record is too short."""
+        """Return the fields at one index of all records as an Arrow array, null in records too short."""
         import pyarrow as pa
 
         fields = pa.LargeStringArray.from_buffers(
@@ -71,14 +71,14 @@ class Fields:
 
 
 class CsvFile:
-    """A CSV file of which the first record names the columns.
+    """A CSV file whose first record names the columns.
 
     Args:
-        opened: opens it, as bytes.
-        delimiter: one ASCII character.
+        opened: Function that opens the file, as bytes.
+        delimiter: One ASCII character between fields.
 
     Attributes:
-        names: of its columns; none in an empty file, and if there is no end of a line in the first MB.
+        names: Names of its columns; none in an empty file, and none if no line ends in the first MB.
     """
 
     def __init__(self, opened: Callable[[], IO[bytes]], delimiter: str = ",") -> None:
@@ -87,7 +87,7 @@ class CsvFile:
             self.names, self._end, _ = self._header(_Text(file))
 
     def _header(self, text: _Text) -> tuple[list[str], bytes, Bytes]:
-        """The names, how a line ends, and what was read after it."""
+        """Return the names of the columns, the bytes that end a line, and the bytes read after it."""
         head, data = np.empty(0, dtype=np.uint8), b"?"
         place: int | None = None
         while data and (head.size < LONGEST_HEADER if place is None else place + 1 == head.size):
@@ -104,14 +104,14 @@ class CsvFile:
         return names, end or b"\n", head[place + len(end) :]
 
     def _first_end(self, head: Bytes) -> int | None:
-        """Where the first line ends, if it does."""
+        """Return the offset at which the first line ends; None if it does not end."""
         is_line = (head == _LF) | (head == _CR)
         stops, _ = _walked(head, np.flatnonzero(is_line | (head == self._delimiter) | (head == _QUOTE)))
         lines = stops[is_line[stops]]
         return int(lines[0]) if lines.size else None
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """The columns of these names as Arrow record batches of texts. The file is opened anew.
+        """Yield the columns of these names as Arrow record batches of texts, opening the file anew.
 
         Raises:
             OSError: the file cannot be opened or read, or whatever else the opened file raises.
@@ -133,7 +133,7 @@ class CsvFile:
                 yield batch
 
     def _any(self, block: bytes, places: list[int], names: Sequence[str], *, final: bool) -> tuple[Any, int]:
-        """These columns of the whole records of a block, and how many bytes they take."""
+        """Return these columns of the whole records of a block, and the number of bytes of the records."""
         import pyarrow as pa
 
         found, used = fields_of(np.frombuffer(block, np.uint8), self._end, self._delimiter, final=final)
@@ -143,7 +143,7 @@ class CsvFile:
     def _plain(
         self, block: bytes, places: list[int], names: Sequence[str], *, final: bool
     ) -> tuple[Any, int] | None:
-        """As `_any` by Arrow, which is faster, if there is nothing on which readers differ; else None.
+        """Parse a block like `_any` by Arrow, which is faster, if readers cannot differ on it; else None.
 
         Invariant: no quote, no CR or LF but at the end of a line, and all fields in each record.
         """
@@ -179,14 +179,14 @@ class CsvFile:
 
 
 class _Text:
-    """The bytes of a file as valid UTF-8 without a mark at its beginning."""
+    """A reader of a file's bytes as valid UTF-8, without a mark at the beginning."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
 
     def read(self, size: int) -> bytes:
-        """Some more, empty at the end only."""
+        """Read some more bytes; the result is empty at the end only."""
         while True:
             data = self._file.read(size)
             if data.isascii() and data and self._decoder.getstate() == (b"", 0):  # in the middle, and plain
@@ -197,13 +197,13 @@ class _Text:
 
 
 def fields_of(block: Bytes, end: bytes, delimiter: int, *, final: bool) -> tuple[Fields, int]:
-    """The whole records of a block that begins with one, and how many bytes they take.
+    """Return the whole records of a block that begins with a record, and the number of bytes they take.
 
     Args:
-        block: UTF-8.
-        end: how a line ends.
-        delimiter: a byte.
-        final: whether nothing follows, so that the rest is a record too.
+        block: Bytes in UTF-8.
+        end: Bytes that end a line.
+        delimiter: Byte between fields.
+        final: True if nothing follows, so that the rest is a record too.
     """
     is_line = block == end[-1]
     if end == b"\r\n":
@@ -224,7 +224,7 @@ def fields_of(block: Bytes, end: bytes, delimiter: int, *, final: bool) -> tuple
 
 
 def _fields(block: Bytes, end: bytes, stops: Places, lasts: Places, dropped: Places) -> Fields:
-    """What lies between the stops, but for the quotes that are dropped and a CR before the end of a line."""
+    """Cut the fields at the stops, without the dropped quotes and without a CR before the end of a line."""
     lines = stops[lasts]
     marked = np.zeros(lines.size, dtype=np.bool_)
     if end[-1] == _LF:
@@ -243,7 +243,7 @@ def _fields(block: Bytes, end: bytes, stops: Places, lasts: Places, dropped: Pla
 
 
 def _counted(block: Bytes, stops: Places, quotes: Places, is_line: Any) -> tuple[Places, Places] | None:
-    """The stops outside of quotes and the quotes that are no content; None if a quote stands elsewhere.
+    """Return the stops outside of quotes and the quotes that are no content; None if a quote is elsewhere.
 
     Invariant: each quote up to the last end of a line, or after it, opens a field, ends one, or is one of two
         that stand for one. Then a stop is outside if, and only if, an even number of quotes is before it.
@@ -266,7 +266,7 @@ def _counted(block: Bytes, stops: Places, quotes: Places, is_line: Any) -> tuple
 
 
 def _walked(block: Bytes, marks: Places) -> tuple[Places, Places]:
-    """As `_counted`, whatever the quotes are: one mark after the other, as a reader goes."""
+    """Return what `_counted` does, whatever the quotes are, by reading one mark after the other."""
     stops, dropped = [], []
     start, closed, inside = 0, -2, False
     for place, byte in zip(marks.tolist(), block[marks].tolist(), strict=True):

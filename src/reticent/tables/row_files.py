@@ -1,4 +1,4 @@
-"""Which file may hold rows: of a data set, of a training.
+"""The files that may hold rows of a data set or of a training.
 
 A declaration may come from somebody else, and so may the name of a file in it. Whatever path leads there (a
 link, another name of the same file, capitals where the disk knows none), the rows are never what Reticent
@@ -19,7 +19,7 @@ from pathlib import Path
 from reticent.errors import ParameterError, SourceError
 from reticent.tables import packed
 
-# What Reticent's files are called, in small letters. A folder of one of these names is Reticent's own.
+# Names and suffixes of Reticent's files, in small letters. A folder of one of these names is Reticent's own.
 _FOLDERS = (".reticent", ".service")
 _FILES = (
     ".yaml",
@@ -32,20 +32,20 @@ _FILES = (
     ".sqlite-shm",
     ".sqlite-journal",
 )
-# And what they begin with: a ledger, a device's ledger, keys, enrolments, chains, what is signed.
+# Bytes that they begin with: a ledger, a device's ledger, keys, enrolments, chains, what is signed.
 _BEGINNINGS = (b"SQLite format 3\0", b"reticent device ledger", b"-----BEGIN ", b"{")
 _KEY = re.compile(rb"\s*(0x)?[0-9a-fA-F]{64}\s*")
 _LOOK = 200  # bytes
 
 
 def located(field: str, given: str, base: Path, *, is_inside: bool = False) -> Path:
-    """The real path of a file that shall hold rows.
+    """Return the real path of a file that shall hold rows.
 
     Args:
-        field: what it is called where it is named, for errors.
-        given: the name; relative to `base` if it is not absolute.
-        base: the folder that the declaration lies in.
-        is_inside: whether it must lie in `base` itself; a file elsewhere is not even opened.
+        field: Name of the field that names the file, for errors.
+        given: Name of the file, relative to `base` if it is not absolute.
+        base: Folder that the declaration lies in.
+        is_inside: True if the file must lie in `base` itself; a file elsewhere is not even opened.
 
     Raises:
         ParameterError: there is no such file, or it may not be a source.
@@ -68,7 +68,7 @@ def located(field: str, given: str, base: Path, *, is_inside: bool = False) -> P
 
 
 def located_folder(field: str, given: str, base: Path) -> Path:
-    """The real path of a folder whose files shall hold rows; each of them is yet to be `located`.
+    """Return the real path of a folder of row files; each file is yet to be checked by `located`.
 
     Raises:
         ParameterError: there is no such folder, or it is Reticent's own or hidden.
@@ -86,7 +86,7 @@ def located_folder(field: str, given: str, base: Path) -> Path:
 
 
 def _real(path: Path) -> Path | None:
-    """Where a path leads, None if nowhere."""
+    """Return the real path that a path leads to; None if it leads nowhere."""
     try:
         real = os.path.realpath(path, strict=True)
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links that go in circles
@@ -95,13 +95,13 @@ def _real(path: Path) -> Path | None:
 
 
 def _looked_at(path: Path) -> tuple[os.stat_result | None, bytes]:
-    """What the system says of the file and how it begins; None if it is none to read."""
+    """Return the status and the first bytes of a file; None for the status if it cannot be read."""
     try:
         told = path.stat()
         if stat.S_ISREG(told.st_mode):  # another kind could wait for ever
             with packed.opened(path) as file:
                 return told, file.read(_LOOK)
-    except SourceError:  # a damaged archive: whoever reads it says so
+    except SourceError:  # a damaged archive: its reader reports that
         return told, b""
     except (OSError, ValueError):
         pass
@@ -109,7 +109,10 @@ def _looked_at(path: Path) -> tuple[os.stat_result | None, bytes]:
 
 
 def _is_ours_by_name(path: Path, base: Path) -> bool:
-    """Whether the names on the way tell; a hidden folder that the declaration lies in too is no sign."""
+    """Return whether names on the path show a file of Reticent.
+
+    A hidden folder that the declaration lies in too is no sign.
+    """
     shared = Path(os.path.commonpath([path, base]))
     below = path.relative_to(shared).parts
     folders = (name.casefold() for name in path.parts[:-1])
@@ -125,7 +128,9 @@ def _is_our_name(name: str) -> bool:
 
 
 def _is_ours_by_content(begins: bytes) -> bool:
-    """Whether the first bytes tell. No table begins so: in a CSV these would be names of columns.
+    """Return whether the first bytes show a file of Reticent.
+
+    No table begins so: in a CSV these would be names of columns.
 
     A DuckDB database does, one in 256: its first bytes are a checksum, its name comes after.
     """
@@ -135,7 +140,7 @@ def _is_ours_by_content(begins: bytes) -> bool:
 
 
 def _is_a_link(told: os.stat_result, path: Path, base: Path) -> bool:
-    """Whether it is one of Reticent's files beside the declaration or the source, under another name."""
+    """Return whether the file is one of Reticent's beside the declaration or source, by another name."""
     if told.st_nlink == 1:
         return False
     for one in itertools.chain.from_iterable(map(_ours_in, {base, path.parent})):
