@@ -1,4 +1,4 @@
-"""From noisy reports to answers: means, frequencies, distributions, and how far liars could move them.
+"""Estimators from noisy reports: means, frequencies, distributions, and shifts that liars can cause.
 
 Everything here works on public data (reports, or counts of them, which merge by addition) and
 costs no privacy. Intervals hold for every number of reports, one report included.

@@ -1,14 +1,14 @@
-"""One estimate from reports of several epsilons: each level weighted by the inverse of its variance.
+"""One estimate from reports of several epsilons, with levels weighted by the inverse of their variances.
 
 A level l of n_l reports, each of variance at most V_l, has the weight w_l = (n_l/V_l) / sum (n_j/V_j), which
-makes the bound on the variance of sum w_l mean_l least. V_l is what the mechanism publishes about itself:
-weights that looked at the reports would bias the estimate and narrow its interval. The sum is a mean of N
-independent reports scaled by a_l = N w_l/n_l, of variance at most the mean of a_l^2 V_l, so that the interval
-of `intervals.deviation_bound` is proved for it, for every number of reports.
+makes the bound on the variance of sum w_l mean_l least. V_l is a number that the mechanism publishes: weights
+that looked at the reports would bias the estimate and narrow its interval. The sum is a mean of N independent
+reports scaled by a_l = N w_l/n_l, of variance at most the mean of a_l^2 V_l, so that the interval of
+`intervals.deviation_bound` is proved for it, for every number of reports.
 
-What is estimated is sum w_l mu_l: the mean of the population where whoever reports at one level is like
-whoever reports at another. Where they differ (`are_apart` looks), it is a mean that counts the levels with
-more information more.
+The estimated quantity is sum w_l mu_l: the mean of the population if the reporters of one level are like
+those of another. If they differ (`are_apart` tests this), it is a mean that gives more weight to the levels
+with more information.
 
 Reference: Hoeffding 1963, Theorem 3, for the interval.
 """
@@ -35,13 +35,13 @@ from reticent.mechanisms.numeric.base import NumericChannel
 
 @dataclass(frozen=True)
 class Weighted:
-    """How much the reports of several levels count.
+    """The weights of the reports of several levels.
 
     Attributes:
-        weights: of the levels; they sum to one.
-        scales: what a report of each level is multiplied by, where all together are averaged.
-        variance: at most, of a report scaled so, on average.
-        count: of all reports.
+        weights: Weights of the levels; they sum to one.
+        scales: Factors of the reports of each level, where all reports together are averaged.
+        variance: Upper bound on the variance of a report scaled so, on average.
+        count: Number of all reports.
     """
 
     weights: Floats
@@ -67,12 +67,13 @@ def combined_mean(
     confidence: float = 0.95,
     target: Target = "population",
 ) -> MeanEstimate:
-    """The mean from reports of several channels over the same bounds.
+    """Estimate the mean from reports of several channels over the same bounds.
 
     Args:
-        levels: the channel of each level, and its reports per symbol; at least one report each.
-        confidence: at least this probability that [lower, upper] holds what is estimated.
-        target: see `mean_estimate`. "reporters" is the mean of the levels' reporters with their weights.
+        levels: Channel of each level, and its reports per symbol; at least one report each.
+        confidence: Probability, at least, that [lower, upper] holds the estimated quantity.
+        target: Target of the estimate, see `mean_estimate`. "reporters" is the mean of the levels' reporters
+            with their weights.
     """
     confidence = checked_confidence(confidence)
     bounds = {channel.bounds for channel, _ in levels}
@@ -81,7 +82,7 @@ def combined_mean(
     each = [mean_estimate(channel, n, confidence=confidence, target=target) for channel, n in levels]
     if len(each) == 1:
         return each[0]
-    variances = [variance_bound(channel, target) for channel, _ in levels]  # which no report moves
+    variances = [variance_bound(channel, target) for channel, _ in levels]  # no report moves these
     joint = weighted([one.count for one in each], variances)
     ((lower, upper),) = bounds
     reach = max(
@@ -97,11 +98,11 @@ def combined_mean(
 def combined_frequencies(
     levels: Sequence[tuple[ArrayLike, int, float | Fraction, float | Fraction]], *, confidence: float = 0.95
 ) -> FrequencyEstimate:
-    """Frequencies from reports of several pure protocols over the same categories.
+    """Estimate frequencies from reports of several pure protocols over the same categories.
 
     Args:
-        levels: of each the support counts, the reports, and the p and q of `frequency_estimate`.
-        confidence: of each interval.
+        levels: Support counts, number of reports, and the p and q of `frequency_estimate`, for each level.
+        confidence: Confidence of each interval.
     """
     confidence = checked_confidence(confidence)
     each = [frequency_estimate(counts, n, p=p, q=q, confidence=confidence) for counts, n, p, q in levels]
@@ -129,7 +130,7 @@ def combined_frequencies(
 
 
 def support_variance(p: float, q: float) -> float:
-    """The most that one report adds to the variance of a frequency: pi (1 - pi)/(p - q)^2, pi in [q, p]."""
+    """Return the most that a report adds to a frequency's variance: pi (1 - pi)/(p - q)^2, pi in [q, p]."""
     nearest = min(max(0.5, q), p)
     return nearest * (1.0 - nearest) / (p - q) ** 2
 
@@ -137,14 +138,14 @@ def support_variance(p: float, q: float) -> float:
 def are_apart(
     values: Sequence[ArrayLike], counts: Sequence[int], variances: Sequence[float], *, alarm: float = 1e-3
 ) -> bool:
-    """Whether some level differs from the others together by more than noise would explain.
+    """Return whether some level differs from the others together by more than noise would explain.
 
     Args:
-        values: of each level, one number or as many as there are categories.
-        counts: reports of each level.
-        variances: at most, of one report.
-        alarm: the chance of a false alarm, at most up to the normal approximation: a difference is compared
-            with the variance that the mechanisms allow, and the alarm is shared by all comparisons.
+        values: Estimate of each level: one number, or as many as there are categories.
+        counts: Number of reports of each level.
+        variances: Upper bound on the variance of one report of each level.
+        alarm: Chance of a false alarm, at most up to the normal approximation: a difference is compared with
+            the variance that the mechanisms allow, and the alarm is shared by all comparisons.
     """
     if len(values) < 2:
         return False

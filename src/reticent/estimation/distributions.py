@@ -114,7 +114,7 @@ def generalised_ibu(
 
 
 def bin_matrix(channel: NumericChannel, bins: int, *, points: int = 8) -> Floats:
-    """The law of a numeric channel for a value in each of `bins` equal bins of its bounds.
+    """Return the law of a numeric channel for a value in each of `bins` equal bins of its bounds.
 
     Averaged over `points` equally spaced values within the bin; one point is the bin's centre.
     """
@@ -180,7 +180,7 @@ def _run(
 
 
 class Update(Protocol):
-    """One update of theta for reports of any kind: what `accelerated_updates` repeats."""
+    """One update of theta for reports of any kind, which `accelerated_updates` repeats."""
 
     factors: Floats
 
@@ -192,7 +192,7 @@ class Update(Protocol):
 
 
 def checked_start(start: ArrayLike | None, size: int) -> Floats:
-    """A distribution without zeros to start from; the uniform one if none is given."""
+    """Check a distribution without zeros to start from; return the uniform one if `start` is None."""
     if start is None:
         return np.full(size, 1.0 / size)
     theta = checked_reals("start", start)

@@ -43,7 +43,7 @@ class FrequencyEstimate:
 
     @property
     def shown(self) -> Floats:
-        """For people: the nearest to `frequencies` that each interval holds. They are biased near 0 and 1."""
+        """The values for display: the nearest to `frequencies` in each interval, biased near 0 and 1."""
         return np.clip(self.frequencies, self.lower, self.upper)
 
 
@@ -56,7 +56,7 @@ def frequency_estimate(
     confidence: float = 0.95,
     simultaneous: bool = False,
 ) -> FrequencyEstimate:
-    """Estimate how frequent each category is.
+    """Estimate the frequency of each category.
 
     A category of frequency f is supported by each report with the mean probability q + f (p - q), so
     an interval for that probability (`proportion_interval`, proved for every count) is one for f. It
@@ -66,12 +66,12 @@ def frequency_estimate(
     width at 0 and 1.
 
     Args:
-        support_counts: reports that support each category.
-        count: reports in all.
-        p: probability that a report supports the reporter's own value.
-        q: probability that it supports another given value.
-        confidence: of each interval, or of all together if `simultaneous` (Bonferroni).
-        simultaneous: whether all intervals shall hold at once.
+        support_counts: Number of reports that support each category.
+        count: Number of all reports.
+        p: Probability that a report supports the reporter's own value.
+        q: Probability that a report supports another given value.
+        confidence: Confidence of each interval, or of all together if `simultaneous` (Bonferroni).
+        simultaneous: True if all intervals shall hold at once.
 
     Returns:
         Frequencies with intervals. A standard error is that of the mechanism's noise, the largest for
@@ -105,7 +105,7 @@ def frequency_estimate(
 
 
 def project_to_simplex(frequencies: ArrayLike) -> Floats:
-    """The nearest distribution: non-negative, sum one, least Euclidean distance.
+    """Return the nearest distribution: non-negative, sum one, least Euclidean distance.
 
     The projection subtracts one threshold from every entry and cuts at zero. It is biased; use it for
     display and sampling, not before adding estimates up.

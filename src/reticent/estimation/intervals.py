@@ -28,7 +28,7 @@ _SPLITS = np.geomspace(1.0, 1.0 / 16.0, 128)
 def proportion_interval(
     successes: ArrayLike, count: int, *, confidence: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """Bounds on the mean probability pi of `count` independent trials, for each number of successes.
+    """Bound the mean probability pi of `count` independent trials, for each number of successes.
 
     The trials may have different probabilities; pi is their mean. For S successes,
 
@@ -42,9 +42,9 @@ def proportion_interval(
     Invariant: covers pi with at least the stated confidence, for every count and every pi.
 
     Args:
-        successes: whole numbers in [0, count].
-        count: the number of trials.
-        confidence: of each interval singly.
+        successes: Whole numbers in [0, count].
+        count: Number of trials.
+        confidence: Confidence of each interval singly.
 
     Returns:
         The lower and the upper limits, one each per entry of `successes`.
@@ -65,7 +65,7 @@ def _lower_limit(hits: Floats, n: int, alpha: float) -> Floats:
 
 
 def deviation_bound(count: int, variance: float, reach: float, *, confidence: float = 0.95) -> float:
-    """A w such that the mean of `count` independent reports is within w of its expectation.
+    """Return a w such that the mean of `count` independent reports is within w of its expectation.
 
     Reports have variance at most `variance` on average and lie within `reach` of their own
     expectations. Two proofs are joined; which one decides depends on public numbers alone.
@@ -98,7 +98,7 @@ def deviation_bound(count: int, variance: float, reach: float, *, confidence: fl
 
 
 def bounded_deviation(count: int, variance: float, reach: float, *, confidence: float = 0.95) -> float:
-    """The w of the first proof of `deviation_bound` alone.
+    """Return the w of the first proof of `deviation_bound` alone.
 
     It needs no independence: given all reports before it, a report has its own expectation, and a variance
     whose sum over all reports is bounded by a number that no report moves.
@@ -113,7 +113,7 @@ def bounded_deviation(count: int, variance: float, reach: float, *, confidence: 
 
 
 def _bennett_hoeffding(n: int, variances: Floats, b: float, alpha: float) -> Floats:
-    """The w at which the first proof gives alpha; `b`, which nothing exceeds, where it never does."""
+    """Return the w at which the first proof gives alpha, or its upper limit `b` where it never does."""
     rest = b * b / (b * b + variances)  # both coins are turned over: kl(1 - a, 1 - c) = kl(a, c)
     below = _least(lambda turned: kl(turned, rest) > -math.log(alpha) / n, rest)
     width = np.minimum(b, ((1.0 - below) * (b * b + variances) - variances) / b)
@@ -121,7 +121,7 @@ def _bennett_hoeffding(n: int, variances: Floats, b: float, alpha: float) -> Flo
 
 
 def kl(a: Floats, b: Floats) -> Floats:
-    """The divergence of a coin a from a coin b, in nats; 0 log 0 = 0."""
+    """Return the divergence of a coin a from a coin b, in nats; 0 log 0 = 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         first = np.where(a > 0.0, a * np.log(a / b), 0.0)
         second = np.where(a < 1.0, (1.0 - a) * np.log((1.0 - a) / (1.0 - b)), 0.0)

@@ -1,4 +1,4 @@
-"""Where people are, by maximum likelihood from private reports of places, over rounds of any channels.
+"""Estimates of people's places, by maximum likelihood from private reports, over rounds of any channels.
 
 IBU and GIBU as in `distributions`, with the channels' own sums in the place of a matrix: O(n log n) an update
 on a grid of n cells and no n x n matrix. The likelihood never falls; iteration stops when no distribution can
@@ -37,18 +37,18 @@ _CHECK_EVERY = 16
 
 
 class PlaceChannel(Protocol):
-    """What an estimate needs of a channel."""
+    """The part of a channel that an estimate needs."""
 
     space: Any
 
     def forward(self, theta: Floats) -> Floats:
-        """The law of the reports."""
+        """Return the law of the reports under theta."""
 
     def back(self, values: Floats) -> Floats:
-        """The sum over y of P(y|x) values(y)."""
+        """Return the sum over y of P(y|x) values(y)."""
 
     def factors(self, theta: Floats, shares: Floats) -> Floats:
-        """The same of shares / law of the reports: one update of theta."""
+        """Return the sum over y of P(y|x) shares(y) / law(y), the law of reports: one update of theta."""
 
 
 Round = tuple[PlaceChannel, Any]  # a channel, and how often each place was reported under it
@@ -62,14 +62,14 @@ def estimated(
     max_iterations: int = MAX_ITERATIONS,
     accelerated: bool = True,
 ) -> DistributionEstimate:
-    """The distribution of people over places, from one round (IBU) or several (GIBU).
+    """Estimate the distribution of people over places, from one round (IBU) or several (GIBU).
 
     Args:
-        rounds: a channel and the counts of its reports each; rounds without reports are passed over.
-        start: a distribution without zeros; None for the uniform one. Closed places get nothing.
-        tolerance: of the log-likelihood per report.
-        max_iterations: updates at most.
-        accelerated: extrapolate, see `ibu`; the limit is the same.
+        rounds: Channels, each with the counts of its reports; rounds without reports are passed over.
+        start: Distribution without zeros; None for the uniform one. Closed places get nothing.
+        tolerance: Tolerance of the log-likelihood per report.
+        max_iterations: Largest number of updates.
+        accelerated: True to extrapolate, see `ibu`; the limit is the same.
     """
     tolerance = real("tolerance", tolerance, low=0.0)
     limit = whole("max_iterations", max_iterations, low=1)
@@ -111,7 +111,7 @@ class _RoundsUpdate:
         self.factors = np.empty(rounds[0][1].size)
 
     def forward(self, theta: Floats) -> float:
-        """The log-likelihood per report."""
+        """Set the laws of the reports under theta, and return the log-likelihood per report."""
         self._laws = [np.maximum(channel.forward(theta), _LEAST) for channel, _, _ in self._rounds]
         return float(
             sum(
@@ -144,7 +144,7 @@ class _RoundsUpdate:
 
 
 def _stacked(rounds: Sequence[tuple[PlaceChannel, Floats]]) -> Callable[[Floats], Floats] | None:
-    """The factors of rounds whose channels differ in c alone: one product for all, in the same memory."""
+    """Return the factors of rounds whose channels differ in c alone: one product for all; else None."""
     sums = [getattr(channel, "kernel", None) for channel, _ in rounds]
     if not isinstance(sums[0], Dense) or any(one is not sums[0] for one in sums):
         return None
@@ -189,18 +189,18 @@ def bootstrapped(
     rng: Stream | None = None,
     **options: Any,
 ) -> list[Any]:
-    """A statistic of the estimate, again and again with people drawn anew: what chance could have made of it.
+    """Compute a statistic of the estimate repeatedly, with people resampled, to show its variation by chance.
 
     People are resampled with all of their reports, since the reports of one person are not independent.
 
     Args:
-        reports: (round, place) of each report, shape (reports, 2).
-        people: who made each report, whole numbers.
-        channels: of the rounds.
-        statistic: of an estimated distribution.
-        repetitions: how many.
-        rng: None for secure randomness.
-        options: of `estimated`.
+        reports: Round and place of each report, shape (reports, 2).
+        people: Number of the person who made each report.
+        channels: Channels of the rounds.
+        statistic: Function of an estimated distribution.
+        repetitions: Number of repetitions.
+        rng: Random stream; None for secure randomness.
+        options: Options of `estimated`.
     """
     rows = np.asarray(reports, dtype=np.int64).reshape(-1, 2)
     owners, size = np.unique(np.asarray(people), return_inverse=True)[1], channels[0].space.size

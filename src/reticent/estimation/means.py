@@ -63,10 +63,10 @@ class MeanEstimate:
             value: The mean of the reports.
             width: Half of the interval before it is cut.
             variance: Largest average variance of one report.
-            bounds: Between which the true mean lies.
+            bounds: Bounds between which the true mean lies.
             count: Number of reports.
             confidence: Confidence of the interval.
-            target: What it is the mean of.
+            target: Group whose mean is estimated.
         """
         lower, upper = bounds
         nearest = min(max(value, lower), upper)
@@ -75,7 +75,7 @@ class MeanEstimate:
 
     @property
     def shown(self) -> float:
-        """For people: the nearest to `value` that the interval holds. It is biased near the bounds."""
+        """The value for display: the nearest to `value` in the interval. It is biased near the bounds."""
         return min(max(self.value, self.lower), self.upper)
 
 
@@ -135,7 +135,7 @@ def _average_variance(
 
 
 def variance_bound(channel: NumericChannel, target: Target) -> float:
-    """The largest variance of one report: of the noise alone, or of noise and value together."""
+    """Return the largest variance of one report: of the noise alone, or of noise and value together."""
     if target == "reporters":
         return channel.worst_case_variance
     if target == "population":

@@ -1,4 +1,4 @@
-"""How far a share of lying reporters could shift each estimate.
+"""The shift of each estimate that a share of lying reporters could cause.
 
 Two kinds of liar. One follows the protocol on a false input: no test can tell, and the harm is that
 of any survey. The other sends the output of his choice: legal, and amplified by the factor by
@@ -35,14 +35,14 @@ class Shift:
 def mean_shift(
     channel: NumericChannel, share: float, scale: float = 1.0, *, honest: float | None = None
 ) -> Shift:
-    """The largest shift of a mean by a share of liars.
+    """Return the largest shift of a mean by a share of liars.
 
     Args:
-        channel: the mechanism of the reports.
-        share: liars among all reporters, in [0, 1].
-        scale: what a report is multiplied by about the middle of the bounds: d/k where k of d
-            attributes are sampled and a liar may choose which.
-        honest: the mean that the liars would have reported truthfully; None for the worst.
+        channel: Mechanism of the reports.
+        share: Share of liars among all reporters, in [0, 1].
+        scale: Factor of a report about the middle of the bounds: d/k if k of d attributes are sampled and a
+            liar may choose which.
+        honest: Mean that the liars would have reported truthfully; None for the worst.
     """
     checked_channel(channel)
     share = real("share", share, low=0.0, high=1.0)
@@ -61,15 +61,15 @@ def mean_shift(
 
 
 def frequency_shift(p: float | Fraction, q: float | Fraction, share: float) -> Shift:
-    """The largest shift of one frequency by a share of liars.
+    """Return the largest shift of one frequency by a share of liars.
 
     A report counts (support - q)/(p - q), where an honest one expects 0 or 1. A lie moves it up from
     0 by (1 - q)/(p - q) or down from 1 by p/(p - q).
 
     Args:
-        p: probability that a report supports the reporter's own value.
-        q: probability that it supports another given value.
-        share: liars among all reporters, in [0, 1].
+        p: Probability that a report supports the reporter's own value.
+        q: Probability that a report supports another given value.
+        share: Share of liars among all reporters, in [0, 1].
     """
     own, other = checked_support(p, q)
     share = real("share", share, low=0.0, high=1.0)

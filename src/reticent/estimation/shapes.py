@@ -1,4 +1,4 @@
-"""Where values lie, roughly, from reports that were published: a guess for the next mechanism (`Tailored`).
+"""The rough place of values, from reports that were published: a guess for the next mechanism (`Tailored`).
 
 A distribution is estimated by maximum likelihood and stopped early: once no distribution explains the reports
 better by more than a few units of log-likelihood in all, what is left is noise. Few or noisy reports so leave
@@ -6,7 +6,8 @@ it where it started: at the uniform one, or for one of several attributes at wha
 result two numbers are kept, mean and deviation, rounded to a public grid: a normal law with these moments is
 nearly as good a guess as the distribution itself (docs/how-to/reproduce.md), and does not follow its noise.
 
-Privacy: post-processing of private reports. What is shaped by it depends on the data through them alone.
+Privacy: post-processing of private reports. A mechanism that is shaped by it depends on the data through them
+alone.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ class Shape:
 
     @property
     def prior(self) -> Prior:
-        """As a guess."""
+        """Return the normal prior with this mean and deviation."""
         return Prior.normal(self.mean, self.deviation)
 
 
 def learnt(rounds: Sequence[Round], *, start: Floats | None = None) -> Floats:
-    """The shares of 32 equal bins of the bounds behind reports of one or several channels.
+    """Estimate the shares of 32 equal bins of the bounds behind reports of one or several channels.
 
     Args:
-        rounds: a channel and its reports per symbol, each. Channels over different bounds tell what their
+        rounds: Channels, each with its reports per symbol. Channels over different bounds show what their
             values have in common, as seen from their own bounds.
-        start: the shares to start from, and to stay near if the reports say little; None for uniform.
+        start: Shares to start from, and to stay near if the reports say little; None for uniform.
     """
     used = [(channel, np.asarray(counts)) for channel, counts in rounds if np.asarray(counts).sum() > 0]
     first = np.full(BINS, 1.0 / BINS) if start is None else np.maximum(start, _LEAST)
@@ -74,7 +75,7 @@ def learnt(rounds: Sequence[Round], *, start: Floats | None = None) -> Floats:
 
 
 def variance_of(shares: Floats) -> float:
-    """The variance of a distribution over equal bins, in squares of half the bounds."""
+    """Return the variance of a distribution over equal bins, in squares of half the bounds."""
     points = _points(shares)
     return max(0.0, float(shares @ points**2) - float(shares @ points) ** 2)
 
@@ -84,7 +85,7 @@ def _points(shares: Floats) -> Floats:
 
 
 def shape_of(shares: Floats) -> Shape:
-    """The shape nearest to a distribution: its mean and deviation, rounded."""
+    """Return the shape nearest to a distribution: its mean and deviation, rounded."""
     mean, deviation = float(shares @ _points(shares)), math.sqrt(variance_of(shares))
     nearest = min(DEVIATIONS, key=lambda one: abs(math.log(max(deviation, 1e-3) / one)))
     return Shape(round(mean * MEANS_PER_HALF) / MEANS_PER_HALF, nearest)

@@ -10,7 +10,7 @@ from reticent.mechanisms.base import Floats
 
 
 def t_quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's t, by its expansion about the normal one.
+    """Return the quantile of Student's t, by its expansion about the normal one.
 
     Reference: Abramowitz and Stegun 1964, 26.7.5. Error below 0.5 % for 4 degrees of freedom and
         probabilities up to 0.975, far less for more degrees.

@@ -38,7 +38,7 @@ class Distance:
 
 
 def earth_movers_distance(space: Space, first: Any, second: Any) -> Distance:
-    """The distance between two distributions (counts will do) over the places of a space."""
+    """Return the distance between two distributions (counts will do) over the places of a space."""
     p, q = as_prior(space, first), as_prior(space, second)
     if space.size <= MOST_EXACT:
         return Distance(_exact(space, p, q))
@@ -64,7 +64,7 @@ def _blocks(grid: Grid, mass: Floats, side: int, coarse: Grid) -> Floats:
 
 
 def _least_flow(roads: Roads, p: Floats, q: Floats) -> float:
-    """The least sum of flow times length, over flows along streets that turn p into q."""
+    """Return the least sum of flow times length, over flows along streets that turn p into q."""
     try:
         from scipy.optimize import linprog
         from scipy.sparse import csr_array

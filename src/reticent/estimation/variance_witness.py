@@ -51,8 +51,8 @@ def find_witness(channel: Tailored, *, of_population: bool) -> VarianceWitness:
 
     Args:
         channel: The channel that made the reports.
-        of_population: Whether values count as a sample, whose spread is part of the variance. Then
-            g(y) = (y - m)^2 with m in the middle of the values that the channel was made for.
+        of_population: True if values count as a sample, whose spread is part of the variance. Then g(y) = (y
+            - m)^2 with m in the middle of the values that the channel was made for.
     """
     knots, outputs = channel.knots, channel.unit_outputs
     rows = channel.probabilities_at_knots
