@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def prior(self) -> Prior:
-        """Return the normal prior with this mean and deviation."""
+        """The normal prior with this mean and deviation."""
         return Prior.normal(self.mean, self.deviation)
 
 

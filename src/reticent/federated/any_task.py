@@ -1,4 +1,4 @@
-"""What training tasks of all kinds have in common: a model, and rounds of which one client may be in some."""
+"""The common part of training tasks of all kinds: a model, and rounds of which a client may be in some."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class AnyTask(InRounds):
 
     Args:
         name: and `version` and `purpose`, see `Published`.
-        model: what is learnt; None if clients bring a model of their own.
-        dimensions: of the model.
+        model: Model to learn; None if clients bring a model of their own.
+        dimensions: Number of dimensions of the model.
     """
 
     what = "task"
@@ -40,5 +40,5 @@ class AnyTask(InRounds):
             )
 
     def checked_round(self, number: int) -> int:
-        """The number of a round of this task, or an error."""
+        """Return the number of a round of this task, or raise an error."""
         return whole("round", number, low=0, high=self.rounds - 1)

@@ -1,4 +1,4 @@
-"""Which mechanism a task uses for a coordinate, and how many coordinates a report holds.
+"""The choice of a task's mechanism for a coordinate, and of the number of coordinates in a report.
 
 What n clients make of a coordinate x in [-1, 1] has the variance ((d/k) E[Y^2 | x] - x^2) / n. The worst x
 is what counts when nothing is known. But clipped gradients are mostly small against their bounds, and other
@@ -47,10 +47,10 @@ def chosen(
     typical: float | None = None,
     prior: Guess | None = None,
 ) -> tuple[NumericChannel, int]:
-    """The mechanism of one coordinate and k, of least variance.
+    """Return the mechanism of one coordinate and the sample size k that have the least variance.
 
     Args:
-        epsilon: of a whole report.
+        epsilon: Epsilon of a whole report.
         dimensions: d.
         kind: one of `KINDS`, if it is settled.
         sample_size: k, if it is settled.
@@ -98,7 +98,7 @@ def guessed_variance(channel: NumericChannel, rate: float, prior: Prior) -> floa
 
 
 def pilot(gradients: Any, bounds: Any) -> Prior:
-    """Where the clipped coordinates of gradients of public rows lie, in units of their bounds."""
+    """Return the histogram of clipped coordinates of public rows' gradients, in units of their bounds."""
     units = np.clip(np.nan_to_num(np.asarray(gradients, dtype=np.float64) / bounds), -1.0, 1.0)
     return Prior.histogram(np.histogram(units, bins=_BINS, range=(-1.0, 1.0))[0])
 
@@ -125,14 +125,14 @@ def is_better(
     typical: float | None,
     prior: Guess | None = None,
 ) -> bool:
-    """Whether a codebook for gradients up to a length has less noise than sampled coordinates.
+    """Return whether a codebook for gradients up to a length has less noise than sampled coordinates.
 
     Args:
         other: the codebook.
-        length: how long a gradient may be.
-        channel: of a coordinate.
+        length: Largest length of a gradient.
+        channel: Channel of a coordinate.
         sample_size: k.
-        bounds: of the coordinates, one or d.
+        bounds: Bounds of the coordinates, one or d.
         typical: see `chosen`.
         prior: see `chosen`.
     """

@@ -1,4 +1,4 @@
-"""What runs where the data are: a gradient, clipped, sampled, made private, paid for; then sent, always.
+"""The client, which runs where the data are: clips, samples, privatises and pays for a gradient.
 
 A client is a total function of its data (mathematics 4.1): odd and endless gradients are reported like any
 other. It refuses only for what everybody may know: a task that is not signed, does not keep its guarantee or
@@ -49,14 +49,14 @@ class Client(Trainer[Task]):
         return task.units
 
     def train(self, task: Task, number: int, theta: Floats, features: Any, targets: Any) -> bytes:
-        """The report of a round on the client's own records: the mean of their gradients. See `report`.
+        """Return the report of a round on the client's own records, of their mean gradient. See `report`.
 
         Args:
             task: one that was taken, with a model.
-            number: of the round.
+            number: Number of the round.
             theta: the parameters of the round, which are public.
-            features: of the records, one row each, whatever they are.
-            targets: of the records.
+            features: Features of the records, one row each, whatever they are.
+            targets: Targets of the records.
         """
         held = self._held(task)
         if held.model is None:
@@ -65,12 +65,12 @@ class Client(Trainer[Task]):
         return self.report(held, number, gradient)
 
     def report(self, task: Task, number: int, gradient: Any) -> bytes:
-        """The report of a round: paid for, drawn, remembered, then given out. The same one, ever after.
+        """Return the report of a round: paid for, drawn, remembered, then given out; the same one ever after.
 
         Args:
             task: one that was taken.
-            number: of the round.
-            gradient: of the client's loss, d numbers, whatever they are.
+            number: Number of the round.
+            gradient: Gradient of the client's loss, d numbers, whatever they are.
 
         Raises:
             BudgetExceeded: the lifetime budget does not hold another report.
@@ -84,7 +84,7 @@ class Client(Trainer[Task]):
         return payload.written(held, self._enrolment, number, bytes(said))
 
     def _symbols(self, task: Task, number: int, gradient: Any, stream: Stream) -> bytes:
-        """What the task asks of a gradient, private and packed."""
+        """Return the part of a gradient that the task asks for, private and packed."""
         me = payload.client_number(self._enrolment)
         asked = task.asked(me, number)
         if task.codebook is not None:

@@ -1,4 +1,4 @@
-"""Which way of reporting lets a step point the right way: sampled coordinates, or a codebook of gradients.
+"""The comparison of two kinds of reports by their steps: sampled coordinates, or a codebook of gradients.
 
 Neither is always better. Coordinates may be clipped hard and still point the right way; a codebook has less
 noise where gradients are short beside their bounds. What a step follows is the direction of the noisy
@@ -41,8 +41,8 @@ class Way:
     """One way of reporting, with its best bound.
 
     Attributes:
-        kind: the mechanism's.
-        bound: of each coordinate, or of the length of a gradient.
+        kind: Kind of the mechanism.
+        bound: Bound of each coordinate, or of the length of a gradient.
         sample_size: coordinates in a report; 1 for a codebook.
         noise: over signal, the geometric mean over where training goes: 1/cos^2 - 1.
     """
@@ -91,16 +91,16 @@ def compared(
     later: bool = True,
     kinds: Sequence[str] = tuple(choice.KINDS),
 ) -> Comparison:
-    """The best of each way, on public rows, one row for each client.
+    """Return the best of each way of reporting, on public rows, one row for each client.
 
     Args:
-        model: what is learnt.
+        model: Model to learn.
         features: public rows.
-        targets: of the same.
-        epsilon: of one report.
+        targets: Targets of the same rows.
+        epsilon: Epsilon of one report.
         group: clients of a round.
-        later: whether to look at gradients where training without noise leads too, not at the start alone.
-        kinds: of `choice.KINDS`, the mechanisms of coordinates that are tried.
+        later: True to look at gradients where training without noise leads too, not at the start alone.
+        kinds: Mechanisms of coordinates that are tried, of `choice.KINDS`.
     """
     epsilon, group = checked_epsilon(epsilon), whole("group", group, low=1)
     x, y = np.asarray(features, dtype=np.float64), np.asarray(targets, dtype=np.float64)
@@ -112,7 +112,7 @@ def compared(
 
 
 def on_the_way(model: Model, x: Floats, y: Floats, *, later: bool) -> list[Floats]:
-    """Where training begins, and where full steps along the gradient lead."""
+    """Return the parameters where training begins, and those where full steps along the gradient lead."""
     theta = model.start()
     found = [theta]
     if later:
@@ -143,7 +143,7 @@ class _Rows:
 
 
 def _loosest(ways: Iterable[Way]) -> Way:
-    """Of those with nearly the least noise the one that clips least: clipping biases what is learnt."""
+    """Return, among the ways with nearly the least noise, the one that clips least: clipping biases."""
     found = list(ways)
     least = min(way.noise for way in found)
     return max(

@@ -1,4 +1,4 @@
-"""How a training goes, round by round: what is shown on screens, on a page and in files.
+"""The course of a training, round by round, for screens, a page and files.
 
 Loss and error come from a public hold-out. Where there is none, a simulation may take its own records, and
 then they carry the mark "simulation only, not for release": no server of real clients could draw them
@@ -23,7 +23,7 @@ from reticent.mechanisms.base import Floats
 
 
 class Origin(Enum):
-    """What loss and error are computed on."""
+    """The records that loss and error are computed on."""
 
     HOLD_OUT = "public hold-out"
     SIMULATION = NOT_FOR_RELEASE
@@ -34,11 +34,11 @@ class Point:
     """One round.
 
     Attributes:
-        number: of the round, from 1.
-        clients: who reported.
+        number: Number of the round, from 1.
+        clients: Number of clients who reported.
         noise: predicted: the root mean square over the coordinates of the averaged gradient's standard
             deviation.
-        bytes_each: what one client sent.
+        bytes_each: Bytes that one client sent.
         spent: the epsilon that the busiest client has spent by now.
         loss: the mean over the records that it is computed on, without the penalty.
         error: the share that is classified wrongly, or the mean squared error.
@@ -62,10 +62,10 @@ class Curves:
     """All rounds so far of one training.
 
     Args:
-        task: what is learnt.
-        features: of the records that loss and error are computed on.
-        targets: of the same.
-        origin: what these records are.
+        task: Task to learn.
+        features: Features of the records that loss and error are computed on.
+        targets: Targets of the same records.
+        origin: Origin of these records.
     """
 
     task: Task
@@ -80,7 +80,7 @@ class Curves:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether `Point.error` is a share of wrong answers; else it is a mean squared error."""
+        """True if `Point.error` is a share of wrong answers; else it is a mean squared error."""
         return not isinstance(self.task.model, Linear)
 
     def add(self, step: Step, theta: Floats) -> Point:

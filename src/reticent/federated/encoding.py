@@ -1,4 +1,4 @@
-"""How the columns of a table become features in [-1, 1], and one of them the target.
+"""The encoding of a table's columns as features in [-1, 1], and of one column as the target.
 
 Reference: Zhao 2022, Section 3.5.2. A number is mapped from its declared bounds to [-1, 1]. A category of k
     values becomes k - 1 columns: 1 in that of the value and -1 in the others; the last value is -1 in all.
@@ -70,11 +70,11 @@ class Encoding:
 
     @property
     def inputs(self) -> int:
-        """How many encoded features there are."""
+        """The number of encoded features."""
         return len(self.columns)
 
     def described(self) -> dict[str, Any]:
-        """What a stored model says of its inputs: bounds and values, in order."""
+        """Return the inputs as a stored model states them: bounds and values, in order."""
         return {
             "features": [self._described(attribute) for attribute in self.features],
             "target": self._described(self.target),

@@ -1,4 +1,4 @@
-"""What a task means, in sentences for the people who decide on it: the operator and whoever takes part."""
+"""Explanations of a task in sentences, for the operator and the clients who decide on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def explain(task: Task) -> list[str]:
         f"One report holds {said}, in {_counted(task.mechanism.bits, 'bit')}. {told(task.epsilon)}",
         _in_all(task),
         *_axes(task),
-        "Whoever collects sees reports, never records or gradients. Whether a client reports does not depend "
+        "The collector sees reports, never records or gradients. Whether a client reports does not depend "
         "on its records.",
         f"One report takes {payload.size(task)} bytes, of which the answers take "
         f"{payload.symbol_bytes(task)}; a gradient of 32-bit numbers takes {4 * d:,}.",

@@ -1,4 +1,4 @@
-"""How differently a model treats two groups: rates in each, and gaps between them, with intervals.
+"""The difference in a model's treatment of two groups: rates in each, and gaps, with intervals.
 
     accuracy            P(prediction = label)
     equal opportunity   P(prediction = 1 | label = 1)
@@ -57,10 +57,10 @@ class Fairness:
     """Accuracy of each group and the four gaps between the groups.
 
     Attributes:
-        accuracy: of group 0 and group 1.
-        gaps: by the names of `GAPS`.
-        confidence: of each interval.
-        source: where the numbers come from, and what they cost.
+        accuracy: Accuracy of group 0 and group 1.
+        gaps: Gaps by the names of `GAPS`.
+        confidence: Confidence of each interval.
+        source: Source of the numbers, and their cost.
     """
 
     accuracy: tuple[Interval, Interval]
@@ -89,7 +89,7 @@ def _is_one(given: Any) -> bool:
 
 
 def from_public(groups: Any, labels: Any, predictions: Any, *, confidence: float = 0.95) -> Fairness:
-    """Of records that are public: each with its group, label and prediction, all of them 0 or 1."""
+    """Return the fairness on public records, each with its group, label and prediction, all 0 or 1."""
     given = [np.asarray(one).astype(np.int64).reshape(-1) for one in (groups, labels, predictions)]
     if len({one.size for one in given}) != 1 or given[0].size == 0:
         raise ParameterError("groups, labels and predictions must be as many, at least one")
@@ -100,7 +100,7 @@ def from_public(groups: Any, labels: Any, predictions: Any, *, confidence: float
 
 
 def from_survey(support_counts: Any, mechanism: KRR, *, confidence: float = 0.95) -> Fairness:
-    """Of the counts of a mechanism's symbols, one report of each client, in the order of `QUESTION`."""
+    """Return the fairness from counts of a mechanism's symbols, one report per client, as in `QUESTION`."""
     counts = checked_counts("support_counts", support_counts, len(CELLS), least=0)
     if mechanism.size != len(CELLS):
         raise ParameterError(f"mechanism must have {len(CELLS)} categories, got {mechanism.size}")

@@ -34,13 +34,13 @@ def is_worth(task: Task, clients: int) -> bool:
 
 
 def report_sums(task: Task, theta: Floats, blocks: Iterable[tuple[Floats, Floats]], stream: Stream) -> Floats:
-    """The sums of the private reports of one record each, in units of the bounds.
+    """Return the sums of the private reports of one record each, in units of the bounds.
 
     Args:
-        task: what is learnt.
+        task: Task to learn.
         theta: the parameters.
         blocks: features, prepared, and targets of some clients after the other.
-        stream: for the mechanism.
+        stream: Random stream of the mechanism.
     """
     assert task.model is not None
     model, d, k = task.model.plain, task.dimensions, task.sample_size

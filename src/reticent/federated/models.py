@@ -8,9 +8,9 @@ Targets are numbers for `Linear`, and -1 or 1 for `Logistic` and `SVM`.
 
 A model may have `Axes`: then it learns from what features are along a few directions that public rows differ
 in, instead of the features themselves. They are numbers of the model, so a signed task holds them, and
-whoever has the model prepares features as everybody else does.
+everybody who has the model prepares features alike.
 
-How the family may evolve: a new model is a new class in `MODELS`. Networks come through `torch_models`, which
+Evolution of the family: a new model is a new class in `MODELS`. Networks come through `torch_models`, which
 gives updates of a flat `theta` too.
 """
 
@@ -80,21 +80,21 @@ class Axes:
 
     @property
     def inputs(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return int(self.centre.size)
 
     @property
     def count(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return int(self.matrix.shape[1])
 
     def of(self, features: Floats) -> Floats:
-        """What features are along the axes, shape (records, count)."""
+        """Return the features along the axes, shape (records, count)."""
         with np.errstate(all="ignore"):  # what is no number stays so, and counts as 0 where it is clipped
             return np.asarray((features - self.centre) @ self.matrix)
 
     def described(self) -> dict[str, Any]:
-        """The numbers that make them again."""
+        """Return the numbers that make the axes again."""
         return {"centre": self.centre.tolist(), "matrix": self.matrix.tolist()}
 
 
@@ -119,8 +119,8 @@ class Model(ABC):
     Args:
         inputs: the number of features.
         l2: lambda, the weight of the penalty; the documents take 1e-4.
-        intercept: whether a constant is learnt too.
-        axes: of public rows: x is then what features are along them. None: the features themselves.
+        intercept: True if a constant is learnt too.
+        axes: Axes of public rows: x is then what features are along them. None: the features themselves.
     """
 
     kind: ClassVar[str]
@@ -139,27 +139,27 @@ class Model(ABC):
 
     @property
     def dimensions(self) -> int:
-        """How many numbers are learnt."""
+        """The number of numbers that are learnt."""
         return self.plain.inputs + self.intercept
 
     @cached_property
     def plain(self) -> Model:
-        """The same without axes, for features that are `prepared`."""
+        """This model without axes, for features that are `prepared`."""
         if self.axes is None:
             return self
         return type(self)(self.axes.count, l2=self.l2, intercept=self.intercept)
 
     def prepared(self, features: Floats) -> Floats:
-        """What features are along the axes; the features themselves if there are none."""
+        """Return the features along the axes; the features themselves if there are no axes."""
         return features if self.axes is None else self.axes.of(features)
 
     def described(self) -> dict[str, Any]:
-        """The numbers that make the model again."""
+        """Return the numbers that make the model again."""
         found = {"kind": self.kind, "inputs": self.inputs, "l2": self.l2, "intercept": self.intercept}
         return found if self.axes is None else found | {"axes": self.axes.described()}
 
     def start(self) -> Floats:
-        """Where training begins: at zero, which is public."""
+        """Return the parameters at which training begins: zero, which is public."""
         return np.zeros(self.dimensions)
 
     def scores(self, theta: Floats, features: Floats) -> Floats:
@@ -209,7 +209,7 @@ class Model(ABC):
         return np.asarray(slope * value + self.l2 * theta[asked])
 
     def predict(self, theta: Floats, features: Floats) -> Floats:
-        """What the model says of each record: -1 or 1; `Linear` says a number."""
+        """Return the model's prediction for each record: -1 or 1; a number for `Linear`."""
         return np.where(self.scores(theta, features) >= 0.0, 1.0, -1.0)
 
     def error(self, theta: Floats, features: Floats, targets: Floats) -> float:
@@ -231,7 +231,7 @@ class Linear(Model):
         return 2.0 * (self.scores(theta, features) - targets)
 
     def predict(self, theta: Floats, features: Floats) -> Floats:
-        """What the model says of each record: a number."""
+        """Return the model's prediction for each record: a number."""
         return self.scores(theta, features)
 
     def error(self, theta: Floats, features: Floats, targets: Floats) -> float:

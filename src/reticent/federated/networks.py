@@ -52,11 +52,11 @@ class TwoLayers:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers are learnt."""
+        """The number of numbers that are learnt."""
         return self.hidden * (self.inputs + 2) + 1
 
     def start(self, seed: int | bytes) -> Floats:
-        """Where training begins: public, see `public_start`."""
+        """Return the public parameters at which training begins, see `public_start`."""
         first, second = self.inputs, self.hidden
         return public_start([(self.hidden * (self.inputs + 1), first), (self.hidden + 1, second)], seed)
 
@@ -94,7 +94,7 @@ class TwoLayers:
         return np.asarray(self.gradients(theta, features, targets).mean(axis=-2))
 
     def predict(self, theta: Floats, features: Floats) -> Floats:
-        """What the network says of each record: a number."""
+        """Return the network's prediction for each record: a number."""
         return self.scores(theta, features)
 
     def error(self, theta: Floats, features: Floats, targets: Floats) -> float:
@@ -111,7 +111,7 @@ class TwoLayerClasses:
     Args:
         inputs: the number of features.
         hidden: units of the first layer.
-        classes: how many there are.
+        classes: Number of classes.
     """
 
     def __init__(self, inputs: int, hidden: int, classes: int) -> None:
@@ -129,16 +129,16 @@ class TwoLayerClasses:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers are learnt."""
+        """The number of numbers that are learnt."""
         return self.hidden * (self.inputs + 1) + self._last.dimensions
 
     def start(self, seed: int | bytes) -> Floats:
-        """Where training begins: public, see `public_start`."""
+        """Return the public parameters at which training begins, see `public_start`."""
         first = self.hidden * (self.inputs + 1)
         return public_start([(first, self.inputs), (self._last.dimensions, self.hidden)], seed)
 
     def _sums(self, theta: Floats, features: Floats) -> tuple[Floats, Floats]:
-        """What the units add up, and theta of the last layer."""
+        """Return the sums of the units, and theta of the last layer."""
         h, i = self.hidden, self.inputs
         return features @ theta[: h * i].reshape(h, i).T + theta[h * i : h * i + h], theta[h * (i + 1) :]
 
@@ -168,7 +168,7 @@ class TwoLayerClasses:
     def coordinates(
         self, theta: Floats, features: Floats, targets: Labels, asked: NDArray[np.int64]
     ) -> Floats:
-        """Of each record's gradient the coordinates `asked`, of shape (records, k)."""
+        """Return the coordinates `asked`, of shape (records, k), of each record's gradient."""
         slopes, into = self._factors(theta, features, targets)
         found = np.take_along_axis(slopes, self._slope[asked], axis=1)
         found *= np.take_along_axis(into, self._into[asked], axis=1)

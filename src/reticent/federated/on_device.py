@@ -46,18 +46,18 @@ _FINE = 1 << 20  # steps of the sum's grid in the clip
 
 @dataclass(frozen=True)
 class HomeTask:
-    """What a home is asked to learn, and what that costs each of its records.
+    """The task that a home is asked to learn, and its cost for each of the home's records.
 
     Attributes:
-        id: of the task, public.
-        model: what is learnt.
-        grid: of the updates.
+        id: Id of the task, public.
+        model: Model to learn.
+        grid: Grid of the updates.
         clip: the longest gradient of one record that counts.
-        records: by how many the sum is divided: public, about what a home has.
-        rate: of a step.
-        steps: of a round, each over all records.
-        rounds: of the task.
-        mu: of all rounds together.
+        records: Number by which the sum is divided: public, about what a home has.
+        rate: Rate of a step.
+        steps: Steps of a round, each over all records.
+        rounds: Rounds of the task.
+        mu: Value of mu for all rounds together.
 
     Privacy: all updates together keep mu-GDP for one record of the home, replaced by any other, against
         everybody who sees them and knows all other records. How many records a home has is not protected.
@@ -111,18 +111,18 @@ class HomeTask:
 
     @property
     def units(self) -> int:
-        """What a round costs, in mu^2: all of its steps, rounded up."""
+        """The cost of a round, in mu^2: all of its steps, rounded up."""
         return cost_units(self.mechanism.information * self.steps)
 
     @property
     def guarantee(self) -> GaussianDP:
-        """What all rounds together keep."""
+        """The guarantee of all rounds together."""
         mu = sqrt_up(self.mechanism.information * self.steps * self.rounds)
         return GaussianDP(mu, unit=PROTECTED, neighbours=Neighbours.REPLACE_ONE)
 
     @property
     def looks(self) -> tensors.Looks:
-        """Of the file of an update."""
+        """The types and shapes in the file of an update."""
         return {"update": ("I32", (self.grid.dimensions,))}
 
     def trained(self, theta: Floats, features: Any, labels: Any, rng: Stream | None) -> Update:
@@ -147,11 +147,11 @@ class Home(Budgeted):
 
     Args:
         path: its ledger, one file; made if there is none.
-        folder: for its updates; its own, which nobody else reads.
+        folder: Folder of its updates; its own, which nobody else reads.
         key: its secret, 32 bytes, which pays by one ledger only.
         lifetime: mu^2 that its trainings may spend in all, over all tasks; fixed with the ledger.
         rng: None for secure randomness; a SimulationStream in tests and simulations.
-        marks: where it is remembered what has left; None for the usual place.
+        marks: Place where it is remembered what has left; None for the usual place.
     """
 
     def __init__(
@@ -170,13 +170,13 @@ class Home(Budgeted):
         super().__init__(path, terms, key, marks)
 
     def update(self, task: HomeTask, number: int, theta: Any, features: Any, labels: Any) -> Cid:
-        """The update of a round: paid for, drawn, recorded; the same one, ever after. Its file is in `store`.
+        """Return the update of a round: paid for, drawn, recorded; the same one ever after, kept in `store`.
 
         Args:
-            task: what is asked.
-            number: of the round.
+            task: Task that is asked.
+            number: Number of the round.
             theta: the model of the round in grid steps, public.
-            features: of the home's records, a row each, whatever they are.
+            features: Features of the home's records, a row each, whatever they are.
             labels: their classes.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What one client did in the rounds of a task: paid for first, recorded, then the same ever after.
+"""The participations of one client in the rounds of a task: paid for, recorded, then the same ever after.
 
 One key of the ledger for each participation, under which the round and what was sent are recorded; so the
 number of participations needs no counter of its own, and a crash between paying and recording costs nothing
@@ -29,10 +29,10 @@ class Participations:
 
     Args:
         ledger: the client's.
-        account: in it.
-        unit: of the account.
+        account: Account in the ledger.
+        unit: Unit of the account.
         head: names client and task, the beginning of the keys.
-        most: how many rounds the task allows one client.
+        most: Number of rounds that the task allows one client.
     """
 
     def __init__(self, ledger: DeviceLedger, account: str, unit: Unit, head: str, most: int) -> None:
@@ -45,23 +45,26 @@ class Participations:
         return self._ledger.recorded(self._account, f"{self._head}/{place}")
 
     def _look(self) -> int:
-        """How many there are. Only what was recorded since the last look is looked at."""
+        """Return the number of participations.
+
+        Only what was recorded since the last look is looked at.
+        """
         while self._count < self._most and (content := self._recorded(self._count)) is not None:
             self._places.setdefault(content[0], self._count)
             self._count += 1
         return self._count
 
     def remembered(self, number: int) -> tuple[int, ...] | None:
-        """What was sent in a round; None if nothing was."""
+        """Return the values sent in a round; None if nothing was sent."""
         self._look()
         content = self._recorded(self._places[number]) if number in self._places else None
         return None if content is None else content[1:]
 
     def settle(self, number: int, pay: Callable[[str, list[int]], None]) -> bool:
-        """Let a round have been sent whose report is not held, if it is not there; whether it is not.
+        """Record a round as sent without its report, unless recorded; return whether no report is held.
 
         Args:
-            number: of the round.
+            number: Number of the round.
             pay: pays under a key, and records values there.
         """
         if number in self._places or self._look() == self._most or number in self._places:

@@ -1,4 +1,4 @@
-"""What one client sends in one round, as bytes.
+"""The bytes that one client sends in one round.
 
     version      1   0x02
     task         8   its id
@@ -8,9 +8,9 @@
                      width, highest bit first, zero padded; or the number of a direction of a `Codebook`
     tag         16   HMAC-SHA256 under the client's key of the label of trainings and everything before, cut
 
-Which coordinates, the dither levels of `OneBit`, and the directions of a `Codebook` follow from the task's
-key, the client's id and the round, so that they take no place and nobody can choose them. Version 1 had tags
-without a label. Its payloads are refused by their version.
+The choice of coordinates, the dither levels of `OneBit`, and the directions of a `Codebook` follow from the
+task's key, the client's id and the round, so that they take no place and nobody can choose them. Version 1
+had tags without a label. Its payloads are refused by their version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROUND = slice(9, 13)  # the bytes of its number
 
 
 class Outcome(Enum):
-    """What became of a payload."""
+    """The outcome of a payload."""
 
     COUNTED = "counted"
     LENGTH = "length"  # not that of the task's payloads
@@ -50,7 +50,7 @@ class Outcome(Enum):
 
 
 def symbol_bytes(task: Task) -> int:
-    """How many bytes the symbols of a payload take."""
+    """Return the number of bytes that the symbols of a payload take."""
     return -(-task.sample_size * task.mechanism.bits // 8)
 
 
@@ -60,7 +60,7 @@ def size(task: Task) -> int:
 
 
 def client_number(enrolment: Enrolment) -> NDArray[np.uint64]:
-    """The id of one client as `Lots` takes it."""
+    """Return the id of one client as `Lots` takes it."""
     return np.frombuffer(enrolment.id, dtype=">u8").astype(np.uint64)
 
 
@@ -69,11 +69,11 @@ class HasId(Protocol):
 
     @property
     def use(self) -> Use:
-        """What a client's key is used for."""
+        """The use of a client's key."""
 
     @property
     def id(self) -> bytes:
-        """What reports name."""
+        """The id that reports name."""
 
 
 def written(task: HasId, enrolment: Enrolment, number: int, symbols: bytes) -> bytes:
@@ -130,7 +130,7 @@ def _legal(task: Task, numbers: Symbols, padding: NDArray[np.uint8]) -> NDArray[
 
 
 def form(task: HasId, number: int, length: int) -> Form[Outcome]:
-    """Of the payloads of a round."""
+    """Return the form of the payloads of a round."""
     start = (
         (bytes([VERSION]), Outcome.VERSION),
         (task.id, Outcome.TASK),

@@ -1,4 +1,4 @@
-"""How many clients it takes, before anyone trains.
+"""Predictions of the number of clients that a training needs, before anyone trains.
 
 Two answers. `noise` and `clients_for` are exact arithmetic: how far the averaged gradient of a group is from
 the clipped one. `plan` trains: on public rows, drawn again and again to play N clients, for several N, and
@@ -51,12 +51,12 @@ def clients_for(task: Task, wanted: float, gradient: Any = None) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """How N clients are spread over rounds.
+    """The spread of N clients over rounds.
 
     Attributes:
-        rounds: how many there are.
+        rounds: Number of rounds.
         group: clients of one round.
-        noise: of the averaged gradient of a round, as a share of the mean bound.
+        noise: Noise of the averaged gradient of a round, as a share of the mean bound.
     """
 
     rounds: int
@@ -99,14 +99,14 @@ def written_clients(task: Task) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """What N clients came to.
+    """The result of N clients.
 
     Attributes:
         clients: N.
-        shape: of their rounds.
+        shape: Shape of their rounds.
         error: mean over the repetitions: a share of wrong answers, or a squared error.
-        low: of the 95 % interval of that mean.
-        high: of the same.
+        low: Lower end of the 95 % interval of that mean.
+        high: Upper end of the same interval.
         repetitions: simulated trainings.
     """
 

@@ -1,11 +1,11 @@
-"""A trained model as a file: safetensors, with what it promises to the people whose data it saw.
+"""A trained model as a file: safetensors, with its promises to the people whose data it saw.
 
 Personalised models are one file, of all hypotheses. Where what a report costs depends on the hypotheses of a
 round, the file says what the worst that the task allows would cost.
 
 The metadata hold the task's text, how the model came about, and in words what follows from both. `load`
 derives the words again and refuses a file in which they differ, so that a file cannot promise more than its
-task keeps. That the model was trained as it says, it cannot know: whoever writes a file could lie.
+task keeps. It cannot know that the model was trained as the file says: the writer of a file could lie.
 
 There is no pickle here: loading a file runs nothing that is in it.
 """
@@ -50,7 +50,7 @@ _NOT_PROTECTED = (
 
 
 class How(Enum):
-    """Who drew the noise."""
+    """The origin of the noise."""
 
     CLIENTS = "clients, each with its own ledger and secure randomness"
     SIMULATION = "a simulation in one process, with secure randomness"
@@ -73,13 +73,14 @@ _ROW = "; where nobody was named who holds a row, each row is a client"
 
 @dataclass(frozen=True)
 class Statement:
-    """What a model promises.
+    """The promises of a model.
 
     Args:
-        task: what was learnt.
-        rounds: how many were stepped.
-        how: who drew the noise.
-        inputs: what the features and the target are, in public words or numbers; for whoever uses the model.
+        task: Task that was learnt.
+        rounds: Number of rounds that were stepped.
+        how: Origin of the noise.
+        inputs: Description of the features and the target, in public words or numbers, for users of the
+            model.
     """
 
     task: Task | PersonalTask
@@ -92,7 +93,7 @@ class Statement:
 
     @property
     def participations(self) -> int:
-        """In how many rounds one client may have reported."""
+        """The number of rounds in which one client may have reported."""
         return min(self.rounds, self.task.participations)
 
     def words(self) -> dict[str, str]:

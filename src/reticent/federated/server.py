@@ -1,4 +1,4 @@
-"""What the server does: collect the reports of a round, enter it into the ledger, average them, step.
+"""The server: collects the reports of a round, enters the round into the ledger, averages, and steps.
 
 The server sees symbols that are private already, and clients have paid for them; nothing here needs to be
 trusted. What a round tells is entered into the operator's ledger before anybody is told.
@@ -45,9 +45,9 @@ class Round(RoundIntake[Outcome]):
     """The reports of one round of a task.
 
     Args:
-        task: what is learnt.
-        number: of the round.
-        operator: who knows the clients, and in whose ledger the round is entered.
+        task: Task to learn.
+        number: Number of the round.
+        operator: Operator who knows the clients, and in whose ledger the round is entered.
     """
 
     def __init__(self, task: Task, number: int, operator: Operator) -> None:
@@ -58,12 +58,12 @@ class Round(RoundIntake[Outcome]):
 
     @property
     def clients(self) -> int:
-        """How many are counted."""
+        """The number of clients that are counted."""
         return len(self._clients)
 
     @property
     def form(self) -> Form[Outcome]:
-        """Of the payloads of this round."""
+        """The form of the payloads of this round."""
         return payload.form(self.task, self.number, payload.size(self.task))
 
     def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
@@ -118,8 +118,8 @@ class Training:
 
     Attributes:
         theta: the parameters.
-        velocity: of the momentum.
-        number: of the next round.
+        velocity: Velocity of the momentum.
+        number: Number of the next round.
     """
 
     task: Task

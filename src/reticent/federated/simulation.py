@@ -68,7 +68,7 @@ class Simulated:
 
     @property
     def theta(self) -> Floats:
-        """What was learnt."""
+        """The parameters that were learnt."""
         return self.training.theta
 
 
@@ -160,7 +160,7 @@ def report_sums(task: Task, theta: Floats, records: Records, clients: Places, st
 def _ball_sums(
     task: Task, codebook: Codebook, theta: Floats, records: Records, clients: Places, stream: Stream
 ) -> Floats:
-    """As `report_sums`, of reports by a codebook: drawn by their law, without going through directions."""
+    """Return sums like `report_sums` for a codebook: drawn by their law, without going through directions."""
     sums = np.zeros(task.dimensions)
     for some in _blocks(clients, task.dimensions):
         with np.errstate(all="ignore"):
@@ -209,10 +209,10 @@ def simulate(
     """Train a task's model on everybody's records.
 
     Args:
-        task: what is learnt; it needs a model.
+        task: Task to learn; it needs a model.
         features: one row for each record.
         targets: one number for each record.
-        owners: who holds each record; None if each record is a client.
+        owners: Holder of each record; None if each record is a client.
         rng: None for secure randomness; a SimulationStream, from which every draw is spawned, makes a run
             that can be repeated bit for bit.
         order: the clients in the order in which they report, `group` of them in each round. None: one random
@@ -317,7 +317,7 @@ def _checked_order(task: Task, clients: int, order: Any) -> Places:
 
 
 def _mark(task: Task, clients: int, randomiser: str) -> bytes:
-    """What must agree for a checkpoint to be of the same run."""
+    """Return the bytes that must agree for a checkpoint to be of the same run."""
     return task.id + clients.to_bytes(8, "big") + randomiser.encode()
 
 

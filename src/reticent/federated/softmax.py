@@ -25,7 +25,7 @@ class Softmax:
 
     Args:
         inputs: the number of features.
-        classes: how many there are.
+        classes: Number of classes.
         l2: lambda, the weight of the penalty; the documents take 1e-4 for other models.
     """
 
@@ -36,11 +36,11 @@ class Softmax:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers are learnt."""
+        """The number of numbers that are learnt."""
         return self.classes * (self.inputs + 1)
 
     def start(self) -> Floats:
-        """Where training begins: at zero, which is public."""
+        """Return the parameters at which training begins: zero, which is public."""
         return np.zeros(self.dimensions)
 
     def scores(self, theta: Floats, features: Floats) -> Floats:

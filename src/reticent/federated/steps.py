@@ -1,4 +1,4 @@
-"""How far a server steps against an averaged gradient: rates over rounds, and momentum."""
+"""The steps of a server against an averaged gradient: rates over rounds, and momentum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Steps:
     Args:
         rate: eta_0.
         kind: "constant" eta_0, "inverse" eta_0 / (1 + t), "inverse-root" eta_0 / sqrt(1 + t).
-        momentum: in [0, 1).
+        momentum: Momentum in [0, 1).
 
     Reference: Zhao et al. 2020, Algorithm 1, the line that updates theta; eta_t is left open there.
     """
@@ -37,7 +37,7 @@ class Steps:
             raise ParameterError(f"kind of steps must be one of {', '.join(KINDS)}, got {self.kind!r:.60}")
 
     def described(self) -> dict[str, Any]:
-        """The numbers that make the steps again."""
+        """Return the numbers that make the steps again."""
         return {"kind": self.kind, "rate": self.rate, "momentum": self.momentum}
 
     def rate_at(self, number: int) -> float:
@@ -48,7 +48,7 @@ class Steps:
         return self.rate / (1.0 + number if self.kind == "inverse" else math.sqrt(1.0 + number))
 
     def step(self, theta: Floats, velocity: Floats, gradient: Floats, number: int) -> tuple[Floats, Floats]:
-        """The parameters and the velocity after a round."""
+        """Return the parameters and the velocity after a round."""
         velocity = self.momentum * velocity + gradient
         return theta - self.rate_at(number) * velocity, velocity
 

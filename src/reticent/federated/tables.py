@@ -25,7 +25,7 @@ class Rows:
     Attributes:
         features: one row for each record.
         targets: one number for each record.
-        owners: who holds each record, by number; None if each record is a client.
+        owners: Number of each record's holder; None if each record is a client.
     """
 
     features: Floats
@@ -34,7 +34,7 @@ class Rows:
 
     @property
     def clients(self) -> int:
-        """How many hold them."""
+        """The number of clients who hold the records."""
         return len(self.targets) if self.owners is None else np.unique(self.owners).size
 
 

@@ -121,8 +121,8 @@ class TaskFile:
     """A task, how rows become features and targets, and where a simulation finds them.
 
     Attributes:
-        task: with a fresh key.
-        encoding: of features and target.
+        task: Task with a fresh key.
+        encoding: Encoding of features and target.
         table: rows that play the clients; None if the file names none.
         owner: the column that says who holds a row; None if each row is a client.
         holdout: public rows; None if the file names none.
@@ -136,7 +136,7 @@ class TaskFile:
 
 
 def read(path: Path) -> TaskFile:
-    """What a file describes, with the best mechanism and a fresh key. Tables are sought beside the file.
+    """Return the task of a file, with the best mechanism and a fresh key. Tables are sought beside the file.
 
     Raises:
         ParameterError: in one line, with the file, the field, the rule and the value.
@@ -145,7 +145,7 @@ def read(path: Path) -> TaskFile:
 
 
 def parse(text: str, folder: Path = Path()) -> TaskFile:
-    """What a text describes."""
+    """Return the task that a text describes."""
     given = yaml_file.fields("the file", yaml_file.loaded("task", text, "federated"), _FIELDS, _OPTIONAL)
     given = {name: one for name, one in given.items() if one is not None}
     encoding = Encoding(_features(given["features"]), _target(given["target"]))
@@ -215,7 +215,7 @@ def _check_public(field: str, public: Path | None, clients: Path | None) -> None
         return
     try:
         is_theirs = public.samefile(clients) or filecmp.cmp(public, clients, shallow=False)
-    except OSError:  # one of them is missing or shut, as whoever reads it will say
+    except OSError:  # one of them is missing or shut, as its reader will report
         is_theirs = False
     if is_theirs:
         raise ParameterError(

@@ -59,18 +59,18 @@ class Task(Local, AnyTask):
 
     Args:
         name: and `version` and `purpose`, see `Published`.
-        model: what is learnt; None if clients bring gradients of a model of their own.
+        model: Model to learn; None if clients bring gradients of a model of their own.
         dimensions: d, the length of a gradient.
         bounds: each coordinate of a gradient is clipped to [-b, b]; one b for all, or d of them. With a
             `Codebook` one number: the length of a gradient is clipped to it. Public.
         epsilon: the LDP level of the report of one round.
-        mechanism: of one coordinate, in units of its bound; or a `Codebook`, of a whole gradient.
+        mechanism: Mechanism of one coordinate, in units of its bound; or a `Codebook`, of a whole gradient.
         sample_size: k, how many coordinates a report holds; drawn by the task, never by their values. With a
             `Codebook` 1, the one number of a direction.
-        rounds: how many there are.
+        rounds: Number of rounds.
         group: clients of one round.
-        participations: in how many rounds one client may report.
-        steps: of the server.
+        participations: Number of rounds in which one client may report.
+        steps: Steps of the server.
         key: 32 bytes for the task's draws, public.
 
     Raises:
@@ -162,7 +162,7 @@ class Task(Local, AnyTask):
 
     @property
     def guarantee(self) -> LocalDP:
-        """What one report keeps."""
+        """The guarantee of one report."""
         return LocalDP(self.epsilon, unit="all data of one client in one round")
 
     @property
@@ -178,7 +178,7 @@ class Task(Local, AnyTask):
 
     @property
     def reach(self) -> float:
-        """How large each coordinate of a gradient may be where all are alike: the unit of what is planned."""
+        """The largest size of each coordinate of a gradient where all are alike: the unit of plans."""
         if self.codebook is None:
             return float(np.mean(self.scale))
         return float(self.scale[0]) / math.sqrt(self.dimensions)
@@ -200,7 +200,7 @@ class Task(Local, AnyTask):
         return np.clip(np.nan_to_num(units, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
     def asked(self, clients: Any, number: Any) -> Any:
-        """What each client is asked in a round: k coordinates, or the seed of its directions."""
+        """Return the request to each client in a round: k coordinates, or the seed of its directions."""
         if self.codebook is not None:
             return self.lots.codebook(clients, number)[:, None]
         return self.lots.subset(clients, number, self.sample_size, self.dimensions)
@@ -215,7 +215,7 @@ class Task(Local, AnyTask):
         return np.stack(levels, axis=1)
 
     def checked_theta(self, theta: Any) -> Floats:
-        """The parameters of a round, which are public, or an error."""
+        """Return the parameters of a round, which are public, or raise an error."""
         try:
             found = np.array(theta, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -225,7 +225,7 @@ class Task(Local, AnyTask):
         return found
 
     def noise(self, clients: int, gradient: Any = None) -> Floats:
-        """The variance of each coordinate of the averaged gradient of a group, noise and sampling together.
+        """Return each coordinate's variance in the averaged gradient of a group, noise and sampling together.
 
         (d/k E[Y^2] - g^2) / n in units of the squared bound: for a clipped gradient `gradient` that all
         clients share, or the worst over all that they may hold.
@@ -239,7 +239,7 @@ class Task(Local, AnyTask):
         return np.asarray(worst / whole("clients", clients, low=1) * np.square(self.scale))
 
     def _length_noise(self, codebook: Codebook, clients: int, gradient: Any) -> Floats:
-        """As `noise`; the worst is that of gradients of the worst length, spread over all coordinates."""
+        """Return the noise as `noise` does; the worst has the worst length, spread over all coordinates."""
         if gradient is None:
             spread = np.full(self.dimensions, codebook.worst_case_error / self.dimensions)
         else:
@@ -267,30 +267,30 @@ def designed(
     length: float | None = None,
     version: str = "1",
 ) -> Task:
-    """A task with the mechanism and the number of coordinates of least variance, see `choice`.
+    """Design a task with the mechanism and the number of coordinates of least variance, see `choice`.
 
     Args:
         name: see `Task`, as for what is not listed here.
-        model: what is learnt, or the number of coordinates of a model of the clients' own.
-        epsilon: of the report of one round.
-        purpose: in words for the person behind a client.
-        rounds: how many there are.
+        model: Model to learn, or the number of coordinates of a model of the clients' own.
+        epsilon: Epsilon of the report of one round.
+        purpose: Purpose in words for the person behind a client.
+        rounds: Number of rounds.
         group: clients of one round.
-        rate: of the first step.
-        bounds: of the coordinates.
-        kind: how the rate falls, see `Steps`.
+        rate: Rate of the first step.
+        bounds: Bounds of the coordinates.
+        kind: Kind of the rate's fall, see `Steps`.
         momentum: see `Steps`.
-        participations: of one client.
+        participations: Number of rounds in which one client may report.
         sample_size: coordinates in a report; the number of least variance if not given.
         mechanism: a kind of `choice.KINDS` instead of the best, or Codebook.
-        typical: how large a coordinate usually is, as a share of its bound, from public knowledge: 0.1. The
-            variance is then least on average over such coordinates, without it in the worst case.
-            Privacy does not depend on it: whatever is chosen keeps epsilon for all gradients.
+        typical: Usual size of a coordinate, as a share of its bound, from public knowledge: 0.1. The variance
+            is then least on average over such coordinates, without it in the worst case. Privacy does not
+            depend on it: whatever is chosen keeps epsilon for all gradients.
         prior: instead of `typical`, a guess of where clipped coordinates lie in units of their bounds: "small
             gradients", or the weights of equal bins, see `choice.pilot`. A `Tailored` is solved for it.
-        length: how long a gradient may be, from public knowledge: longer ones are clipped. With it a
+        length: Largest length of a gradient, from public knowledge: longer ones are clipped. With it a
             `Codebook` is used where it has less noise; it must be given for one that is asked for.
-        version: of the task's text.
+        version: Version of the task's text.
     """
     d = model.dimensions if isinstance(model, Model) else whole("model", model, low=1, high=MAX_DIMENSIONS)
     given = tuple(bounds) if isinstance(bounds, (Sequence, np.ndarray)) else bounds
@@ -351,7 +351,7 @@ def verified(file: bytes, signer: bytes) -> Task:
 
 
 def task_of(file: bytes) -> Task:
-    """The task of a signed file, whoever signed it: for the server, which signed it, and for people."""
+    """Return the task of a signed file without checking who signed it, for its own server and for people."""
     return signing.unverified(Task, file)
 
 

@@ -67,7 +67,7 @@ class Network:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers are learnt."""
+        """The number of numbers that are learnt."""
         return sum(shape.numel() for _, shape in self._names)
 
     @property
@@ -76,7 +76,7 @@ class Network:
         return tuple(self._names[-1][1])
 
     def start(self, seed: int | bytes) -> Floats:
-        """Where training begins: public, see `networks.public_start`."""
+        """Return the public parameters at which training begins, see `networks.public_start`."""
         pieces, fan = [], 1
         for _, shape in self._names:
             if len(shape) > 1:  # a bias follows its weights and takes their inputs
@@ -108,7 +108,7 @@ class Network:
 
     @property
     def outputs(self) -> int:
-        """How many numbers it says of a record: classes, or 1."""
+        """The number of outputs for a record: classes, or 1."""
         return int(self._names[-1][1][0])
 
     # What it says, and how wrong that is
@@ -148,7 +148,7 @@ class Network:
         )
 
     def predict(self, theta: Floats, features: Any) -> Floats:
-        """What the network says of each record: its class, or a number."""
+        """Return the network's prediction for each record: its class, or a number."""
         found = self.scores(theta, features)
         return found[:, 0] if self.outputs == 1 else found.argmax(axis=1).astype(np.float64)
 
@@ -197,9 +197,9 @@ class Network:
 
         Args:
             tensors: see `tensors`.
-            features: of the records, a tensor.
+            features: Features of the records, a tensor.
             targets: classes, or probabilities of classes, or numbers: a tensor.
-            rate: of local steps; None for the gradient alone.
+            rate: Rate of local steps; None for the gradient alone.
             epochs: over all records.
             batch: records of a local step, in order; None for all.
 

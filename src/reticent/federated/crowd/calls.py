@@ -29,9 +29,9 @@ class Calls:
     """The calls that one key sends to one contract.
 
     Args:
-        sender: with an outbox, so that a label is sent once.
+        sender: Sender with an outbox, so that a label is sent once.
         contract: Address of the contract.
-        ceiling: of fees, as the sender's.
+        ceiling: Ceiling of fees, as the sender's.
         say: Function that is called with a line on what happens.
     """
 
@@ -46,10 +46,10 @@ class Calls:
         """Send a call, unless it was sent a moment ago. What the contract refuses is said, not raised.
 
         Args:
-            function: of the contract.
-            arguments: of the function.
+            function: Function of the contract.
+            arguments: Arguments of the function.
             once: Text that tells apart calls with the same arguments: round, tries.
-            only: whether nothing else may ever be sent for this purpose, whatever it would say.
+            only: True if nothing else may ever be sent for this purpose, whatever it would say.
             value_wei: Wei that are sent with the call.
 
         Raises:

@@ -37,7 +37,7 @@ def chances(hostile: float, expected: int, *, least: int = 1) -> Chances:
         least: seats without which nothing is decided.
 
     Departure: stakes are finitely many units, and seats binomial instead of Poisson, which makes both chances
-        smaller: of 20 seats and a fifth of 1,000 units by 13 % and 2 %.
+        smaller, with 20 seats and a fifth of 1,000 units by 13 % and 2 %.
     """
     real("hostile", hostile, low=0, high=1)
     whole("expected", expected, low=1, high=MOST_EXPECTED)

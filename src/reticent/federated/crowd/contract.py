@@ -71,7 +71,7 @@ class Proposal:
     """A leader's proposal for the result of a round. Sets of customers are bits by index.
 
     Attributes:
-        draw: of the leader.
+        draw: Draw of the leader.
         model: keccak of the new model's CID.
         counted: updates that could be fetched.
         accepted: Counted updates that Multi-Krum accepts.

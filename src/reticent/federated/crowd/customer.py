@@ -103,8 +103,8 @@ class Customer(Program):
 
     Args:
         follower: see `Program`, also for calls, store and say.
-        identifier: of the task.
-        key: of the home on the chain.
+        identifier: Identifier of the task.
+        key: Key of the home on the chain.
         learner: Learner that draws the home's updates.
         admission: Numbers v, r and s of the gate's signature; zeros where the task has none.
         max_round_blocks: Blocks that a round may take until its result stands and is paid. Nothing is spent

@@ -29,7 +29,7 @@ class EdgeLearner(DeviceLearner):
         store: Store that has the front of a task.
         edge: Address of the edge, http(s)://HOST:PORT; None without.
 
-    Privacy: as `split.noised.NoisedTask` and `on_device.HomeTask` say. Mode documented, which protects no
+    Privacy: see `split.noised.NoisedTask` and `on_device.HomeTask`. Mode documented, which protects no
         record, is refused.
     """
 

@@ -33,7 +33,7 @@ class Evidence:
 
     Attributes:
         chain_id: Identifier of the chain.
-        address: of the contract, in lower case.
+        address: Address of the contract, in lower case.
         unit: wei of a unit of stake.
         calls: Transactions in their order.
         blocks: hashes by number, of those with calls and those whose hash is a seed.
@@ -65,9 +65,9 @@ def read(contract: TaskContract, *, first_block: int = 0, confirmations: int = 0
     """Read everything that a chain holds about a contract.
 
     Args:
-        contract: with its node.
+        contract: Contract, with its node.
         first_block: Block in which the contract was made, or an earlier one.
-        confirmations: how many blocks must lie on top of what is read.
+        confirmations: Number of blocks that must lie on top of what is read.
 
     Raises:
         ChainError: the node does not have it all, or the chain changes too fast.

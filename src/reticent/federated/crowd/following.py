@@ -20,7 +20,7 @@ class Seen:
     """A snapshot of a task at a block.
 
     Attributes:
-        identifier: of the task.
+        identifier: Identifier of the task.
         task: Events of the task so far.
         progress: Stage of the task.
         draw: the draw that runs, or ran last; None before the first.
@@ -47,7 +47,7 @@ class Follower:
     Args:
         contract: Contract to follow.
         first_block: Block before which there is nothing of the contract.
-        confirmations: how many blocks must lie on top of what counts.
+        confirmations: Number of blocks that must lie on top of what counts.
     """
 
     def __init__(self, contract: TaskContract, *, first_block: int = 0, confirmations: int = 0) -> None:

@@ -55,7 +55,7 @@ class Miner(Program):
 
     Args:
         follower: see `Program`, also for calls, store and say.
-        key: of the miner on the chain, whose lots it proves.
+        key: Key of the miner on the chain, whose lots it proves.
         stake: units to enrol with, if it is not enrolled; 0 for none.
         most_bytes: Limit of bytes of all updates of a round; tasks that may have more are not served.
         max_lock_blocks: Blocks for which a seat may lock the stake; tasks that lock it longer are not served.

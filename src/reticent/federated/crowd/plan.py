@@ -62,8 +62,8 @@ def plan(terms: Terms, prices: Prices, *, miners: int, hostile: float) -> Plan:
     """Return the costs and risks of a task.
 
     Args:
-        terms: of the task.
-        prices: of the task.
+        terms: Terms of the task.
+        prices: Prices of the task.
         miners: Number of miners who are seated in each round.
         hostile: Share of the miners' stake that obeys an attacker, or is silent.
     """

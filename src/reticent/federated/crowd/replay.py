@@ -117,7 +117,7 @@ class Replay:
 
     Args:
         chain_id: Identifier of the chain.
-        address: of the contract.
+        address: Address of the contract.
         unit: wei of a unit of stake.
         blockhash: the hash of a block by its number.
         version: Version of the contract.

@@ -93,7 +93,7 @@ def judged(
         task: Text of the task (`task_text.read`).
         place: Location of the task.
         history: Events of the task on the chain.
-        number: of the round.
+        number: Number of the round.
         store: Store of the files.
         counted: only these updates, as bits, of those that can be fetched: what somebody else proposed. None
             for all. Compare it with what comes out: an update of it that cannot be fetched is missing there.

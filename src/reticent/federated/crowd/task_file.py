@@ -35,9 +35,9 @@ class Posting:
     """A task with its terms and prices, ready to be posted.
 
     Attributes:
-        text: of the task.
-        terms: of the contract.
-        prices: of the contract.
+        text: Text of the task.
+        terms: Terms of the contract.
+        prices: Prices of the contract.
         test: the file of public test rows; None without.
     """
 

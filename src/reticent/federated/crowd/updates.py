@@ -92,7 +92,7 @@ def seal(grid: Grid, update: Update, origin: Origin, signer: Key) -> Sealed:
     """Encrypt and sign an update.
 
     Args:
-        grid: of the task.
+        grid: Grid of the task.
         update: Update of `on_device.Home.file`, or another that is on the grid.
         origin: Origin of the update.
         signer: the customer's key of the chain.
@@ -113,9 +113,9 @@ def opened(grid: Grid, file: bytes, key: bytes, origin: Origin) -> Update:
     """Decrypt the update of a file. The caller checks the grid's norm with `Grid.checked`.
 
     Args:
-        grid: of the task.
+        grid: Grid of the task.
         file: File that was fetched.
-        key: that was revealed.
+        key: Key that was revealed.
         origin: Origin that the update must have.
 
     Raises:

@@ -52,8 +52,8 @@ class Report:
         last: Number of the last block.
         chain: State that all events add up to.
         state: State that all calls add up to.
-        history: of the task.
-        text: of the task; None if it is gone.
+        history: History of the task.
+        text: Text of the task; None if it is gone.
         rounds: Result of each round that was judged again, by number.
         unchecked: Things that could not be checked, and why.
         remarks: Things that are odd, and contradict nothing.

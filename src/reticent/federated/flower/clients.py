@@ -1,4 +1,4 @@
-"""Where the client of a Flower node comes from: its ledger, its enrolment, the signer that it trusts.
+"""The source of a Flower node's client: its ledger, its enrolment, the signer that it trusts.
 
 On a SuperNode all of it is in the node's own configuration, which the server cannot change:
 
@@ -45,12 +45,12 @@ def of_simulation(context: Context) -> Client:
 
 
 def personal_of_node(context: Context) -> PersonalClient:
-    """As `of_node`, for personalised training."""
+    """Return the client of a node, like `of_node`, for personalised training."""
     return PersonalClient(**_of_node(context), unit=_unit(context.node_config))
 
 
 def personal_of_simulation(context: Context) -> PersonalClient:
-    """As `of_simulation`, for personalised training."""
+    """Return the client of a simulated node, like `of_simulation`, for personalised training."""
     return PersonalClient(**_of_simulation(context), unit=_unit(context.run_config))
 
 

@@ -49,11 +49,11 @@ class Refusal(Enum):
 
 
 class ReportMod(ABC):
-    """What mods have in common; how a family of tasks is trained is in its own class.
+    """The common part of mods; each family of tasks has its own subclass, which trains it.
 
     Args:
         client: the node's client; opened for each message and closed again.
-        public_holdout: whether the app evaluates on public data only, so that its answers may leave.
+        public_holdout: True if the app evaluates on public data only, so that its answers may leave.
     """
 
     def __init__(self, client: Callable[[Context], Any], *, public_holdout: bool = False) -> None:
@@ -93,7 +93,7 @@ class ReportMod(ABC):
         return reply
 
     def _trained(self, app: Callable[[], RecordDict], asked: Any) -> Any:
-        """What the app found, or nothing if it did not work out: a total function of its data."""
+        """Return the app's result, or that of no change if the app failed: a total function of its data."""
         try:
             answer = app()
             with np.errstate(all="ignore"):
@@ -105,15 +105,15 @@ class ReportMod(ABC):
 
     @abstractmethod
     def _asked(self, client: Any, content: RecordDict) -> Any:
-        """What the server asks, which is public; whatever this raises, the task is refused."""
+        """Return the server's request, which is public; if this raises anything, the task is refused."""
 
     @abstractmethod
     def _found(self, answer: RecordDict, asked: Any) -> Any:
-        """What the app's answer means; whatever this raises, it means nothing."""
+        """Return the meaning of the app's answer; if this raises anything, the answer means nothing."""
 
     @abstractmethod
     def _nothing(self, asked: Any) -> Any:
-        """What is reported of an app that failed."""
+        """Return the result to report for an app that failed."""
 
     @abstractmethod
     def _report(self, client: Any, asked: Any, found: Any) -> bytes:
@@ -126,8 +126,8 @@ class PrivateMod(ReportMod):
     Args:
         client: the node's client; opened for each message and closed again.
         returns: "parameters", and the gradient is (received - returned) / local_rate; or "gradient".
-        local_rate: by which the app steps on its data; public.
-        public_holdout: whether the app evaluates on public data only, so that its answers may leave.
+        local_rate: Rate by which the app steps on its data; public.
+        public_holdout: True if the app evaluates on public data only, so that its answers may leave.
     """
 
     def __init__(

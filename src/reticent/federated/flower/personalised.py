@@ -56,7 +56,7 @@ class PersonalMod(ReportMod):
 
     Args:
         client: the node's client; opened for each message and closed again.
-        public_holdout: whether the app evaluates on public data only, so that its answers may leave.
+        public_holdout: True if the app evaluates on public data only, so that its answers may leave.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What travels in Flower's messages: a task and its parameters one way, one packed report the other.
+"""The content of Flower's messages: a task and its parameters one way, one packed report the other.
 
 to a client    "arrays"  ArrayRecord   the parameters, in the shapes of the app's model
 "config"  ConfigRecord  reticent-task (bytes, signed), reticent-round (from 0)
@@ -24,7 +24,7 @@ REFUSED = "refused: "
 
 
 def question(file: bytes, number: int, arrays: ArrayRecord, config: ConfigRecord) -> RecordDict:
-    """What a client is sent in a round."""
+    """Build the records that a client is sent in a round."""
     return RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord({**config, TASK: file, ROUND: number})})
 
 
@@ -40,7 +40,7 @@ def asked(content: RecordDict) -> tuple[bytes, int, ArrayRecord]:
 
 
 def answer(payload: bytes) -> RecordDict:
-    """What a client sends in a round: this, whatever its data."""
+    """Build the records that a client sends in a round, whatever its data."""
     return RecordDict({REPORT: ConfigRecord({PAYLOAD: payload})})
 
 

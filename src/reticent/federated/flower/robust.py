@@ -60,7 +60,7 @@ class RobustRound:
     stepped: bool
 
     def metrics(self) -> MetricRecord:
-        """As Flower keeps it."""
+        """Return the round as a Flower metric record."""
         counts = {name: len(getattr(self, name)) for name in ("accepted", "low", "refused")}
         return MetricRecord(
             {"asked": self.asked, "missing": self.missing, "stepped": int(self.stepped), **counts}
@@ -68,7 +68,7 @@ class RobustRound:
 
 
 def answer(message: Message, grid: Grid, update: Floats) -> Message:
-    """What a node's app returns: its update on the grid. Not private by itself."""
+    """Build the reply of a node's app: its update on the grid. Not private by itself."""
     steps = grid.placed(update).astype("<i4").tobytes()
     return Message(records.answer(steps), reply_to=message)
 
@@ -87,7 +87,7 @@ class RobustKrum(Strategy):
     """Multi-Krum on a public grid, with reputations.
 
     Args:
-        grid: of the updates.
+        grid: Grid of the updates.
         clients: nodes of a round, at random; all that there are, if they are fewer.
         liars: f, how many of them may lie; clients >= 2f + 3.
         most: the largest reputation.
@@ -96,8 +96,8 @@ class RobustKrum(Strategy):
 
     Attributes:
         theta: the model in grid steps, the same on every machine.
-        reputations: by node; a new one has none.
-        rounds: those that are over, of this process.
+        reputations: Reputation of each node; a new one has none.
+        rounds: Rounds that are over, of this process.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class RobustKrum(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Nodes
     ) -> Iterable[Message]:
-        """The parameters for the nodes of a round."""
+        """Return the parameters for the nodes of a round."""
         if self.theta is None:
             start = records.flat(arrays, self.grid.dimensions) * self.grid.steps
             if not np.isfinite(start).all() or np.abs(start).max() > _LARGEST:

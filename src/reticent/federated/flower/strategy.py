@@ -67,27 +67,28 @@ class Summary:
     unit: str
 
     def metrics(self) -> MetricRecord:
-        """As Flower keeps it."""
+        """Return the round as a Flower metric record."""
         return MetricRecord({name: value for name, value in asdict(self).items() if name != "unit"})
 
 
 class ReportStrategy(Strategy):
-    """What strategies have in common; how a family of tasks is stepped is in its own class.
+    """The common part of strategies; each family of tasks has its own subclass, which steps it.
 
     Args:
-        task: what is learnt.
-        file: the same, signed, as nodes get it.
-        operator: who knows the clients, and in whose ledger each round is entered before it moves anything.
+        task: Task to learn.
+        file: Signed task file, as nodes get it.
+        operator: Operator who knows the clients, and in whose ledger each round is entered before it moves
+            anything.
         least: a round with fewer reports moves nothing.
-        patience_s: how long a round waits for `task.group` nodes that may still report; then it goes on with
-            those that are there.
+        patience_s: Seconds that a round waits for `task.group` nodes that may still report; then it goes on
+            with those that are there.
         checkpoint: a file to write after every round.
         resume: go on from `checkpoint`, if it is there.
         on_round: called with every round that is over.
 
     Attributes:
         training: the state: parameters and the number of the next round.
-        rounds: those that are over, of this process.
+        rounds: Rounds that are over, of this process.
     """
 
     training: Any
@@ -120,7 +121,7 @@ class ReportStrategy(Strategy):
 
     @property
     def rounds_left(self) -> int:
-        """How many rounds of the task are still to be trained."""
+        """The number of rounds of the task that are still to be trained."""
         return int(self.task.rounds - self.training.number)
 
     # What a family says
@@ -131,7 +132,7 @@ class ReportStrategy(Strategy):
 
     @abstractmethod
     def _arrays(self) -> ArrayRecord:
-        """The parameters of the next round."""
+        """Return the parameters of the next round."""
 
     @abstractmethod
     def _round(self) -> Any:

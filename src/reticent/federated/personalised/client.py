@@ -1,4 +1,4 @@
-"""What runs where the data are: choose a hypothesis, improve it, clip, pay, add noise; then send, always.
+"""The client, which runs where the data are: chooses and improves a hypothesis, clips, pays, adds noise.
 
 A client is a total function of its data (mathematics 4.1). It refuses only for what everybody may know: a
 task that is not signed or costs more than the owner allows, hypotheses beyond the task's reach, a round too
@@ -38,8 +38,8 @@ class PersonalClient(Trainer[PersonalTask]):
 
     Args:
         path: and what is not listed here, see `Reporter`.
-        most: what it allows a single report.
-        unit: of both: mu^2 for tasks with Gaussian noise, epsilon for Laplace; others are refused.
+        most: Largest cost that it allows a single report.
+        unit: Unit of both: mu^2 for tasks with Gaussian noise, epsilon for Laplace; others are refused.
     """
 
     kind = PersonalTask
@@ -75,7 +75,7 @@ class PersonalClient(Trainer[PersonalTask]):
             raise GuaranteeError("the noise of the task cannot be drawn") from error
 
     def _price(self, task: PersonalTask) -> int:
-        """Of a round whose hypotheses are not known: the farthest apart; all there is, if that is less."""
+        """Return the price of a round with unknown hypotheses: the farthest apart, at most the cap."""
         try:
             return min(Sanitiser(task).units, self._terms.cap)
         except ParameterError:  # more than any ledger holds
@@ -106,13 +106,13 @@ class PersonalClient(Trainer[PersonalTask]):
         return self.report(held, number, given, choice, updated)
 
     def report(self, task: PersonalTask, number: int, hypotheses: Any, choice: Any, updated: Any) -> bytes:
-        """The report of a round: paid for, drawn, remembered, then given out. The same one, ever after.
+        """Return the report of a round: paid for, drawn, remembered, given out; the same one ever after.
 
         Args:
             task: one that was taken.
-            number: of the round.
-            hypotheses: of the round, shape (k, n), as the server sent them.
-            choice: which of them fits the client's data best.
+            number: Number of the round.
+            hypotheses: Hypotheses of the round, shape (k, n), as the server sent them.
+            choice: Index of the hypothesis that fits the client's data best.
             updated: its parameters after the local update, n numbers, whatever they are.
 
         Raises:

@@ -1,4 +1,4 @@
-"""From noisy reports to new hypotheses: k-means from the old ones, or the sums of slots. All public."""
+"""New hypotheses from noisy reports: k-means from the old ones, or the sums of slots. All public."""
 
 from __future__ import annotations
 

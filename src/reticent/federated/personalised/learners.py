@@ -1,4 +1,4 @@
-"""What clients compute on their own data: the loss of each hypothesis, and a local update. No privacy here.
+"""The computations of clients on their own data: losses of hypotheses, and a local update. Not private.
 
 A `Population` answers for many clients at once, so that a simulation is a few lines of numpy; a client is a
 population of one. A network brings a population of its own.
@@ -23,20 +23,20 @@ class Population(Protocol):
     """Clients with data."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of clients."""
 
     def losses(self, hypotheses: Floats, who: Indices) -> Floats:
         """The mean loss of each hypothesis on the data of each client: shape (clients, k)."""
 
     def updated(self, starts: Floats, who: Indices, *, rate: float, epochs: int) -> Floats:
-        """The parameters of each client after its local update from its row of `starts`."""
+        """Return the parameters of each client after its local update from its row of `starts`."""
 
 
 class Records:
     """Clients with as many records each, and one of the models of `reticent.federated`.
 
     Args:
-        model: what is learnt.
+        model: Model to learn.
         features: shape (clients, records, inputs).
         targets: shape (clients, records).
     """

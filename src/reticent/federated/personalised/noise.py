@@ -1,4 +1,4 @@
-"""What a report may tell about a client, what it costs, and the noise that makes it so.
+"""The noise of a report, its cost, and the most that the report may tell about a client.
 
 The server knows the hypotheses and the task; of a report it does not know which hypothesis was chosen, nor
 the update. All that matters is how far apart the vectors of two clients may be before noise: the distance. It
@@ -43,8 +43,8 @@ class Sanitiser:
     """The noise of one round, and its charge.
 
     Args:
-        task: which says clip, kind and level.
-        hypotheses: of the round; None for the worst that the task's reach allows.
+        task: Task, which says clip, kind and level.
+        hypotheses: Hypotheses of the round; None for the worst that the task's reach allows.
     """
 
     def __init__(self, task: PersonalTask, hypotheses: Any = None) -> None:
@@ -61,7 +61,7 @@ class Sanitiser:
         return self.task.clip + (self.task.reach if self.task.about == "hypothesis" else 0.0)
 
     def _distance(self) -> float:
-        """How far apart the clipped vectors of two clients may be, and what doubles may add to it."""
+        """Return the largest distance of two clients' clipped vectors, with what doubles may add to it."""
         apart = 2.0 * self.task.clip
         if self.task.about == "hypothesis":
             apart += 2.0 * self.task.reach if self.hypotheses is None else _spread(self.hypotheses)
@@ -88,7 +88,7 @@ class Sanitiser:
 
     @cached_property
     def _gaussian(self) -> DiscreteGaussian:
-        """Of the task's sigma, at the least information that it keeps."""
+        """The discrete Gaussian of the task's sigma, at the least information that it keeps."""
         apart = math.ceil(self.distance / self.step + math.sqrt(self.task.numbers)) + 1
         variance = (Fraction(self.task.level) / Fraction(self.step)) ** 2
         information = apart * apart / (variance - Fraction(1, 6))  # mathematics 4.4
@@ -97,19 +97,19 @@ class Sanitiser:
 
     @property
     def unit(self) -> Unit:
-        """In what it is charged."""
+        """The unit in which a report is charged."""
         return Unit.MU2 if self.task.noise == "gaussian" else Unit.EPSILON
 
     @cached_property
     def guarantee(self) -> GaussianDP | LocalDP:
-        """What a report keeps between any two clients."""
+        """The guarantee of a report between any two clients."""
         if self.task.noise == "gaussian":
             return self._gaussian.guarantee
         return LocalDP(self._laplace.guarantee.within(self.distance).epsilon, unit=PROTECTED)
 
     @cached_property
     def units(self) -> int:
-        """What a report costs a client's ledger, in units of 1e-12, rounded up."""
+        """The cost of a report for a client's ledger, in units of 1e-12, rounded up."""
         if self.task.noise == "gaussian":
             return cost_units(self._gaussian.information)
         assert isinstance(self.guarantee, LocalDP)
@@ -117,7 +117,7 @@ class Sanitiser:
 
     @property
     def metric(self) -> MetricDP | None:
-        """What a report keeps between two clients whose vectors are near: Laplace only."""
+        """The guarantee of a report between two clients whose vectors are near: Laplace only."""
         return self._laplace.guarantee if self.task.noise == "laplace" else None
 
     def statement(self) -> str:
@@ -146,10 +146,10 @@ class Sanitiser:
     # The report
 
     def vectors(self, choices: NDArray[np.int64], updated: Any) -> Floats:
-        """What clients would send without noise, whatever they hold: shape (clients, numbers).
+        """Return the vectors that clients would send without noise, whatever they hold: (clients, numbers).
 
         Args:
-            choices: of each client, an index of a hypothesis.
+            choices: Index of each client's hypothesis.
             updated: the parameters of each after its local update, shape (clients, n).
         """
         assert self.hypotheses is not None
@@ -188,7 +188,7 @@ class Sanitiser:
 
     @property
     def variance(self) -> float:
-        """Of each number of a report."""
+        """The variance of each number of a report."""
         if self.task.noise == "gaussian":
             return self._gaussian.variance * self.step**2
         return self._laplace.variance
@@ -204,10 +204,10 @@ def clipped(updates: Any, radius: float) -> Floats:
 
 
 def _shown(amount: float) -> str:
-    """With four decimals, rounded up."""
+    """Format an amount with four decimals, rounded up."""
     return f"{math.ceil(amount * 1e4) / 1e4:g}"
 
 
 def _spread(hypotheses: Floats) -> float:
-    """The largest distance between two of them."""
+    """Return the largest distance between two hypotheses."""
     return max(float(np.sqrt(np.square(hypotheses - one).sum(axis=1)).max()) for one in hypotheses)

@@ -1,4 +1,4 @@
-"""What the server of personalised training does: collect the reports of a round, cluster them, average.
+"""The server of personalised training: collects the reports of a round, clusters them, averages.
 
 It sees noisy vectors only, which clients have paid for; nothing here needs to be trusted. What a round tells
 is entered into the operator's ledger first. What a server may not do is look at losses of clients: `best`
@@ -40,10 +40,10 @@ class PersonalRound(RoundIntake[Outcome]):
     """The reports of one round.
 
     Args:
-        task: what is learnt.
-        number: of the round.
-        hypotheses: that the clients were given.
-        operator: who knows the clients, and in whose ledger the round is entered.
+        task: Task to learn.
+        number: Number of the round.
+        hypotheses: Hypotheses that the clients were given.
+        operator: Operator who knows the clients, and in whose ledger the round is entered.
     """
 
     def __init__(self, task: PersonalTask, number: int, hypotheses: Floats, operator: Operator) -> None:
@@ -54,12 +54,12 @@ class PersonalRound(RoundIntake[Outcome]):
 
     @property
     def clients(self) -> int:
-        """How many are counted."""
+        """The number of clients that are counted."""
         return len(self._reports)
 
     @property
     def form(self) -> Form[Outcome]:
-        """Of the reports of this round."""
+        """The form of the reports of this round."""
         return payload.form(self.task, self.number, wire.size(self.sanitiser))
 
     def _counted(self, reports: Sequence[bytes]) -> list[Outcome]:
@@ -143,7 +143,7 @@ class PersonalTraining:
 
 
 def best(candidates: Sequence[Floats], public: Population) -> int:
-    """Which of several trainings fits best, on data that are public.
+    """Return the index of the training that fits best, on data that are public.
 
     Each was paid by the clients that took part in it; with other clients in each, nobody pays twice.
     """

@@ -76,8 +76,8 @@ def simulate(
     """Train from public hypotheses.
 
     Args:
-        task: what is learnt.
-        population: who holds the data.
+        task: Task to learn.
+        population: Population that holds the data.
         start: the hypotheses of the first round.
         rng: a SimulationStream.
         unguarded: instead of the task's noise, a function of (hypothesis of each, updated, stream) that makes

@@ -50,19 +50,19 @@ class PersonalTask(AnyTask):
 
     Args:
         name: and `version` and `purpose`, see `Published`.
-        model: what is learnt; None if clients bring losses and updates of a model of their own.
+        model: Model to learn; None if clients bring losses and updates of a model of their own.
         dimensions: n, the length of a hypothesis.
         hypotheses: k.
         clip: S, the radius to which an update is clipped. Public.
         reach: no hypothesis is longer than this. Public; a client refuses others.
-        about: what is sent, see above.
+        about: Content of a report, see above.
         noise: "gaussian", charged in mu^2, or "laplace", charged in epsilon.
         level: sigma, the standard deviation of each number, or epsilon per unit of distance.
-        rounds: T, how many there are.
+        rounds: Number T of rounds.
         group: U, clients of one round.
-        participations: in how many rounds one client may report.
+        participations: Number of rounds in which one client may report.
         epochs: E, steps of a local update, each over all records of the client.
-        rate: s, of a local step.
+        rate: Rate s of a local step.
 
     Reference: Biswas 2023, Algorithm 6.
     """
@@ -125,7 +125,7 @@ class PersonalTask(AnyTask):
 
     @property
     def numbers(self) -> int:
-        """How many numbers a report holds."""
+        """The number of numbers in a report."""
         if self.about == "slots" and self.hypotheses > 1:
             return self.hypotheses * (self.dimensions + 1)
         return self.dimensions
@@ -151,5 +151,5 @@ def verified(file: bytes, signer: bytes) -> PersonalTask:
 
 
 def task_of(file: bytes) -> PersonalTask:
-    """The task of a signed file, whoever signed it: for the server, which signed it, and for people."""
+    """Return the task of a signed file without checking who signed it, for its own server and for people."""
     return signing.unverified(PersonalTask, file)

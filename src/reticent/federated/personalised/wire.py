@@ -1,4 +1,4 @@
-"""What one client sends in one round of personalised training, as bytes.
+"""The bytes that one client sends in one round of personalised training.
 
 version, task, round, client   as in `federated.payload`
 numbers                        of the report, each as many bytes as the task's limit takes, big-endian, in
@@ -37,7 +37,7 @@ def written(sanitiser: Sanitiser, enrolment: Enrolment, number: int, values: Seq
 
 
 def numbers(sanitiser: Sanitiser, report: bytes) -> Symbols | None:
-    """What a report that is judged says; None if a number is beyond the task's limit."""
+    """Return the numbers of a report that is judged; None if a number is beyond the task's limit."""
     found = _numbers(report[HEAD_BYTES:-TAG_BYTES], width(sanitiser))
     return None if np.abs(found).max() > sanitiser.limit else found
 

@@ -1,4 +1,4 @@
-"""What liars among the clients send: for tests and for the table of what remains.
+"""Updates that liars among the clients send, for tests and for the table of what remains.
 
 Each attack sees what its clients would have sent honestly, what everybody else sends in the round (the worst
 case), and what was sent the round before. What it makes lies on the grid, unless being off it is the attack.
@@ -20,7 +20,7 @@ Z = 0.7  # standard deviations of a-little-is-enough that Multi-Krum accepts fro
 
 @dataclass(frozen=True)
 class Seen:
-    """What liars know.
+    """The knowledge of liars.
 
     Attributes:
         grid: of the task.

@@ -63,7 +63,7 @@ def trimmed_mean(updates: Sequence[Update], liars: int) -> Integers:
 
 
 def _by_columns(updates: Sequence[Update], of: Callable[[Integers], Integers]) -> Integers:
-    """What `of` makes of the numbers in each place, some places at a time."""
+    """Apply `of` to the numbers in each place, some places at a time."""
     found = np.empty(updates[0].size, dtype=np.int64)
     for at in range(0, found.size, _COLUMNS):
         part = np.stack([update[at : at + _COLUMNS] for update in updates]).astype(np.int64)

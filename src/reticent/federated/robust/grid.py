@@ -1,4 +1,4 @@
-"""Which updates there are: whole numbers of a public step, no longer than a public norm.
+"""The grid of legal updates: whole numbers of a public step, no longer than a public norm.
 
 Sums of floats depend on their order, so two machines that average the same floats differ in the last bits and
 a committee would never agree. Sums of whole numbers do not.
@@ -74,7 +74,7 @@ class Grid:
         return found
 
     def values(self, update: NDArray[Any]) -> Floats:
-        """What numbers of the grid stand for."""
+        """Return the values that numbers of the grid stand for."""
         return np.asarray(update, dtype=np.float64) / self.steps
 
     def checked(self, update: Any, *, name: str = "update") -> Update:

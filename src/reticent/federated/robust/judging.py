@@ -1,6 +1,6 @@
-"""A whole round, judged: which updates are refused, which are accepted, their average, what is said of each.
+"""The judgement of a round: refused and accepted updates, their average, and an evaluation of each.
 
-Whoever judges the same updates in the same order gets the same judgement, to the last bit.
+Everybody who judges the same updates in the same order gets the same judgement, to the last bit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from reticent.federated.robust.reputation import MULTIPLE, Evaluation, evaluatio
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is made of a round.
+    """The judgement of a round.
 
     Attributes:
         accepted: places of the updates that were averaged, in order.
         update: their average, in grid steps.
-        evaluations: of every place.
-        scores: of the places that were not refused.
-        refused: why, by place.
+        evaluations: Evaluation of every place.
+        scores: Scores of the places that were not refused.
+        refused: Reason of each refusal, by place.
         slight: places of updates that are shorter than the grid's floor, and earn nothing.
     """
 
@@ -47,8 +47,8 @@ def judge(grid: Grid, updates: Sequence[Any], liars: int, *, multiple: int = MUL
     """Judge a round by Multi-Krum.
 
     Args:
-        grid: of the task.
-        updates: what came, in the order of those who sent them; of any kind.
+        grid: Grid of the task.
+        updates: Updates that came, in the order of those who sent them; of any kind.
         liars: f, how many of them may lie; there must be at least 2f + 3. Those that are refused are among
             the f, so that nobody stops a round by sending what is refused.
         multiple: see `reputation.evaluations`.

@@ -18,11 +18,11 @@ _SELF = np.iinfo(np.int64).max  # farther than any distance
 
 @dataclass(frozen=True)
 class Chosen:
-    """What Multi-Krum says of a round.
+    """The result of Multi-Krum for a round.
 
     Attributes:
         accepted: places of the updates that are averaged, in order.
-        scores: of every update.
+        scores: Score of every update.
     """
 
     accepted: tuple[int, ...]
@@ -30,7 +30,7 @@ class Chosen:
 
 
 def squared_distances(updates: Sequence[Update]) -> NDArray[np.int64]:
-    """Between all pairs, exactly.
+    """Return the squared distances between all pairs of updates, exactly.
 
     |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, the products in doubles, a few columns at a time: each partial sum is
     a whole number of at most 2^50 by Cauchy and Schwarz (`grid`), so no order of adding rounds.
@@ -57,7 +57,8 @@ def multi_krum(updates: Sequence[Update], liars: int) -> Chosen:
     """Score every update by its nearest others, and accept all but so many with the largest scores.
 
     Args:
-        updates: of a round, checked (`Grid.checked`), R of them. Of equal scores the earlier one is accepted.
+        updates: Updates of a round, checked (`Grid.checked`), R of them. Of equal scores the earlier one is
+            accepted.
         liars: f, how many of them may lie; R >= 2f + 3.
 
     Reference: Zhao 2022, Eq. 5.1; Blanchard et al. 2017, Section 4.

@@ -1,7 +1,7 @@
-"""What follows for those who took part: an evaluation, and a reputation by whole numbers.
+"""The consequences of a round for those who took part: an evaluation, and a reputation by whole numbers.
 
-Pure functions: a contract that pays by them must give the same numbers. Whoever comes with a new key starts
-with `LOWEST`, so that throwing a key away gains nothing.
+Pure functions: a contract that pays by them must give the same numbers. Everybody who comes with a new key
+starts with `LOWEST`, so that throwing a key away gains nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_REPUTATION = 1 << 32
 
 
 class Evaluation(Enum):
-    """How an update was judged."""
+    """The evaluation of an update."""
 
     HIGH = "high"  # accepted
     KEPT = "kept"  # rejected, and not far from others: reputation stays
@@ -27,10 +27,10 @@ class Evaluation(Enum):
 def evaluations(
     scores: Sequence[int], accepted: Collection[int], *, multiple: int = MULTIPLE
 ) -> tuple[Evaluation, ...]:
-    """The evaluation of each update by its score.
+    """Return the evaluation of each update by its score.
 
     Args:
-        scores: of Multi-Krum, exact.
+        scores: Scores of Multi-Krum, exact.
         accepted: places of those that were accepted.
         multiple: a rejected update is low if its score is larger than so many times the median score.
 
@@ -58,11 +58,11 @@ def average(reputations: Collection[int]) -> int:
 
 
 def changed(reputation: int, evaluation: Evaluation, *, average: int, most: int) -> int:
-    """A reputation after an evaluation.
+    """Return a reputation after an evaluation.
 
     Args:
         reputation: before.
-        evaluation: of the round.
+        evaluation: Evaluation of the round.
         average: h, the floor of the average of all who took part, before the round.
         most: the largest reputation.
 

@@ -48,7 +48,7 @@ class Slopes(Protocol):
 
 @dataclass(frozen=True)
 class Spent:
-    """What the documents' split gives away of one record, in all rounds.
+    """The privacy that the documents' split gives away of one record, in all rounds.
 
     Attributes:
         of_a_value: the documents' epsilon: one feature value, one pass, everything else as it is.
@@ -67,7 +67,7 @@ class Spent:
 
     @property
     def words(self) -> str:
-        """What whoever chooses epsilon must read."""
+        """The warning that must be read before epsilon is chosen."""
         return (
             f"NO PROTECTION OF A RECORD. epsilon {float(self.of_a_value):g} is that of one value of one "
             f"feature in one pass; all features of a record cost {float(self.of_a_pass):,.0f} in a pass and "
@@ -125,13 +125,13 @@ class Documented:
 
     @property
     def front_shapes(self) -> list[tuple[int, ...]]:
-        """Of the phone's half."""
+        """The shapes of the phone's half."""
         first, second = CHANNELS
         return [(first, 1, KERNEL, KERNEL), (first,), (second, first, KERNEL, KERNEL), (second,)]
 
     @property
     def back_shapes(self) -> list[tuple[int, ...]]:
-        """Of the edge's half."""
+        """The shapes of the edge's half."""
         return [(self.hidden, self.features), (self.hidden,), (self.classes, self.hidden), (self.classes,)]
 
     @property
@@ -150,7 +150,7 @@ class Documented:
         return self.front_dimensions + self.back_dimensions
 
     def start(self, seed: int | bytes) -> Floats:
-        """Where training begins: public, see `networks.public_start`."""
+        """Return the public parameters at which training begins, see `networks.public_start`."""
         pieces, fan = [], 1
         for shape in (*self.front_shapes, *self.back_shapes):
             if len(shape) > 1:  # a bias follows its weights and takes their inputs
@@ -159,7 +159,7 @@ class Documented:
         return public_start(pieces, seed)
 
     def spent(self, rounds: int) -> Spent | None:
-        """What a record gives away in so many rounds; None without noise: everything.
+        """Return the loss of a record in so many rounds; None without noise: everything.
 
         With public bounds a record moves its own features only, each by the whole range. Bounds or statistics
         of a batch depend on each of its records, so one of them moves the features of all.
@@ -172,7 +172,7 @@ class Documented:
         return Spent(Fraction(self.epsilon), of_a_pass, of_a_pass * passes)
 
     def predicted(self, theta: Floats, images: Any) -> Labels:
-        """What the model says of images, without noise."""
+        """Return the model's predictions for images, without noise."""
         phone, edge = self.phone(theta), self.edge(theta)
         pieces = [
             edge.scores(phone.quiet(images[at : at + self.batch])).argmax(axis=1)
@@ -208,7 +208,7 @@ class _Half:
 
     @property
     def speed(self) -> Singles:
-        """How they move, as one vector."""
+        """The speeds of the parameters, as one vector."""
         return self._flat(self._speeds)
 
     def _flat(self, parts: list[Any]) -> Singles:
@@ -332,16 +332,16 @@ def trained(
     rng: Stream | None = None,
     order: Stream | None = None,
 ) -> Phone:
-    """A round of one home. The edge's half moves at the edge, the phone's is returned.
+    """Train a round of one home. The edge's half moves at the edge, the phone's is returned.
 
     Args:
-        task: what is asked.
+        task: Task that is asked.
         theta: the model of the round.
-        images: of the home.
+        images: Images of the home.
         labels: theirs, which the edge is told in clear.
         edge: the other half.
-        rng: of the noise; None for secure randomness.
-        order: of the batches; None for secure randomness.
+        rng: Random stream of the noise; None for secure randomness.
+        order: Random stream of the order of batches; None for secure randomness.
     """
     phone, shuffle = task.phone(theta, rng), secure_or(order)
     images, numbers = convert_records(images, labels, task.side**2)

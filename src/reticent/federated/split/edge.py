@@ -65,7 +65,7 @@ class _Handler(listening.PlainHandler):
         self._answered()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class refuses is the caller's fault, in one line."""
+        """Answer a request that the base class refuses as the caller's fault, in one line."""
         self._left = 1
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
@@ -163,9 +163,9 @@ class EdgeServer(listening.BoundedServer):
     """HTTP around sessions. `serve_forever` runs it.
 
     Args:
-        tasks: by name, usually the CID of a task's text.
-        folder: for what is kept, the edge's own.
-        host: where to listen.
+        tasks: Tasks by name, usually the CID of a task's text.
+        folder: Folder of what is kept, the edge's own.
+        host: Host to listen on.
         port: 0 takes a free one.
         capacity: bytes of all sessions together.
     """

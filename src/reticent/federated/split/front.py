@@ -76,7 +76,7 @@ class Front:
 
     @staticmethod
     def looks(kept: int) -> tensors.Looks:
-        """Of its file."""
+        """Return the types and shapes in the file of a front."""
         return {"centre": ("F32", (RAW,)), "turned": ("F32", (RAW, kept))}
 
     def put(self, store: Store) -> Cid:

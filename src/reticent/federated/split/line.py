@@ -39,8 +39,9 @@ class Line:
     Args:
         url: http(s)://HOST:PORT of the edge.
         task: its name there.
-        session: 64 hexadecimal digits, drawn if none is given. Whoever knows it can go on with the session.
-        patience_s: for how long an edge that is away is asked again.
+        session: 64 hexadecimal digits, drawn if none is given. Everybody who knows it can go on with the
+            session.
+        patience_s: Seconds for which an edge that is away is asked again.
     """
 
     def __init__(self, url: str, task: str, session: str | None = None, *, patience_s: float = 60.0) -> None:

@@ -42,19 +42,19 @@ Vectors = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class NoisedTask:
-    """What homes are asked, and what it costs each of their records.
+    """The task of homes, and its cost for each of their records.
 
     Attributes:
-        id: of the task, public.
+        id: Id of the task, public.
         inputs: numbers of a record's features, after the public front.
-        classes: that are told apart.
-        grid: of the updates.
-        rate: of the one step of a round; 1 goes all the way to the home's own means.
-        mu: of the vectors, once and for all.
+        classes: Number of classes.
+        grid: Grid of the updates.
+        rate: Rate of the one step of a round; 1 goes all the way to the home's own means.
+        mu: Value of mu for the vectors, once and for all.
 
     Privacy: whatever the edge, miners and everybody after them see keeps mu-GDP for one record of the home,
-        features and label, replaced by any other, against all of them together and whoever knows all other
-        records. How many records a home has is not protected, nor is what is common to many homes.
+        features and label, replaced by any other, against all of them together and everybody who knows all
+        other records. How many records a home has is not protected, nor is what is common to many homes.
     """
 
     id: str
@@ -97,16 +97,16 @@ class NoisedTask:
 
     @property
     def units(self) -> int:
-        """What the vectors cost each record, in mu^2, rounded up. Rounds cost nothing more."""
+        """The cost of the vectors for each record, in mu^2, rounded up. Rounds cost nothing more."""
         return cost_units(self.mechanism.information)
 
     @property
     def guarantee(self) -> GaussianDP:
-        """What everything together keeps."""
+        """The guarantee of everything together."""
         return self.mechanism.guarantee
 
     def looks(self, records: int) -> tensors.Looks:
-        """Of the file of vectors."""
+        """Return the types and shapes in the file of vectors."""
         return {"vectors": ("I32", (records, self.dimensions))}
 
     def placed(self, features: Any, labels: Any) -> NDArray[np.int64]:
@@ -160,11 +160,11 @@ class NoisedHome(Home):
     """
 
     def vectors(self, task: NoisedTask, features: Any, labels: Any) -> Vectors:
-        """The noisy vectors of the home's records: paid for, drawn, recorded; the same ones, ever after.
+        """Return the noisy vectors of the home's records: paid for, drawn, recorded; the same ever after.
 
         Args:
-            task: what is asked.
-            features: of the records, after the public front, a row each, whatever they are.
+            task: Task that is asked.
+            features: Features of the records, after the public front, a row each, whatever they are.
             labels: their classes.
 
         Raises:

@@ -1,6 +1,6 @@
-"""What an edge keeps between requests, in a folder: killed anywhere, it goes on with the same bytes.
+"""The sessions of an edge, kept in a folder between requests: killed anywhere, it goes on with equal bytes.
 
-A session is a name that the phone draws at random: whoever knows it can go on with it. Its files appear
+A session is a name that the phone draws at random: everybody who knows it can go on with it. Its files appear
 whole. Of a step the answer is kept before the half moves on, so a step that was asked twice is made once.
 """
 
@@ -37,7 +37,7 @@ class Sessions:
     """The sessions of one edge.
 
     Args:
-        folder: for them, the edge's own.
+        folder: Folder of the sessions, the edge's own.
         capacity: bytes of all of them together.
     """
 
@@ -95,7 +95,7 @@ class Sessions:
         return slopes
 
     def half(self, task: Documented, name: str) -> tuple[int, Singles]:
-        """How many steps were made, and the edge's half of the model."""
+        """Return the number of steps that were made, and the edge's half of the model."""
         with self._lock(name):
             steps, theta, _ = self._half(task, name)
         return steps, theta
