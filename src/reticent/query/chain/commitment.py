@@ -1,6 +1,6 @@
 """`commitment.json` beside a declaration: where it is registered, and the nonce that opens the commitment.
 
-The contract holds SHA-256 of the nonce and the declaration's bytes. Whoever gets both can check that the
+The contract holds SHA-256 of the nonce and the declaration's bytes. A person who gets both can check that the
 declaration is the registered one; without the nonce, nobody can try what it says.
 """
 
@@ -23,7 +23,7 @@ _NONCE = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Commitment:
-    """What is kept of a registration; `owner` is the address that registered."""
+    """The kept record of a registration; `owner` is the address that registered."""
 
     chain_id: int
     contract: str
@@ -32,7 +32,7 @@ class Commitment:
 
     @classmethod
     def read(cls, declaration: Path) -> Commitment | None:
-        """What lies beside a declaration; None if it was registered nowhere, or by somebody else."""
+        """Return the record beside a declaration; None if there is no such file."""
         path = place(declaration)
         if not path.is_file():
             return None
@@ -59,10 +59,10 @@ class Commitment:
         return sha256(bytes.fromhex(self.nonce) + declaration.read_bytes()).digest()
 
     def is_at(self, file: ChainFile) -> bool:
-        """Whether it is of this contract."""
+        """Return whether the registration is at the contract of this chain file."""
         return (self.chain_id, self.contract) == (file.chain_id, checked_address("contract", file.contract))
 
 
 def place(declaration: Path) -> Path:
-    """Where it lies."""
+    """Return the path of the commitment file of a declaration."""
     return folder(declaration) / COMMITMENT

@@ -30,7 +30,7 @@ def connected(
     ceiling: Ceiling | None = None,
     guess: bool = True,
 ) -> EthereumLedger:
-    """The ledger on a chain that holds a data set; without a key, for whoever only looks.
+    """Return the ledger on a chain that holds a data set; without a key, it is for looking only.
 
     It owns the node: to close the one closes the other.
     """
@@ -70,10 +70,10 @@ def opened_ledger(
 def registrant(
     declaration: Path, data: DataSet, file: ChainFile, node: Node, owner: str | None, *, guess: bool = True
 ) -> str:
-    """Who registered a data set: as told, as kept beside the declaration, or the only one of that name.
+    """Return the address that registered a data set: as given, as recorded, or the only one of that name.
 
-    Only who looks may guess: anybody can register a name, and whoever asks would pay a stranger's account and
-    believe a stranger's oracle.
+    Only who looks may guess: anybody can register a name, and a person who asks would pay a stranger's
+    account and believe a stranger's oracle.
 
     Raises:
         UnknownAccount: nobody did.
@@ -103,5 +103,5 @@ def registrant(
 
 
 def passing_key() -> Key:
-    """A key of nobody, for whoever only looks."""
+    """Return a new random key that belongs to nobody, for looking only."""
     return Key(os.urandom(32))

@@ -10,8 +10,8 @@ one draw per request ever leaves it (mathematics 4.10). For each measurement tha
    is signed;
 4. values are read back from there, signed, kept in the outbox, and sent.
 
-Whoever starts again after a crash finds the draw, or the signed bytes, and sends these. A draw belongs to its
-contract, data set, key, start and information, never to the number that a chain happened to give it.
+An oracle that starts again after a crash finds the draw, or the signed bytes, and sends these. A draw belongs
+to its contract, data set, key, start and information, never to the number that a chain happened to give it.
 
 Not here: the chain (`ledger.ethereum`, `chain`) and what an answer says (`session`).
 """
@@ -71,7 +71,7 @@ _DONE = "ledger: fulfilled already"  # the contract's words
 
 
 class State(Enum):
-    """What became of a measurement that waits."""
+    """The state of a measurement that waits."""
 
     RECORDED = "recorded"
     SENT = "sent, not confirmed yet"
@@ -81,11 +81,11 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one measurement in one step.
+    """The outcome of one measurement in one step.
 
     Attributes:
-        number: of the measurement on the chain.
-        key: the question's name, as whoever asked gave it.
+        number: Number of the measurement on the chain.
+        key: Name of the question, as the asking party gave it.
         reason: why it is refused or delayed.
     """
 
@@ -259,7 +259,7 @@ class Oracle:
         return _outcome(waiting, State.REFUSED, reason)
 
     def _plan(self, waiting: Waiting) -> Plan:
-        """How to measure what a stranger wrote, if it is one of our questions, letter for letter."""
+        """Return the plan of a stranger's text, if the text is one of our questions, letter for letter."""
         try:
             prepared = plan(parse(waiting.question, self.data))
         except Exception as error:  # whatever it is, a text must not stop the oracle
@@ -360,7 +360,7 @@ def open_oracle(
         folder: where own ledger and outbox are; by default beside the declaration. Losing it loses what was
             ever measured: keep it as safe as the rows, and never bring back an old copy.
         frame: the rows, as a pandas data frame or an Arrow table, instead of the declared source.
-        say: as for `Oracle`.
+        say: Function that is called with a line on what happens, see `Oracle`.
 
     Raises:
         LedgerError: another oracle runs there.
@@ -431,7 +431,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _identity(chain: EthereumLedger, waiting: Waiting) -> str:
-    """What a draw belongs to, as the key of the own ledger."""
+    """Return the key of a draw in the own ledger."""
     place = f"{chain.chain_id}/{chain.contract}"
     return f"{place}/{waiting.dataset.hex()}/{waiting.key.hex()}/{waiting.start}/{waiting.information}"
 
@@ -441,7 +441,7 @@ def _outcome(waiting: Waiting, state: State, reason: str = "") -> Outcome:
 
 
 def _became(waiting: Waiting, found: Receipt | Exception) -> Outcome:
-    """What the chain made of a record."""
+    """Return the outcome that the chain's reply to a record means."""
     if not isinstance(found, Exception) or isinstance(found, AlreadyFulfilled):
         return _outcome(waiting, State.RECORDED)
     reason = found.reason if isinstance(found, TransactionRefused) else str(found)
