@@ -106,7 +106,8 @@ class Oracle:
         data: the declaration; its account must be on the chain with the same terms.
         rows: the prepared rows, or how to get at them; never looked at before `own` has charged.
         chain: the ledger on the chain, with the oracle's key and an outbox.
-        own: what this oracle ever measured, by itself; it must outlive everything else here.
+        own: Ledger of everything that this oracle ever measured, by itself; it must outlive everything else
+            here.
         rng: None for secure noise; a SimulationStream in tests.
         say: is called with a line on what happens; nothing in it comes from the rows.
 
@@ -357,8 +358,8 @@ def open_oracle(
     Args:
         declaration: the owner's YAML file.
         connect: makes the ledger on the chain, with the outbox that it is given.
-        folder: where own ledger and outbox are; by default beside the declaration. Losing it loses what was
-            ever measured: keep it as safe as the rows, and never bring back an old copy.
+        folder: Folder of the own ledger and the outbox; by default beside the declaration. Losing it loses
+            what was ever measured: keep it as safe as the rows, and never bring back an old copy.
         frame: the rows, as a pandas data frame or an Arrow table, instead of the declared source.
         say: Function that is called with a line on what happens, see `Oracle`.
 
