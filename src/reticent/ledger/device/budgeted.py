@@ -1,4 +1,4 @@
-"""Whoever spends a budget of its own pays by one account in one device's ledger, below its lifetime."""
+"""The base of device programs that pay from an account of their own, within the ledger's lifetime."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from reticent.ledger.device.marks import Marks, owner_of
 
 
 class Budgeted:
-    """Whoever spends a lifetime budget of its own: one account in a ledger, or two, given up together.
+    """A device program that spends a lifetime budget of its own from an account in a ledger.
+
+    It may have a second account beside the first. Both are closed together.
 
     Args:
-        path: of the ledger; made if there is none.
-        terms: of the account; those of an existing one must be the same.
-        key: of its enrolment, which pays by one ledger only.
-        marks: where it is remembered what has left; None for the usual place.
-        beside: of a second account, for what one number does not say: the delta beside an epsilon.
-        total: one lifetime above all accounts of the ledger, fixed with it; None takes the one that it has.
+        path: Path of the ledger. A new ledger is created if there is none.
+        terms: Terms of the account. If the account exists, its terms must be equal to these.
+        key: Key of the enrolment, which pays by one ledger only.
+        marks: Store of the marks that record how far the ledger was when something last left; None for the
+            default store.
+        beside: Terms of a second account, for a cost that one number does not express: the delta beside an
+            epsilon.
+        total: Lifetime above all accounts of the ledger, fixed with the ledger; None takes the lifetime that
+            the ledger has.
     """
 
     def __init__(
@@ -48,18 +53,25 @@ class Budgeted:
             raise
 
     def _is_forgotten(self, head: str, number: int, content: tuple[int, ...] | None) -> bool:
-        """Whether the report of a period has left, or may have, and is not held: then none is drawn."""
+        """Return whether a period's report has left, or may have, and is not stored here.
+
+        No report is drawn for such a period.
+        """
         return content == () or (content is None and number < int(self.ledger.kept(f"closed/{head}") or 0))
 
     def _close(self, head: str, first: int) -> None:
-        """Draw nothing for periods before the first one that still counts, if it is not held."""
+        """Refuse new draws for periods before the first one that still counts.
+
+        Reports that are stored already stay as they are.
+        """
         if first > int(self.ledger.kept(f"closed/{head}") or 0):
             self.ledger.keep(f"closed/{head}", str(first))
 
     def _settle(self, information: Amount, key: str, values: Sequence[int] = ()) -> None:
-        """Pay for what has left, and is not held here, so that nothing is ever drawn under its key.
+        """Pay for a report that has left and is not stored here, so that none is drawn under its key again.
 
-        If the account does not hold that much, all that is left is paid; if nothing is, nothing can be drawn.
+        If the account does not hold that much, the whole remainder is paid. If nothing remains, nothing can
+        be drawn.
         """
         self._settle_in(self._account, information, key, values)
 
@@ -79,13 +91,13 @@ class Budgeted:
             raise BudgetExceeded(account, units, left)
 
     def _pay_above(self, units: int, key: str, reach: Reach | None) -> None:
-        """Pay what a report costs the lifetime of the ledger, if there is one and the account holds it, too.
+        """Pay the ledger's lifetime, if any, for a report, provided that the account holds its price, too.
 
         The account is paid next, under the same key. If either does not hold its price, neither is paid;
-        after a crash between the two the same call pays nothing again.
+        after a crash between the two payments, the same call pays nothing twice.
 
         Raises:
-            BudgetExceeded: one of them does not.
+            BudgetExceeded: The account or the lifetime does not hold its price.
         """
         if self._total is None:
             return
@@ -94,20 +106,20 @@ class Budgeted:
         lifetime.charge(self.ledger, self._total, lifetime.key_of(self._account, key), due)
 
     def _settle_above(self, units: int, key: str, reach: Reach | None) -> None:
-        """The same for what has left, as far as the lifetime holds it."""
+        """Pay the ledger's lifetime for a report that has left, as far as the lifetime holds the price."""
         if self._total is not None:
             due = lifetime.cost(self._total, self._unit_of_account, units, reach)
             above = lifetime.key_of(self._account, key)
             lifetime.pay_what_is_left(self.ledger, self._total, above, due)
 
     def _pay_beside(self, units: int, beside: Amount, key: str) -> None:
-        """Pay what a report costs the second account, where the first holds its own price, too.
+        """Pay the second account for a report, if the first account holds its own price, too.
 
-        The first is paid next, under the same key. If either does not hold its price, neither is paid; after
-        a crash between the two the same call pays nothing again.
+        The first account is paid next, under the same key. If either does not hold its price, neither is
+        paid; after a crash between the two payments, the same call pays nothing twice.
 
         Raises:
-            BudgetExceeded: one of them does not.
+            BudgetExceeded: One of the two accounts does not hold its price.
         """
         assert self._beside is not None
         self._check_holds(self._account, units, key)
@@ -115,7 +127,7 @@ class Budgeted:
             self.ledger.fulfil(measurement.number, [])
 
     def close(self) -> None:
-        """Give the ledger up."""
+        """Close the ledger."""
         self.ledger.close()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""The file of a device's ledger on the disk: opened, locked, written in order, made durable, replaced.
+"""The file system calls of a device's ledger: open, lock, write in order, make durable, replace.
 
-Every call on the file system by which such a file or its mark changes is made here.
+Every call on the file system that changes a ledger file or its mark is made here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAGE = 4096  # what a power loss keeps or loses as a whole, or a multiple of it
 
 
 def checked_path(given: Any) -> str:
-    """The path of a ledger, with its folder resolved and its own name as given."""
+    """Return the path of a ledger, with its folder resolved and its own name unchanged."""
     try:
         text = os.fsdecode(os.fsencode(given))
     except (TypeError, UnicodeError) as error:
@@ -41,7 +41,7 @@ def checked_path(given: Any) -> str:
 
 
 def sync(descriptor: int) -> None:
-    """Onto the disk itself, past its cache where the system has a call for that (macOS, iOS)."""
+    """Flush a file to the disk, past the disk's cache if the system has a call for it (macOS, iOS)."""
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is None:
         os.fsync(descriptor)
@@ -59,7 +59,7 @@ def sync_directory(path: str) -> None:
 
 
 def write(file: FileIO, text: bytes, at: int) -> None:
-    """Write all of it and make it durable."""
+    """Write all of the bytes at a position in the file and make them durable."""
     done = 0
     while done < len(text):
         done += os.pwrite(file.fileno(), text[done:], at + done)
@@ -67,7 +67,7 @@ def write(file: FileIO, text: bytes, at: int) -> None:
 
 
 def in_order(text: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    """The parts of a record to make durable one after the other, each with its place.
+    """Yield the parts of a record to make durable one after the other, each with its position.
 
     A power loss may keep a later page of one write and lose an earlier one. So the head is durable before
     the pages after it, and all of them before the last: while a page can be missing, the record is seen to
@@ -81,13 +81,13 @@ def in_order(text: bytes, at: int) -> Iterator[tuple[bytes, int]]:
 
 
 def check_locks() -> None:
-    """Refuse a system on which two processes could have one ledger open."""
+    """Refuse a system on which two processes could have the same ledger open."""
     if fcntl is None:
         raise LedgerError("a device ledger needs POSIX file locks, which this system lacks")
 
 
 def lock(file: FileIO) -> bool:
-    """Lock a file, unless somebody else has it; whether that was done."""
+    """Try to lock a file, and return whether that succeeded or another holder has the lock."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -96,7 +96,7 @@ def lock(file: FileIO) -> bool:
 
 
 def wait_for(file: FileIO, patience: float, otherwise: str) -> None:
-    """Lock a file, however long that may take, up to a time."""
+    """Lock a file, and wait for the lock up to a time limit."""
     deadline = time.monotonic() + patience
     while not lock(file):
         if time.monotonic() >= deadline:
@@ -106,7 +106,7 @@ def wait_for(file: FileIO, patience: float, otherwise: str) -> None:
 
 @contextlib.contextmanager
 def trouble(what: str) -> Iterator[None]:
-    """What the system refuses, in the words of a ledger."""
+    """Convert errors of the operating system into StorageUnavailable errors of the ledger."""
     try:
         yield
     except OSError as error:
@@ -114,12 +114,12 @@ def trouble(what: str) -> Iterator[None]:
 
 
 def shorten(file: FileIO, size: int) -> None:
-    """Cut off what comes after so many bytes."""
+    """Truncate a file to a number of bytes."""
     os.ftruncate(file.fileno(), size)
 
 
 def acquired(path: str, patience: float) -> FileIO:
-    """Open and lock the file that is at the path once the lock is held."""
+    """Open and lock the file that is at the path once the lock is acquired."""
     deadline = time.monotonic() + patience
     while True:
         if os.path.islink(path):  # noqa: PTH114
@@ -143,7 +143,7 @@ def acquired(path: str, patience: float) -> FileIO:
 
 
 def is_at(path: str, status: os.stat_result) -> bool:
-    """Whether the path leads to this file."""
+    """Return whether the path leads to the file with this status."""
     try:
         return os.path.samestat(status, os.stat(path, follow_symlinks=False))  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
@@ -151,12 +151,12 @@ def is_at(path: str, status: os.stat_result) -> bool:
 
 
 def many_names(path: str, status: os.stat_result) -> str:
-    """What is said of a ledger that another name leads to."""
+    """Return the error message for a ledger file that has more than one name."""
     return f"the ledger {path} has {status.st_nlink} names (hard links): it must have one"
 
 
 def replacement(path: str, text: bytes) -> FileIO:
-    """A new locked file with this content, in place of the one at the path."""
+    """Replace the file at the path by a new locked file with this content, and return the new file."""
     beside = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)  # left by a crash  # noqa: PTH108
@@ -174,14 +174,14 @@ def replacement(path: str, text: bytes) -> FileIO:
     return fresh
 
 
-# A lock belongs to whoever holds the open file, and a forked child holds the parent's files: it must close
+# A lock belongs to every process with the open file, and a forked child has the parent's files: it must close
 # them, or the lock outlives the parent there. No fork comes between the opening of a file and its entry here.
 _FILES: weakref.WeakSet[FileIO] = weakref.WeakSet()
 _FORKING = threading.RLock()
 
 
 def opened(path: str, flags: int) -> FileIO:
-    """A file, readable and writable by its owner, that forked children close."""
+    """Open a file, readable and writable by its owner, that forked children close."""
     with _FORKING:
         file = FileIO(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+")
         _FILES.add(file)
@@ -197,7 +197,7 @@ def _after_fork() -> None:
 
 
 def _let_go() -> None:
-    """In a forked child."""
+    """Close the parent's ledger files in a forked child."""
     for file in list(_FILES):
         file.close()
     _FORKING.release()

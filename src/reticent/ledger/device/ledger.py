@@ -4,16 +4,16 @@ The file is a chain of records, whose bytes and meaning are in `records`; every 
 `disk`. All state is in memory, rebuilt on opening. When records outgrow the state, a new file that begins
 with the state replaces the old.
 
-A request is answered when its record is on the disk. What a crash left of a record that nobody was answered
-for is cut off on opening; a file that does not verify is refused and left as it is.
+A request is answered when its record is on the disk. If a crash left part of a record whose request was never
+answered, this part is cut off on opening; a file that does not verify is refused and left as it is.
 
 The file has one name, and keeps it: links are refused, and so is every call once the file is deleted, moved,
 linked to or replaced by another.
 
-Privacy: a device protects its owner and has no witness. Whoever may write the file can rewrite it whole,
+Privacy: a device protects its owner and has no witness. Anybody who may write the file can rewrite it whole,
 seals included, cut records off its end, put back an old copy or delete it, and so regain spent budget;
-nothing in the file can tell. That is what marks are for (`marks`): a ledger that is older than what
-has left is refused. The chain shows damage, and tampering by those who do not redo it. The file holds keys,
+nothing in the file shows it. Marks (`marks`) exist for this case: a ledger that is older than the last report
+that left is refused. The chain shows damage, and tampering by those who do not redo it. The file holds keys,
 amounts and released symbols, never raw data; only its owner may read it (mode 0600).
 """
 
@@ -67,20 +67,23 @@ class DeviceLedger(Ledger):
     """A durable ledger in one file, for one process at a time (threads may share it).
 
     Call `fulfil` before the values leave the device: a measurement that is pending after a crash is drawn
-    again, and two draws must not both be seen when one was paid for. What is recorded is sent again as it is.
+    again, and two draws must not both be seen when one was paid for. Recorded values are sent again
+    unchanged.
 
     Args:
-        path: the file, no link to it; a new ledger is made where there is none.
-        marks: where its mark lies, which tells an older copy; None for ledgers that nothing leaves by.
-        owner: whose only ledger it is, as `owner_of` names them; None for nobody's.
-        timeout_s: how long to wait while another process has it open.
-        compact_bytes: below this size the file is never compacted.
+        path: Path of the file, which must not be a link. A new ledger is created where there is none.
+        marks: Store of the ledger's mark, which reveals an older copy; None for ledgers from which nothing
+            leaves.
+        owner: Owner whose only ledger this is, as `owner_of` names owners; None if the ledger has no owner.
+        timeout_s: Seconds to wait while another process has the ledger open.
+        compact_bytes: Size of the file below which it is never compacted.
 
     Attributes:
-        cut_bytes: bytes of an unfinished record that opening removed.
+        cut_bytes: Bytes of an unfinished record that opening removed.
 
     Raises:
-        RolledBack: its mark, or its owner's, tells of another ledger or a later state of this one.
+        RolledBack: The mark of the ledger, or of its owner, belongs to another ledger or to a later state of
+            this one.
     """
 
     def __init__(
@@ -126,7 +129,10 @@ class DeviceLedger(Ledger):
         self._check_mark()
 
     def _check_mark(self) -> None:
-        """Refuse if what is written into the mark would not be found there by whoever opens it next."""
+        """Refuse if the mark's file was deleted, moved or replaced while it was open.
+
+        The next process to open the ledger would not find there what this process writes into the mark.
+        """
         if self._mark is None or self._mark.file.closed:
             return
         with disk.trouble("cannot be marked"):
@@ -142,7 +148,10 @@ class DeviceLedger(Ledger):
             )
 
     def _replay(self) -> bytes:
-        """Rebuild the state; cut a torn end; what was read. A file that does not verify is not changed."""
+        """Rebuild the state from the file, cut a torn end, and return the bytes that were read.
+
+        A file that does not verify is not changed.
+        """
         stored = self._file.readall()
         made = stored.startswith(MAGIC)
         if not made and not is_begun(stored):
@@ -164,10 +173,10 @@ class DeviceLedger(Ledger):
         disk.sync_directory(self._path)
         return stored
 
-    # What has left
+    # Marks
 
     def _bind(self, marks: Marks, owner: str | None, stored: bytes, patience: float) -> None:
-        """Find this ledger's mark, or make the first one; refuse if something left that it does not hold."""
+        """Find this ledger's mark or create its first one; refuse a ledger that lacks a report that left."""
         marks.prepare()
         identity = self._state.notes.get(NOTE)
         self._check_owner(marks, owner, identity)
@@ -195,7 +204,7 @@ class DeviceLedger(Ledger):
                 self._own()
 
     def _own(self) -> None:
-        """Let this be the one ledger of its owner, once something leaves by it."""
+        """Make this the only ledger of its owner, once something leaves by it."""
         if self._claim is None or self._mark is None:
             return
         marks, owner = self._claim
@@ -220,7 +229,7 @@ class DeviceLedger(Ledger):
             )
 
     def _open_mark(self, marks: Marks, identity: str, flags: int, patience: float) -> Mark:
-        """The mark's file, locked: of two copies of a ledger one can be open."""
+        """Open and lock the file of the mark, so that only one of two copies of a ledger can be open."""
         try:
             file = disk.opened(marks.place(identity), flags)
         except FileNotFoundError as error:
@@ -247,7 +256,7 @@ class DeviceLedger(Ledger):
         )
 
     def _keep_mark(self) -> None:
-        """Before anything leaves, or is told again."""
+        """Write the mark, before anything leaves or is sent again."""
         if self._mark is not None and self._mark.number < self._left:
             with disk.trouble("could not be marked"):
                 self._own()
@@ -256,7 +265,7 @@ class DeviceLedger(Ledger):
 
     def _give_up(self) -> None:
         if self._mark is not None:
-            self._mark.file.close()  # first: whoever gets the ledger's lock finds the mark free
+            self._mark.file.close()  # first: the next process to lock the ledger finds the mark free
         self._file.close()
 
     # Writing
@@ -275,7 +284,7 @@ class DeviceLedger(Ledger):
             yield self._state
 
     def _append(self, record: Record) -> None:
-        """Make a checked record durable, then let it count; or leave file and state as they were."""
+        """Make a checked record durable and then apply it, or leave file and state as they were."""
         text, tip = framed(self._tip, record)
         self._unsure = True  # unless the next lines all come to pass
         with disk.trouble("could not be written"):
@@ -297,7 +306,7 @@ class DeviceLedger(Ledger):
             self._compact()
 
     def _compact(self) -> None:
-        """Replace the file by one that begins with the state, if it can be done: nothing depends on it.
+        """Replace the file by one that begins with the state, if possible: nothing depends on success.
 
         The new file is durable and locked before it gets the name. If the directory cannot be made durable
         after that, the old file might come back, so nothing more is written until the ledger is opened again.
@@ -321,7 +330,7 @@ class DeviceLedger(Ledger):
             self._unsure = False
 
     def _prepared(self, text: bytes) -> FileIO:
-        """A new locked file with this content, at the ledger's path."""
+        """Replace the file at the ledger's path by a new locked file with this content."""
         return disk.replacement(self._path, text)
 
     def _open(self, terms: Terms) -> Balance:
@@ -340,7 +349,10 @@ class DeviceLedger(Ledger):
             return earlier or self._charge(held, "request", key, information, idempotency)
 
     def _pay(self, terms: Terms, key: str, units: int, idempotency: str | None) -> Grant:
-        """Charge and record with no values, by one record; a retry is recognised by its idempotency key."""
+        """Charge and record a payment without values in one record.
+
+        A retry is recognised by its idempotency key.
+        """
         with self._held():
             held = self._find(terms.name)
             earlier = self._earlier(held, "pay", key, units, idempotency)
@@ -352,7 +364,7 @@ class DeviceLedger(Ledger):
     def _earlier(
         held: Account, verb: str, key: str, information: int, idempotency: str | None
     ) -> Grant | None:
-        """The answer that was given before under this idempotency key."""
+        """Return the answer given earlier under this idempotency key, or None."""
         if idempotency is None or idempotency not in held.answered:
             return None
         *body, bought, charged = held.answered[idempotency]
@@ -386,11 +398,11 @@ class DeviceLedger(Ledger):
             return held.reading(key)
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a text under a name, in place of an earlier one.
+        """Store a text under a name, in place of an earlier text.
 
         Raises:
-            ParameterError: one of them is empty, has more than 1,000 characters or one that is not printed;
-                nothing is written.
+            ParameterError: The name or the text is empty, has more than 1,000 characters or a character that
+                is not printable, or the name is the ledger's own; nothing is written.
         """
         with self._held() as state:
             if name == NOTE:
@@ -404,7 +416,7 @@ class DeviceLedger(Ledger):
     # Reading
 
     def kept(self, name: str) -> str | None:
-        """The text that is kept under a name."""
+        """Return the text that is stored under a name, or None."""
         with self._held() as state:
             return state.notes.get(name)
 
@@ -414,22 +426,22 @@ class DeviceLedger(Ledger):
         return self._state.accounts[account]
 
     def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent."""
+        """Return the terms of the account and the amount that is spent."""
         with self._held():
             return self._find(account).balance()
 
     def accounts(self) -> list[Balance]:
-        """Every account, by name."""
+        """Return the balance of every account, sorted by name."""
         with self._held() as state:
             return [held.balance() for _, held in sorted(state.accounts.items())]
 
     def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key."""
+        """Return the reading that is recorded under a key of the account."""
         with self._held():
             return self._find(account).reading(key)
 
     def recorded(self, account: str, key: str) -> tuple[int, ...] | None:
-        """The values recorded last under a key, to be sent again as they are; None if there are none.
+        """Return the values recorded last under a key, to be sent again unchanged; None if there are none.
 
         Reference: mathematics 4.2, memoisation per (survey, attribute, period).
         """
@@ -438,12 +450,12 @@ class DeviceLedger(Ledger):
             return under.last if under.information else None
 
     def requested(self, account: str) -> dict[str, int]:
-        """What an account was charged under each key, recorded or not."""
+        """Return the units charged to an account under each key, recorded or not."""
         with self._held():
             return {key: under.requested for key, under in self._find(account).keys.items()}
 
     def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded."""
+        """Return the measurements of an account that are paid for and not recorded."""
         with self._held() as state:
             held = self._find(account)
             return [
@@ -453,7 +465,7 @@ class DeviceLedger(Ledger):
             ]
 
     def close(self) -> None:
-        """Give the file up; everything answered is durable already."""
+        """Close the file; everything that was answered is durable already."""
         if os.getpid() == self._process:  # in a child the file is closed and the guard may stay held
             with self._guard:
                 self._give_up()

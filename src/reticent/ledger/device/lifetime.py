@@ -1,21 +1,23 @@
-"""One lifetime over everything that a device takes part in: surveys, trainings and places in one ledger.
+"""One lifetime budget over all activities of a device: surveys, trainings and places in one ledger.
 
-Each of them has an account of its own, with its own cap. A ledger with a lifetime has one account more, above
-them: whatever a report costs its own account, it costs the lifetime first, under the same key, or it is not
-drawn. Once it is there, everybody who opens the ledger pays it, whether they name it or not.
+Each activity has an account of its own, with its own cap. A ledger with a lifetime has one more account above
+them: a report charges the lifetime first and then its own account, under the same key, or it is not drawn.
+Once a ledger has a lifetime, every program that opens the ledger pays it, whether the program names it or
+not.
 
-What a report costs the lifetime:
+The cost of a report to the lifetime:
 
 - in epsilon: itself. A lifetime in mu^2 counts it as mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon));
 - in epsilon per km: that level times its reach, the most that two places at most the stated distance apart
   are apart to the mechanism: of cells the distance and their jump, on streets the horizon;
 - in mu^2 (Gaussian noise): itself, in a lifetime with a delta. It has no epsilon: a pure one refuses it.
 
-What protects one record of many (`federated.on_device.Home`) has no price for the person, and is refused.
+A mechanism that protects one record of many (`federated.on_device.Home`) has no price for the person, and is
+refused.
 
-The sum is taken again whenever a ledger is opened. So what was spent before there was a lifetime counts, and
-what an earlier release spent, which knows of none. Of places of before, the reach is not known: a lifetime is
-refused then.
+The sum is taken again whenever a ledger is opened. So the amounts spent before there was a lifetime count,
+and so do those spent by an earlier release that knows no lifetime. The reach of earlier reports of places is
+not known: a lifetime is refused then.
 
 Privacy: the lifetime bounds all that leaves by this ledger. Unit: the person behind the device. Neighbours:
 any two lives of hers that differ in whatever surveys and trainings ask, and in each place by at most the
@@ -53,12 +55,13 @@ _SUBJECT = re.compile(
 
 @dataclass(frozen=True)
 class Lifetime:
-    """What a person lets her device spend, once for all.
+    """A budget that a person lets her device spend, once for all.
 
     Args:
-        epsilon: of all reports together.
-        delta: None for pure reports alone. With one, reports with Gaussian noise can be counted, too.
-        distance_km: how far apart two places are between which this epsilon holds; None if the device may
+        epsilon: Epsilon of all reports together.
+        delta: Delta of all reports together; None for pure reports alone. With a delta, reports with Gaussian
+            noise can be counted, too.
+        distance_km: Largest distance of two places between which this epsilon holds; None if the device may
             report no places.
     """
 
@@ -74,7 +77,7 @@ class Lifetime:
 
     @property
     def terms(self) -> Terms:
-        """Of its account."""
+        """The terms of the lifetime's account."""
         delta = "" if self.delta is None else f", at delta {self.delta!r}"
         places = "no places" if self.distance_km is None else f"places at {self.distance_km!r} km"
         unit, cap = Unit.EPSILON, 0
@@ -87,7 +90,7 @@ class Lifetime:
 
 
 def stated(terms: Terms) -> tuple[float | None, float | None]:
-    """The delta and the distance of a lifetime's account."""
+    """Return the delta and the distance that the terms of a lifetime's account state."""
     found = _SUBJECT.fullmatch(terms.subject)
     if found is None:
         raise AccountConflict(f"account {ACCOUNT} is no lifetime of this release: {terms.subject!r:.80}")
@@ -96,17 +99,17 @@ def stated(terms: Terms) -> tuple[float | None, float | None]:
 
 
 def cost(terms: Terms, unit: Unit, units: int, reach: Reach | None) -> int:
-    """What a report costs the lifetime, in its units, rounded up.
+    """Return the cost of a report to the lifetime, in the lifetime's units, rounded up.
 
     Args:
-        terms: of the lifetime.
-        unit: of the report's own account.
-        units: that it costs there.
-        reach: how far apart, in km, its mechanism has two places that are a distance apart, at most; None if
-            it is no report of a place.
+        terms: Terms of the lifetime.
+        unit: Unit of the report's own account.
+        units: Units that the report costs its own account.
+        reach: Function that maps the distance of two places in km to the largest distance in km that the
+            mechanism gives them; None if the report is not about a place.
 
     Raises:
-        MixedGuarantees: it cannot be counted in this lifetime. Nothing may be drawn.
+        MixedGuarantees: The report cannot be counted in this lifetime. Nothing may be drawn.
     """
     _, distance = stated(terms)
     if unit is Unit.MU2:
@@ -129,21 +132,24 @@ def cost(terms: Terms, unit: Unit, units: int, reach: Reach | None) -> int:
 
 
 def key_of(account: str, key: str) -> str:
-    """Under which the lifetime is paid for what an account is charged under a key."""
+    """Return the lifetime's key for charges to an account under a key."""
     return f"{account}/{key}"
 
 
 def opened(ledger: DeviceLedger, given: Lifetime | None, below: Terms | None = None) -> Terms | None:
-    """The lifetime of a ledger, with all that its accounts ever spent; None if it has none and gets none.
+    """Open the lifetime of a ledger and charge it for all that the ledger's accounts ever spent.
+
+    Return its terms, or None if the ledger has no lifetime and gets none.
 
     Args:
-        ledger: the device's.
-        given: what it must be, or becomes if there is none; None takes it as it is.
-        below: of the account that shall be charged below it; None if there is none.
+        ledger: Ledger of the device.
+        given: Lifetime that the ledger must have, or gets if it has none; None takes the ledger's lifetime.
+        below: Terms of the account that will be charged below the lifetime; None if there is none.
 
     Raises:
-        AccountConflict: it is another one.
-        MixedGuarantees: that account, or what was spent before, cannot be counted in it. Nothing was written.
+        AccountConflict: The ledger has another lifetime.
+        MixedGuarantees: The account below, or an amount spent before, cannot be counted in the lifetime.
+            Nothing was written.
     """
     balances = {one.terms.name: one.terms for one in ledger.accounts()}
     terms, due = balances.pop(ACCOUNT, None), None if given is None else given.terms
@@ -170,7 +176,10 @@ def opened(ledger: DeviceLedger, given: Lifetime | None, below: Terms | None = N
 
 
 def _check_person(terms: Terms) -> None:
-    """Refuse an account that hides less than all of the person: a record of many has no price for her."""
+    """Refuse an account that hides less than the whole person.
+
+    An account that protects one record of many has no price for her.
+    """
     if terms.unit in COUNTED and terms.neighbours not in _WHOLE:
         raise MixedGuarantees(
             f"account {terms.name} protects {terms.subject}, and a lifetime the person: take another ledger"
@@ -180,7 +189,7 @@ def _check_person(terms: Terms) -> None:
 def _missing(
     ledger: DeviceLedger, terms: Terms, account: str, key: str, unit: Unit, units: int, *, is_new: bool
 ) -> int:
-    """What the lifetime must have been paid for a key, if that is not so; else 0."""
+    """Return the lifetime's cost under a key if the lifetime has paid less than that, else 0."""
     paid = 0 if is_new else ledger.requested(ACCOUNT).get(key_of(account, key), 0)
     if unit is Unit.EPSILON_PER_KM:
         if paid:  # when it was paid for, the reach was known
@@ -194,7 +203,10 @@ def _missing(
 
 
 def pay_what_is_left(ledger: DeviceLedger, terms: Terms, key: str, units: int) -> None:
-    """Charge the lifetime for what has left, or all that is left of it: nothing is drawn then any more."""
+    """Charge the lifetime for a report that has left, or charge all that is left of the lifetime.
+
+    Nothing more is drawn in the second case.
+    """
     held = ledger.reading(ACCOUNT, key)
     most = held.information + held.pending + ledger.balance(ACCOUNT).remaining
     if min(units, most) > 0:
@@ -202,10 +214,10 @@ def pay_what_is_left(ledger: DeviceLedger, terms: Terms, key: str, units: int) -
 
 
 def charge(ledger: DeviceLedger, terms: Terms, key: str, units: int) -> None:
-    """Charge the lifetime, once however often it is called.
+    """Charge the lifetime once, however often the function is called with the same key.
 
     Raises:
-        BudgetExceeded: it does not hold it; nothing was written.
+        BudgetExceeded: The lifetime does not hold the amount; nothing was written.
     """
     grant = ledger.request(ACCOUNT, key, Amount(units, terms.unit, terms.neighbours))
     for measurement in grant.pending:
@@ -213,7 +225,7 @@ def charge(ledger: DeviceLedger, terms: Terms, key: str, units: int) -> None:
 
 
 def epsilon_left(terms: Terms, remaining: int) -> int:
-    """The units of epsilon that a single pure report may cost, of so much of a lifetime."""
+    """Return the largest epsilon, in units, of a single pure report that the remaining lifetime pays for."""
     if terms.unit is Unit.EPSILON:
         return remaining
     low, high = 0, _MOST_EPSILON * UNITS_PER_ONE
@@ -224,7 +236,7 @@ def epsilon_left(terms: Terms, remaining: int) -> int:
 
 
 def words(terms: Terms) -> str:
-    """A lifetime, in words."""
+    """Describe the terms of a lifetime in words."""
     from reticent.privacy.budget import spent_epsilon
 
     delta, distance = stated(terms)

@@ -1,8 +1,9 @@
-"""Long texts in a device's ledger, whose notes are short: in pieces, which count once the last is there.
+"""Long texts in a device's ledger, split into short notes that count once the last one is written.
 
 A text is replaced by writing the pieces of the new one over those of the old, and then, under the name
-itself, how many there are and a hash of all. After a crash in between the hash is not theirs, and there is no
-text: whoever keeps one must be able to make another, as long as nothing has left by it.
+itself, how many there are and a hash of all. After a crash in between, the hash does not match the pieces,
+and there is no text: a program that stores a text must be able to make another, as long as nothing has left
+by the text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from reticent.ledger.device.records import LONGEST_NOTE
 
 
 def keep(ledger: DeviceLedger, name: str, text: str) -> None:
-    """Keep a text of any length under a name, in place of an earlier one."""
+    """Store a text of any length under a name, in place of an earlier text."""
     pieces = [text[at : at + LONGEST_NOTE] for at in range(0, len(text), LONGEST_NOTE)]
     for number, piece in enumerate(pieces):
         ledger.keep(f"{name}/{number}", piece)
@@ -22,7 +23,7 @@ def keep(ledger: DeviceLedger, name: str, text: str) -> None:
 
 
 def kept(ledger: DeviceLedger, name: str) -> str | None:
-    """The text under a name; None if there is none, or it was being replaced."""
+    """Return the text under a name; None if there is none, or if its replacement was interrupted."""
     count, _, due = (ledger.kept(name) or "").partition(" ")
     if not due:
         return None

@@ -1,20 +1,22 @@
-"""Marks of devices' ledgers: how far each was when something last left, where no copy of it brings that back.
+"""Marks of device ledgers: how far each was when something last left, stored where no copy restores it.
 
-A ledger that is put back from a backup verifies, and has forgotten what left since: it would draw the same
-periods again. So whatever leaves is marked first, in another place: a folder of the machine's state, which
-backups leave out (it bears a CACHEDIR.TAG), and the system's keyring where there is one. A ledger names its
-mark by a random identity that is written into it; an enrolment is remembered with the identity of the ledger
-that reports for it. So these are told: a ledger behind its mark or beside it (an older copy), one that has no
-mark here (a copy from another machine), and another ledger for the same enrolment (the first was deleted).
+A ledger that is put back from a backup verifies, and has forgotten the reports that left since: it would draw
+the same periods again. So every report is marked before it leaves, in another place: a folder of the
+machine's state, which backups leave out (it bears a CACHEDIR.TAG), and the system's keyring where there is
+one. A ledger names its mark by a random identity that is written into it; an enrolment is remembered with the
+identity of the ledger that reports for it. So these are recognised: a ledger behind its mark or beside it (an
+older copy), one that has no mark here (a copy from another machine), and another ledger for the same
+enrolment (the first was deleted).
 
 A mark is written when the ledger's record is durable, and before anything leaves. After a crash in between,
-the ledger is ahead of its mark, as it may be; it is never behind. The mark's file has two slots: what is
-written goes over the older one, so that a crash leaves the newer as it was.
+the ledger is ahead of its mark, as it may be; it is never behind. The mark's file has two slots: a write goes
+over the older one, so that a crash leaves the newer one as it was.
 
 Nothing here locks or opens files for writing: `device` does. docs/ledger-format.md has the bytes.
 
-Privacy: marks hold random identities, numbers of records and hashes of ledgers, and nobody's data. Whoever
-puts back a whole machine, or all places, puts back the mark too: only the collector's word tells then.
+Privacy: marks hold random identities, numbers of records and hashes of ledgers, and nobody's data. If
+somebody restores a whole machine, or all places, the mark is restored too: only the collector's receipt
+reveals it then.
 """
 
 from __future__ import annotations
@@ -48,17 +50,17 @@ Write = Callable[[FileIO, bytes, int], None]  # all of it at a place, durably
 
 
 class Keyring(Protocol):
-    """What is asked of a keyring: a backend of the package `keyring`, or anything like it."""
+    """The interface of a keyring: a backend of the package `keyring`, or a similar object."""
 
     def get_password(self, service: str, username: str) -> str | None:
-        """What is kept under a name, or None."""
+        """Return the text that is stored under a name, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        """Keep a text under a name."""
+        """Store a text under a name."""
 
 
 def system_keyring() -> Keyring | None:
-    """The keyring of this system, if the package `keyring` is here and finds one that it recommends."""
+    """Return the keyring of this system, if the package `keyring` is installed and recommends one."""
     if importlib.util.find_spec("keyring") is None:
         return None
     backend: Any = importlib.import_module("keyring").get_keyring()
@@ -66,7 +68,7 @@ def system_keyring() -> Keyring | None:
 
 
 def state_folder() -> str:
-    """Where a machine keeps what is no data: XDG_STATE_HOME, by default ~/.local/state."""
+    """Return the folder for the state of a machine: XDG_STATE_HOME, by default ~/.local/state."""
     given = os.environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(given):  # noqa: PTH117
         return given
@@ -77,13 +79,15 @@ def state_folder() -> str:
 
 
 class Marks:
-    """Where the marks of ledgers lie.
+    """A store of the marks of ledgers: a folder and, if there is one, a keyring.
 
     Args:
-        folder: for its owner alone, left out of backups; by default `reticent/devices` in `state_folder()`.
-        keyring: a second place; with the default folder that of the system, if there is one.
-        moved: take the owner's word that a ledger without a mark here is the newest one, moved from
-            another machine. One that is behind its mark is refused all the same.
+        folder: Folder for its owner alone, left out of backups; by default `reticent/devices` in
+            `state_folder()`.
+        keyring: Keyring as a second place; with the default folder, the keyring of the system, if there is
+            one.
+        moved: Statement of the owner that a ledger without a mark here is the newest one, moved from another
+            machine. A ledger that is behind its mark is refused all the same.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class Marks:
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """The folder in which the marks are stored."""
         from pathlib import Path
 
         return Path(self._folder)
@@ -110,7 +114,7 @@ class Marks:
         return self._folder
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone."""
+        """Create the folder of the marks, for its owner alone."""
         try:
             secluded(self._folder)
             if not os.path.exists(self.at("CACHEDIR.TAG")):  # noqa: PTH110
@@ -122,15 +126,15 @@ class Marks:
             ) from error
 
     def at(self, name: str) -> str:
-        """A file in the folder."""
+        """Return the path of a file in the folder of the marks."""
         return os.path.join(self._folder, name)  # noqa: PTH118
 
     def place(self, identity: str) -> str:
-        """The file of a mark."""
+        """Return the path of the file of a mark."""
         return self.at(f"{identity}.mark")
 
     def owner(self, owner: str) -> str | None:
-        """The identity of the ledger that reports for an owner; None if there was none."""
+        """Return the identity of the ledger that reports for an owner; None if there was none."""
         try:
             with open(self.at(f"{owner}.owner"), encoding="ascii") as file:  # noqa: PTH123
                 found = file.read().removesuffix("\n")
@@ -145,13 +149,13 @@ class Marks:
         return found
 
     def give(self, owner: str, identity: str) -> None:
-        """Remember whose ledger it is; the folder is made durable by whoever calls."""
+        """Remember which ledger belongs to an owner; the caller makes the folder durable."""
         with appearing(self.at(f"{owner}.owner"), mode=0o600) as file:
             file.write(f"{identity}\n".encode())
         self.keep(owner, identity)
 
     def kept(self, name: str) -> str | None:
-        """What the keyring holds."""
+        """Return the text that the keyring stores under a name, or None."""
         if self.keyring is None:
             return None
         try:
@@ -160,7 +164,7 @@ class Marks:
             raise LedgerError(f"the keyring cannot be read: {type(error).__name__}") from error
 
     def keep(self, name: str, text: str) -> None:
-        """Let the keyring hold a text."""
+        """Store a text in the keyring, if there is a keyring."""
         if self.keyring is None:
             return
         try:
@@ -170,13 +174,13 @@ class Marks:
 
 
 class Mark:
-    """How far one ledger was: how many records it had, and its tip then.
+    """The position of one ledger: how many records it had when something last left, and its tip then.
 
     Args:
-        marks: where it lies.
-        identity: of the ledger.
-        file: at its place, open and locked.
-        write: writes to it durably.
+        marks: Store in which the mark lies.
+        identity: Identity of the ledger.
+        file: File of the mark, open and locked.
+        write: Function that writes to the file durably.
     """
 
     def __init__(self, marks: Marks, identity: str, file: FileIO, write: Write) -> None:
@@ -186,7 +190,10 @@ class Mark:
         self.number, self.tip = -1, b""
 
     def read(self) -> bool:
-        """Learn what was written last; False if nothing ever was. Raises LedgerDamaged if it is not whole."""
+        """Read the newest mark, and return whether there is one.
+
+        Raises LedgerDamaged if the file has content but no slot is whole.
+        """
         stored = os.pread(self.file.fileno(), 2 * SLOT, 0)
         found = [_read(stored[at : at + SLOT], self.identity) for at in (0, SLOT)]
         whole = {slot: one for slot, one in enumerate(found) if one is not None}
@@ -204,7 +211,7 @@ class Mark:
         return self.number >= 0
 
     def write(self, number: int, tip: bytes) -> None:
-        """Let it hold a later place of the ledger, durably, in all its places."""
+        """Record a later position of the ledger durably, in the file and in the keyring."""
         body = _FIRST + f"{self.identity}\n{number} {tip.hex()}\n".encode()
         slot = body + hashlib.sha256(body).hexdigest().encode() + b"\n"
         self._write(self.file, slot.ljust(SLOT, b"\0"), self._next * SLOT)
@@ -213,7 +220,7 @@ class Mark:
 
 
 def _read(slot: bytes, identity: str) -> tuple[int, bytes] | None:
-    """What a slot says, if it is whole and of this ledger."""
+    """Return the position in a slot, or None if the slot is not whole or of another ledger."""
     lines = slot.rstrip(b"\0").split(b"\n")
     body = b"\n".join(lines[:3]) + b"\n"
     if len(lines) != 5 or lines[3].decode("latin-1") != hashlib.sha256(body).hexdigest() or lines[4]:
@@ -225,5 +232,5 @@ def _read(slot: bytes, identity: str) -> tuple[int, bytes] | None:
 
 
 def owner_of(key: bytes, account: str) -> str:
-    """The name under which it is remembered which ledger pays for whoever holds a key, for one account."""
+    """Return the name under which the marks remember the ledger of a key's holder, for one account."""
     return hmac.digest(key, _OWNER + account.encode(), "sha256")[:16].hex()

@@ -1,16 +1,16 @@
-"""The bytes of a device's ledger, and what they add up to. No file is touched here; `device` does that.
+"""The bytes of a device's ledger, and the state that they add up to.
 
-They are a line that names the format, then records. A record is a head of eight bytes (the body's length
-and the first four bytes of SHA-256(tip, length)), the body (JSON text), and the seal, SHA-256(tip, head,
-body), where the tip is the seal before, at first SHA-256 of the format line. docs/ledger-format.md has
-every field, and an example.
+No file is touched here; `device` does that. The bytes are a line that names the format, then records. A
+record is a head of eight bytes (the body's length and the first four bytes of SHA-256(tip, length)), the body
+(JSON text), and the seal, SHA-256(tip, head, body), where the tip is the seal before, at first SHA-256 of the
+format line. docs/ledger-format.md has every field, and an example.
 
-A crash leaves at most one record that nobody was answered for, whole or not. `records` ends before one that
-is not whole. Anything else that does not verify raises LedgerDamaged: an edited, moved or missing
+A crash leaves at most one record whose request was never answered, whole or not. `records` ends before a
+record that is not whole. Anything else that does not verify raises LedgerDamaged: an edited, moved or missing
 record, also in the last one, since it was paid for. So does a record that verifies and that no writer makes:
 a file must not open with another meaning than the one it was written with.
 
-How it may evolve: kinds of records are append-only, never removed, never given a new meaning.
+Evolution: kinds of records are append-only, never removed, never given a new meaning.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KEY = re.compile(f"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{{1,{LONGEST_N
 
 
 def _head(tip: bytes, length: int) -> bytes:
-    """The length, and a check of it: a wrong length must not pass for a torn end."""
+    """Return the length and a check of the length: a wrong length must not pass for a torn end."""
     prefix = length.to_bytes(4, "big")
     return prefix + hashlib.sha256(tip + prefix).digest()[: HEAD - 4]
 
@@ -70,7 +70,7 @@ def _encoded(record: Record) -> bytes:
 
 
 def framed(tip: bytes, record: Record) -> tuple[bytes, bytes]:
-    """The bytes of a record after `tip`, and the new tip."""
+    """Return the bytes of a record after `tip`, and the new tip."""
     body = _encoded(record)
     head = _head(tip, len(body))
     seal = _seal(tip, head, body)
@@ -78,9 +78,10 @@ def framed(tip: bytes, record: Record) -> tuple[bytes, bytes]:
 
 
 def has_passed(stored: bytes, number: int, tip: bytes) -> bool:
-    """Whether a ledger with these bytes had this tip when it had so many records.
+    """Return whether a ledger with these bytes had this tip when it had this number of records.
 
-    What is compacted away is taken to have been so: a "state" record names only the tip that it continues.
+    Records that were compacted away are assumed to match: a "state" record names only the tip that it
+    continues.
     """
     at, tips = 0, {START}
     for body, _, seal in records(stored):
@@ -97,12 +98,14 @@ def has_passed(stored: bytes, number: int, tip: bytes) -> bool:
 
 
 def is_begun(stored: bytes) -> bool:
-    """Whether this is no ledger yet: nothing, or what a crash may leave of the format line alone."""
+    """Return whether these bytes are no ledger yet: empty, or a torn format line that a crash may leave."""
     return len(stored) <= len(MAGIC) and MAGIC.startswith(stored.rstrip(b"\0"))
 
 
 def records(stored: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Body, end and seal of every whole record. Stops at a torn end, raises LedgerDamaged at all else.
+    """Yield body, end and seal of every whole record.
+
+    Stops at a torn end, raises LedgerDamaged at all else.
 
     The last record is whole too if zeros stand for a few last bytes of its seal: 25 of them still tell.
     """
@@ -130,7 +133,7 @@ def records(stored: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 @dataclass
 class Key:
-    """What was bought under one key; `last` are the values recorded last."""
+    """The amounts and values bought under one key; `last` are the values recorded last."""
 
     information: int = 0
     sums: tuple[int, ...] = ()
@@ -139,18 +142,18 @@ class Key:
 
     @property
     def requested(self) -> int:
-        """All that was charged, recorded or not."""
+        """The total that was charged under the key, recorded or not."""
         return self.information + sum(self.waiting.values())
 
     def dump(self) -> Record:
-        """As it stands in a "state" record, after its name."""
+        """Return the key as it stands in a "state" record, after its name."""
         waiting = [[str(number), str(amount)] for number, amount in self.waiting.items()]
         return [str(self.information), values_text(self.sums), values_text(self.last), waiting]
 
 
 @dataclass
 class Account:
-    """An account; `answered` maps idempotency keys to what was answered."""
+    """An account of the ledger; `answered` maps idempotency keys to earlier answers."""
 
     number: int
     terms: Terms
@@ -159,23 +162,23 @@ class Account:
     answered: dict[str, Answer] = field(default_factory=dict)
 
     def balance(self) -> Balance:
-        """The terms and what is spent."""
+        """Return the terms of the account and the amount that is spent."""
         return Balance(self.terms, self.spent)
 
     def grant(self, key: str, information: int, charged: int) -> Grant:
-        """The answer to a request, with what is left and pending now."""
+        """Return the answer to a request, with the amounts that are left and pending now."""
         name, waiting = self.terms.name, self.keys[key].waiting.items()
         pending = [Measurement(number, name, key, amount, fulfilled=False) for number, amount in waiting]
         return Grant(name, key, information, charged, self.terms.cap - self.spent, tuple(pending))
 
     def reading(self, key: str) -> Reading:
-        """What is recorded under a key."""
+        """Return the reading that is recorded under a key."""
         under = self.keys.get(key, Key())
         waiting = sum(under.waiting.values())
         return Reading(self.terms.name, key, under.information, under.sums, waiting)
 
     def dump(self) -> Record:
-        """As it stands in a "state" record."""
+        """Return the account as it stands in a "state" record."""
         keys = [[name, *under.dump()] for name, under in self.keys.items()]
         answered = [
             [text, key, *map(str, amounts), *(["pay"] if verb == "pay" else [])]
@@ -185,7 +188,9 @@ class Account:
 
 
 class State:
-    """What the records add up to. `apply` takes each record once, when it is durable.
+    """The state that the records add up to.
+
+    `apply` takes each record once, when it is durable.
 
     Kinds are append-only: "open", "request", "pay", "fulfil", "note", and "state" as the first of a compacted
     file. `entries` counts the records that ever were, if there is a note; without one, those since "state".
@@ -201,7 +206,10 @@ class State:
         self._empty = True
 
     def replay(self, body: bytes, at: int) -> str:
-        """Apply the record stored at a byte, and return its kind. One that makes no sense is damage."""
+        """Apply the record stored at a byte, and return its kind.
+
+        A record that makes no sense is damage.
+        """
         try:
             record = json.loads(body)
             _must(_encoded(record) == body)
@@ -211,7 +219,7 @@ class State:
         return str(record[0])
 
     def apply(self, record: Record) -> None:
-        """Let a record count, or raise if no writer makes it here."""
+        """Apply a record to the state, or raise an error if no writer makes such a record here."""
         kinds: dict[str, Callable[..., Any]] = {
             "open": self._open,
             "request": self._request,
@@ -235,14 +243,20 @@ class State:
         self._buy("request", self.by_number[_units(account)], key, _units(charged), retry)
 
     def _pay(self, account: str, key: str, charged: str, *retry: str) -> None:
-        """A request under a fresh key, and a record without values, in one: nothing may come between."""
+        """Apply a request under a fresh key and a record without values as one record.
+
+        Nothing may come between the two.
+        """
         held = self.by_number[_units(account)]
         _must(key not in held.keys)
         self._buy("pay", held, key, _units(charged), retry)
         self._record(self.measured - 1, ())
 
     def _buy(self, verb: str, held: Account, key: str, charge: int, retry: tuple[str, ...]) -> None:
-        """Charge; `retry` is what a call with an idempotency key adds: asked, idempotency key."""
+        """Charge an account under a key.
+
+        `retry` holds the fields that a call with an idempotency key adds: asked, idempotency key.
+        """
         under = held.keys.get(key, Key())
         _must(_KEY.fullmatch(key) and (charge >= held.terms.minimum or (retry and not charge)))
         if retry:
@@ -276,12 +290,12 @@ class State:
         under.information += information
 
     def _note(self, name: str, text: str) -> None:
-        """A text under a name, in place of an earlier one."""
+        """Store a text under a name, in place of an earlier text."""
         _must(_KEY.fullmatch(name) and _KEY.fullmatch(text) and self.notes.get(name) != text)
         self.notes[name] = text
 
     def dump(self, tip: bytes) -> Record:
-        """Everything as one record, which names the tip that it continues."""
+        """Return the whole state as one record, which names the tip that it continues."""
         notes = [[[name, text] for name, text in self.notes.items()], str(self.entries)] if self.notes else []
         return ["state", tip.hex(), str(self.measured), [held.dump() for held in self.by_number], *notes]
 
@@ -317,7 +331,10 @@ class State:
     def _loaded(
         self, held: Account, name: str, information: str, sums: str, last: str, waiting: list[list[str]]
     ) -> Key:
-        """A key of a "state" record: what is recorded, and each number that waits, under this key only."""
+        """Build a key of a "state" record.
+
+        It holds the recorded amounts, and each number that waits, under this key only.
+        """
         under = Key(_units(information), _values(sums), _values(last))
         for text, amount in waiting:
             number = _units(text)
@@ -337,7 +354,7 @@ class State:
 
 
 def _answer(held: Account, key: str, *given: str) -> Answer:
-    """An answer of a "state" record: asked, then bought, charged; and "pay" if it was a payment."""
+    """Build an answer of a "state" record: asked, then bought, charged; and "pay" if it was a payment."""
     under, verb = held.keys[key], "pay" if given[3:] == ("pay",) else "request"
     asked, bought, charged = map(_units, given[:3] if verb == "pay" else given)
     _must(
@@ -349,12 +366,12 @@ def _answer(held: Account, key: str, *given: str) -> Answer:
 
 
 def is_note(text: str) -> bool:
-    """Whether a text may be kept, or be the name of one."""
+    """Return whether a text may be stored as a note or as the name of a note."""
     return _KEY.fullmatch(text) is not None
 
 
 def terms_texts(terms: Terms) -> list[str]:
-    """Terms as they stand in "open" and "state" records."""
+    """Return terms as they stand in "open" and "state" records."""
     unit, neighbours = terms.unit.value, terms.neighbours.name
     return [terms.name, unit, neighbours, terms.subject, str(terms.cap), str(terms.minimum)]
 

@@ -1,7 +1,8 @@
-"""What a device's ledger says to the person behind it: who learnt what, when, for how much, what is left.
+"""The statement of a device's ledger for its owner: who learnt what, when, for how much, what is left.
 
-The file is read as it stands. Nothing is opened, locked or changed: whoever may read it can look at any time,
-also while a program has it open; what is being written just now is not in it yet.
+The file is read as it stands. Nothing is opened for writing, locked or changed: anybody who may read the file
+can do so at any time, also while a program has it open. A record that is being written at that moment is not
+part of the statement.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from reticent.privacy.budget import UNITS_PER_ONE, spent_epsilon
 
 @dataclass(frozen=True)
 class Series:
-    """What somebody was told.
+    """A series of reports to one asker, with their number and cost.
 
     Attributes:
-        head: of the keys in the ledger.
-        told: who asked, and on which days; None if an earlier release did not note it.
-        reports: how many there are.
-        units: what they cost their account.
-        of_lifetime: what they cost the lifetime, in its units; 0 without one.
-        uncounted: how many of them the lifetime was not charged for yet.
+        head: Common beginning of the series' keys in the ledger.
+        told: Note of who asked, and on which days; None if an earlier release did not note it.
+        reports: Number of reports.
+        units: Cost of the reports to their account.
+        of_lifetime: Cost of the reports to the lifetime, in its units; 0 without a lifetime.
+        uncounted: Number of reports that the lifetime was not charged for yet.
     """
 
     head: str
@@ -44,7 +45,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Room:
-    """An account below the lifetime, and whom it paid for."""
+    """An account below the lifetime, and the series of reports that it paid for."""
 
     balance: Balance
     series: tuple[Series, ...]
@@ -52,11 +53,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Statement:
-    """All of a ledger.
+    """All accounts and the lifetime of a ledger.
 
     Attributes:
-        rooms: the accounts, in the order in which they were opened.
-        total: the lifetime over all of them; None if it has none.
+        rooms: Accounts with their series, in the order in which the accounts were opened.
+        total: Balance of the lifetime over all accounts; None if the ledger has none.
     """
 
     rooms: tuple[Room, ...]
@@ -64,18 +65,21 @@ class Statement:
 
     @property
     def is_counted(self) -> bool:
-        """Whether all that was spent is in the lifetime: what an earlier release spent counts later."""
+        """Whether the lifetime was charged for all reports.
+
+        Reports of an earlier release are charged when the ledger is opened next.
+        """
         return not any(
             one.uncounted for room in self.rooms if room.balance.terms.unit in COUNTED for one in room.series
         )
 
 
 def read(path: str | os.PathLike[str]) -> Statement:
-    """What the ledger at a path says.
+    """Read the statement of the ledger at a path.
 
     Raises:
-        LedgerError: there is none, or it cannot be read.
-        LedgerDamaged: it does not verify.
+        LedgerError: There is no ledger, or it cannot be read.
+        LedgerDamaged: The ledger does not verify.
     """
     try:
         stored = Path(path).read_bytes()
@@ -116,7 +120,7 @@ def _room(held: Account, total: Account | None, notes: dict[str, str]) -> Room:
 
 
 def kind(terms: Terms) -> str:
-    """What an account pays for."""
+    """Return the name of the activity that an account pays for."""
     known = {
         "reports": "Surveys",
         "training": "Trainings",
@@ -127,7 +131,7 @@ def kind(terms: Terms) -> str:
 
 
 def amount(unit: Unit, units: int) -> str:
-    """An amount of an account, rounded up."""
+    """Format an amount of an account, rounded up."""
     if unit is Unit.MONEY:
         return f"{units} cents"
     words = {Unit.EPSILON: "epsilon", Unit.EPSILON_PER_KM: "per km", Unit.METRIC_DELTA: "delta"}
@@ -136,7 +140,7 @@ def amount(unit: Unit, units: int) -> str:
 
 
 def _number(units: int) -> str:
-    """Four digits, rounded up."""
+    """Format a number of units with four digits, rounded up."""
     if not units:
         return "0"
     step = 10 ** max(0, len(str(units)) - 4)
@@ -144,16 +148,16 @@ def _number(units: int) -> str:
 
 
 def epsilon(terms: Terms, units: int) -> float:
-    """The epsilon of so much of a lifetime: pure, or at its delta; rounded up."""
+    """Return the epsilon of an amount of a lifetime: pure, or at its delta; rounded up."""
     delta, _ = stated(terms)
     return units / UNITS_PER_ONE if delta is None else spent_epsilon(units, delta) if units else 0.0
 
 
 def certainty(terms: Terms, units: int) -> float:
-    """How often whoever saw everything is right at most who must say which of two lives is hers.
+    """Return how often an observer of all reports can at most tell which of two lives is the person's.
 
-    With equal chances before: e^epsilon / (1 + e^epsilon) for a pure epsilon, Phi(mu/2) for mu-GDP
-    (mathematics 2). Rounded up to a thousandth.
+    The two lives are equally likely before: e^epsilon / (1 + e^epsilon) for a pure epsilon, Phi(mu/2) for
+    mu-GDP (mathematics 2). Rounded up to a thousandth.
     """
     spent = units / UNITS_PER_ONE
     delta, _ = stated(terms)
@@ -162,7 +166,7 @@ def certainty(terms: Terms, units: int) -> float:
 
 
 def sentences(found: Statement) -> Sequence[str]:
-    """What is left, and what the numbers mean."""
+    """Say in sentences how much is left, and what the numbers mean."""
     if found.total is None:
         return (
             "No lifetime over all of it is set. Each kind has a limit of its own, and nobody adds them up.",
@@ -174,8 +178,9 @@ def sentences(found: Statement) -> Sequence[str]:
         f"Of epsilon {epsilon(terms, terms.cap):.4g}{at} in all, {100 * spent / terms.cap:.3g} % is spent: "
         f"so far epsilon {epsilon(terms, spent):.4g}. "
         f"{1000 * (terms.cap - spent) // terms.cap / 10:g} % is left.",
-        f"Whoever saw everything, knew all else, and had to say which of two equally likely lives is yours, "
-        f"would be right at most {100 * certainty(terms, spent):.1f} % of the time; with nothing told, 50 %.",
+        f"Somebody who saw everything, knew all else, and had to say which of two equally likely lives is "
+        f"yours, would be right at most {100 * certainty(terms, spent):.1f} % of the time; with nothing "
+        "told, 50 %.",
     ]
     if distance is not None:
         said.append(f"For places that holds between any two that are at most {distance:g} km apart.")

@@ -1,4 +1,4 @@
-"""Who was told something by a device, on which days: notes in its ledger, for the person behind it alone."""
+"""Notes in a device's ledger of who asked for reports on which days, for the device's owner alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MOST_WORDS = 400  # of a purpose, in the note
 
 @dataclass(frozen=True)
 class Told:
-    """What a ledger says of a series of reports.
+    """A note in a ledger about a series of reports.
 
     Attributes:
-        what: a survey, a task, a round.
-        name: of what is asked.
-        purpose: why, in the words of whoever asks.
-        signer: the first half of the public key that asks, in hexadecimal digits.
-        first: the day of the first report, in UTC.
-        last: of the newest one.
+        what: Kind of the request: a survey, a task, a round.
+        name: Name of the survey, task or round.
+        purpose: Reason for the request, in the words of the asker.
+        signer: First half of the public key that asks, in hexadecimal digits.
+        first: Day of the first report, in UTC.
+        last: Day of the newest report.
     """
 
     what: str
@@ -36,14 +36,14 @@ class Told:
     def noted(
         cls, before: str | None, what: str, name: str, purpose: str, signer: bytes, today: datetime.date
     ) -> Self:
-        """The note of today, after an earlier one if there was one."""
+        """Build today's note, after an earlier note if there was one."""
         held, day = None if before is None else cls.read(before), today.isoformat()
         first = day if held is None or not held.first else held.first
         return cls(what, name, purpose[:_MOST_WORDS], signer[:16].hex(), first, day)
 
     @property
     def text(self) -> str:
-        """The note: printable, whatever a purpose says."""
+        """The note as JSON text: printable, whatever its purpose contains."""
         held = self
         while len(text := json.dumps(asdict(held), separators=(",", ":"))) > _LONGEST:
             held = replace(held, purpose=held.purpose[: len(held.purpose) // 2], name=held.name[:100])
@@ -51,7 +51,7 @@ class Told:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """What a note says; None if it is none of this release."""
+        """Read a note; return None if this release did not write it."""
         try:
             given = json.loads(text)
             found = {one.name: given[one.name] for one in fields(cls)}
@@ -61,5 +61,5 @@ class Told:
 
 
 def note_name(account: str, head: str) -> str:
-    """Under which a ledger keeps the note of a series."""
+    """Return the name under which a ledger stores the note of a series."""
     return f"{_NOTE}{account}/{head}"
