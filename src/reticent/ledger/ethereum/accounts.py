@@ -1,4 +1,4 @@
-"""Accounts in the contract PrivacyLedger: how they are read, and what their owners do."""
+"""Accounts in the contract PrivacyLedger: reading their state, and the actions of their owners."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class AnalystStatus:
-    """How much an analyst may be charged in all, and was."""
+    """The quota of an analyst on a data set, and the part that is used."""
 
     address: str
     quota: int
@@ -70,7 +70,7 @@ class Status:
 
 
 class ChainAccounts(Ledger, is_part=True):
-    """What `EthereumLedger` reads and owns; see there."""
+    """The part of `EthereumLedger` that reads accounts and acts for their owner; see there."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ChainAccounts(Ledger, is_part=True):
     # Reading
 
     def _depth(self) -> int | str:
-        """The newest block that counts."""
+        """Return the newest block that has enough confirmations to count."""
         return "latest" if not self._confirmations else max(0, self._node.number() - self._confirmations)
 
     def _dataset(self, account: str) -> bytes:
@@ -110,7 +110,7 @@ class ChainAccounts(Ledger, is_part=True):
         return self._opened.get(account) or self.balance(account).terms
 
     def balance(self, account: str) -> Balance:
-        """The account's terms and what is spent."""
+        """Return the terms of the account and the amount that is spent."""
         found = self._find(account)
         if found is None:
             raise UnknownAccount(f"account {account} was never opened")
@@ -127,7 +127,7 @@ class ChainAccounts(Ledger, is_part=True):
         return Balance(terms, held.spent)
 
     def accounts(self) -> list[Balance]:
-        """Every account that the owner registered, by name."""
+        """Return the balance of every account that the owner registered, sorted by name."""
         with self.log.reading() as state:
             found = [
                 Balance(held.terms, held.spent)
@@ -137,12 +137,12 @@ class ChainAccounts(Ledger, is_part=True):
         return sorted(found, key=lambda balance: balance.terms.name)
 
     def reading(self, account: str, key: str) -> Reading:
-        """What is recorded under a key."""
+        """Return the reading that is recorded under a key of the account."""
         self._terms(account)
         return self.readings(account, [key])[0]
 
     def readings(self, account: str, keys: Sequence[str]) -> list[Reading]:
-        """What is recorded under each of several keys, in few messages to the node."""
+        """Return the readings that are recorded under several keys, in few messages to the node."""
         self._terms(account)
         dataset = self._dataset(account)
         calls = [("recorded", (dataset, self._key_id(account, key)[0])) for key in keys]
@@ -161,7 +161,7 @@ class ChainAccounts(Ledger, is_part=True):
             return Worded({key.name: key.question for key in keys if key.has_own_text and key.requested}, 0)
 
     def purchases(self, account: str, keys: Sequence[str]) -> list[Recorded]:
-        """What is recorded under each of several keys, as of one block."""
+        """Return the readings and measurement numbers recorded under several keys, as of one block."""
         with self.log.reading() as state:
             dataset = self._listed(state, account).id
             places = {key: self._key_id(account, key)[0] for key in keys}
@@ -177,14 +177,14 @@ class ChainAccounts(Ledger, is_part=True):
             return found
 
     def pending(self, account: str) -> list[Measurement]:
-        """Measurements that are paid for and not recorded."""
+        """Return the measurements of an account that are paid for and not recorded."""
         return [
             Measurement(one.number, account, one.name, one.information, fulfilled=False)
             for one in self.waiting(account)
         ]
 
     def status(self, account: str) -> Status:
-        """Who owns, records and asks, and what is spent."""
+        """Return the status of an account: its owner, oracle and analysts, and the amount that is spent."""
         with self.log.reading() as state:
             held = self._listed(state, account)
             if held.terms is None:
@@ -217,7 +217,7 @@ class ChainAccounts(Ledger, is_part=True):
         return key_id(key.encode(), words.question.encode(), words.grid, words.dimension), words
 
     def waiting(self, account: str) -> list[Waiting]:
-        """Measurements that are paid for (with enough confirmations) and not recorded, the oldest first."""
+        """Return measurements that are paid for (with confirmations) and not recorded, oldest first."""
         with self.log.reading() as state:
             dataset = self._listed(state, account).id
             return [
@@ -248,12 +248,12 @@ class ChainAccounts(Ledger, is_part=True):
         """Open an account that `oracle` measures for.
 
         Args:
-            terms: of the account.
-            oracle: who alone records values.
-            commitment: keyed, with a fresh nonce, to the declaration of the data.
+            terms: Terms of the account.
+            oracle: Address that alone records values.
+            commitment: Commitment to the declaration of the data, keyed with a fresh nonce.
 
         Raises:
-            AccountConflict: this address registered one of that name before.
+            AccountConflict: This address registered an account of that name before.
         """
         if not isinstance(commitment, bytes) or len(commitment) != 32:
             raise ParameterError("commitment must be 32 bytes")
@@ -275,7 +275,7 @@ class ChainAccounts(Ledger, is_part=True):
         return Balance(terms, 0)
 
     def allow(self, account: str, analyst: str, quota: int) -> None:
-        """Let an analyst be charged so many units in all; 0 takes the leave back."""
+        """Set the total number of units that an analyst may be charged; 0 revokes the permission."""
         self._change(
             account,
             "allow",
@@ -284,25 +284,31 @@ class ChainAccounts(Ledger, is_part=True):
         )
 
     def pause(self, account: str) -> None:
-        """Stop all spending. What is bought stays readable."""
+        """Stop all spending of an account.
+
+        Recorded measurements stay readable.
+        """
         self._change(account, "pause", True)
 
     def resume(self, account: str) -> None:
-        """Let spending go on."""
+        """Resume the spending of a paused account."""
         self._change(account, "pause", False)
 
     def appoint(self, account: str, oracle: str) -> None:
-        """Name another oracle."""
+        """Appoint another oracle for an account."""
         self._change(account, "appoint", checked_address("oracle", oracle))
 
     def offer(self, account: str, candidate: str | None) -> None:
-        """Offer the account to another owner, who must take it; None takes the offer back."""
+        """Offer an account to another owner, who must take it; None withdraws the offer."""
         self._change(
             account, "offer", NOBODY if candidate is None else checked_address("candidate", candidate)
         )
 
     def take(self, account: str) -> None:
-        """Become the owner, if it was offered. The account keeps the name that its first owner gave it."""
+        """Become the owner of an account that was offered.
+
+        The account keeps the name that its first owner gave it.
+        """
         self._change(account, "take")
 
     def _change(self, account: str, function: str, *arguments: Any) -> None:
@@ -332,13 +338,13 @@ class ChainAccounts(Ledger, is_part=True):
 
 
 def as_reading(account: str, key: str, answer: tuple[Any, ...] | None) -> Reading:
-    """What `recorded` of the contract answers."""
+    """Convert an answer of the contract's view `recorded` to a reading."""
     requested, recorded, sums = answer or (0, 0, ())
     return Reading(account, key, recorded, tuple(sums) if recorded else (), requested - recorded)
 
 
 def waiting_of(state: State, number: int) -> Waiting:
-    """A measurement with all that is said of it."""
+    """Return a waiting measurement with all the fields that a record must name."""
     one = state.measurements[number]
     under = state.keys[one.dataset, one.key]
     return Waiting(
@@ -348,7 +354,10 @@ def waiting_of(state: State, number: int) -> Waiting:
 
 
 def _commitment(terms: Terms) -> bytes:
-    """To the terms, which are public: an account that `open` registers declares nothing else."""
+    """Commit to the terms of an account, with a fresh nonce.
+
+    The terms are public: an account that `open` registers declares nothing else.
+    """
     fields = {
         "cap": str(terms.cap), "minimum": str(terms.minimum), "name": terms.name,
         "neighbours": terms.neighbours.name, "subject": terms.subject, "unit": terms.unit.value,

@@ -1,8 +1,8 @@
 """Anchors: the signed heads of an SQL ledger, written to a chain, where nobody can take them back.
 
-The cheap middle way between a witness and a ledger on a chain: one small transaction now and then. Anybody
-may write to the anchor's contract, so only heads that carry the log's own signature count. A ledger that is
-shorter than an anchored head, or has another root there, was put back or rewritten.
+They are a cheap middle way between a witness and a ledger on a chain: one small transaction now and then.
+Anybody may write to the anchor's contract, so only heads that carry the log's own signature count. A ledger
+that is shorter than an anchored head, or has another root there, was put back or rewritten.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from reticent.ledger.sql.ledger import SqlLedger
 
 @cache
 def contract() -> Artifact:
-    """The compiled contract."""
+    """Return the compiled contract HeadAnchor."""
     return Artifact.read(Path(__file__).parent / "contracts" / "HeadAnchor.json")
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A head on a chain. `checkpoint` is the signed note, as the ledger itself writes it."""
+    """A signed head of a ledger on a chain.
+
+    `checkpoint` is the signed note, as the ledger itself writes it.
+    """
 
     head: Head
     checkpoint: str
@@ -39,7 +42,7 @@ class Anchor:
 
 
 def write_anchor(ledger: SqlLedger, sender: Sender, address: str) -> tuple[Head, Receipt]:
-    """Write the ledger's signed head and wait until it is deep enough in the chain."""
+    """Write the ledger's signed head to the chain and wait until it has enough confirmations."""
     contract().check(sender.node, address)
     head, ((_, signed), *_) = parse(ledger.checkpoint())
     signature = signed[4:]
@@ -49,7 +52,7 @@ def write_anchor(ledger: SqlLedger, sender: Sender, address: str) -> tuple[Head,
 
 
 def anchors(node: Node, address: str, signer: PublicKey, *, first_block: int = 0) -> Iterator[Anchor]:
-    """Every head of a log that its key signed, in the chain's order; what others wrote is passed over."""
+    """Yield every head of a log that its key signed, in the chain's order; skip all other heads."""
     contract().check(node, address)
     topics = [contract().topic("Anchored"), None, "0x" + _topic(signer.name).hex()]
     for logs in node.logs(address, first_block, node.number(), topics):
@@ -61,11 +64,11 @@ def anchors(node: Node, address: str, signer: PublicKey, *, first_block: int = 0
 
 
 def check_anchors(ledger: SqlLedger, found: list[Anchor]) -> int:
-    """Hold a ledger against all its anchored heads; return the size of the largest.
+    """Compare a ledger with all its anchored heads, and return the size of the largest head.
 
     Raises:
-        RolledBack: the ledger is shorter than a head, or has another root there.
-        LedgerDamaged: there is no anchored head to hold it against.
+        RolledBack: The ledger is shorter than a head, or has another root there.
+        LedgerDamaged: There is no anchored head to compare the ledger with.
     """
     if not found:
         raise LedgerDamaged(f"no signed head of {ledger.origin} is anchored there")

@@ -1,4 +1,4 @@
-"""`chain.json`: where a ledger is on a chain. `reticent chain deploy` writes it, everybody who asks reads it.
+"""The file `chain.json`, which names a ledger on a chain: `reticent chain deploy` writes it, users read it.
 
     {
      "rpc": "https://node.example.org",
@@ -38,9 +38,10 @@ _LONGEST_WORD = 15  # of the path of a node's address; what is longer may be a t
 
 
 class DeploymentFile:
-    """What all files have that say where a contract is: how they are read, written and connected to.
+    """The base of files that locate a contract: reading, writing and connecting to a node.
 
-    A dataclass beside it has at least the fields below. Not a dataclass itself: fields keep their own order.
+    A subclass is a dataclass with at least the fields below. The base is not a dataclass itself, so that
+    fields keep their own order.
     """
 
     written_by: ClassVar[str]  # the command
@@ -61,10 +62,10 @@ class DeploymentFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The file at `path`.
+        """Read the deployment file at `path`.
 
         Raises:
-            ParameterError: it is no such file, or a field is missing, unknown or wrong; in one line.
+            ParameterError: There is no such file, or a field is missing, unknown or wrong; in one line.
         """
         if not path.is_file():
             raise ParameterError(
@@ -82,25 +83,25 @@ class DeploymentFile:
             raise ParameterError(f"{path}: {error}") from error
 
     def write(self, path: Path) -> None:
-        """Write a new file; one that exists is never overwritten."""
+        """Write a new file; an existing file is never overwritten."""
         write_new(path, json.dumps(asdict(self), indent=1) + "\n")  # type: ignore[call-overload]
 
     def connect(self, rpc: str | None = None) -> Node:
-        """A node of this chain: that of `rpc`, of RETICENT_RPC, or of the file."""
+        """Connect to a node of this chain: the node of `rpc`, of RETICENT_RPC, or of the file."""
         return Node(node_address(rpc, self.rpc), chain_id=self.chain_id)
 
 
 @dataclass(frozen=True)
 class ChainFile(DeploymentFile):
-    """Which chain, which contracts.
+    """The location of a ledger's contracts on a chain.
 
     Attributes:
-        rpc: a node; None if everybody names their own.
-        chain_id: the chain that every node must serve.
-        contract: the address of the PrivacyLedger.
-        anchor: the address of the HeadAnchor.
-        block: where the contracts were made; nothing of theirs lies before.
-        confirmations: how many blocks must lie on top of a block before it counts.
+        rpc: Address of a node; None if everybody names their own.
+        chain_id: Id of the chain that every node must serve.
+        contract: Address of the PrivacyLedger.
+        anchor: Address of the HeadAnchor.
+        block: Block in which the contracts were deployed; none of their events lie before it.
+        confirmations: Number of blocks that must lie on top of a block before it counts.
     """
 
     rpc: str | None
@@ -128,7 +129,7 @@ def _checked_fields(given: Any, names: list[str]) -> Mapping[str, Any]:
 
 
 def node_address(*given: str | None) -> str:
-    """The first address of a node among an option, RETICENT_RPC, and a file."""
+    """Return the first address of a node among an option, RETICENT_RPC, and a file."""
     option, *others = given
     for address in (option, os.environ.get(RPC), *others):
         if address:
@@ -137,7 +138,7 @@ def node_address(*given: str | None) -> str:
 
 
 def shareable(rpc: str) -> str | None:
-    """The address of a node, if everybody may know it: None if it seems to hold a password or a token."""
+    """Return the address of a node, or None if the address seems to hold a password or a token."""
     parts = urlsplit(rpc)
     is_secret = "@" in parts.netloc or parts.query or parts.fragment
     words = re.split(r"[/._-]", parts.path)

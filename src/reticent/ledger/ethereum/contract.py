@@ -1,7 +1,8 @@
-"""PrivacyLedger.vy as Python sees it: identifiers, limits, and calls that change nothing.
+"""The Python view of PrivacyLedger.vy: identifiers, limits, and calls that change nothing.
 
-Identifiers are hashes that anybody computes alike: a data set is its registering address and name, a key all
-that is said of it, a measurement its data set, key, start and information.
+Identifiers are hashes that anybody computes alike: that of a data set is of its registering address and name,
+that of a key is of all its declared fields, that of a measurement is of its data set, key, start and
+information.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _LOW = (1 << 64) - 1
 
 @cache
 def artifact() -> Artifact:
-    """The compiled contract."""
+    """Return the compiled contract PrivacyLedger."""
     return Artifact.read(Path(__file__).parent / "contracts" / "PrivacyLedger.json")
 
 
 @dataclass(frozen=True)
 class Words:
-    """What is said of a key before it is asked for; nothing, for a key of a ledger that needs no words."""
+    """The declared fields of a key; empty for a key of a ledger that needs no declaration."""
 
     question: str = ""
     grid: int = 0
@@ -48,7 +49,10 @@ class Words:
 
 
 class Look(NamedTuple):
-    """All that decides a request, of one moment. See the contract."""
+    """The state that decides a request, at one moment.
+
+    See the contract.
+    """
 
     paused: bool
     declared: bool
@@ -65,7 +69,7 @@ class Look(NamedTuple):
 
     @property
     def answered(self) -> tuple[int, int, int] | None:
-        """What an earlier request under the idempotency key was, bought and was charged."""
+        """The body, units bought and units charged of an earlier request under the idempotency key."""
         return (self.answer >> 128, self.answer >> 64 & _LOW, self.answer & _LOW) if self.answer else None
 
 
@@ -73,7 +77,7 @@ NOTHING = Look(False, False, False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Held(NamedTuple):
-    """A data set as it is stored."""
+    """A data set as the contract stores it."""
 
     owner: str
     candidate: str
@@ -86,7 +90,7 @@ class Held(NamedTuple):
 
 
 class Contract(ContractView):
-    """PrivacyLedger at an address. It must be this version of it."""
+    """The contract PrivacyLedger at an address, which must be of this version."""
 
     def __init__(self, node: Node, address: str, compiled: Artifact | None = None) -> None:
         super().__init__(node, address, compiled or artifact())
@@ -94,12 +98,12 @@ class Contract(ContractView):
     def looks(
         self, asked: Sequence[tuple[bytes, bytes, str, bytes]], *, block: int | str = "latest"
     ) -> list[Look]:
-        """`look` for each of (data set, key, analyst, idempotency mark)."""
+        """Call `look` for each tuple of data set, key, analyst and idempotency mark."""
         answers = self.call_many([("look", one) for one in asked], block=block)
         return [NOTHING if answer is None else Look(*answer[0]) for answer in answers]
 
     def held(self, dataset: bytes, *, block: int | str = "latest") -> Held | None:
-        """A data set; None if it is not registered."""
+        """Return a data set as stored by the contract; None if it is not registered."""
         answer = self.call("datasets", dataset, block=block)
         if answer is None or answer[0][0] == NOBODY:
             return None
@@ -108,7 +112,7 @@ class Contract(ContractView):
         return stored._replace(owner=owner, candidate=candidate, oracle=oracle)
 
     def terms(self, dataset: bytes, registered: int) -> Terms:
-        """What a data set was registered with, from the event in its block."""
+        """Return the terms with which a data set was registered, from the event in its block."""
         topics = [self.artifact.topic("Registered"), "0x" + dataset.hex()]
         for part in self.node.logs(self.address, registered, registered, topics):
             for log in part:
@@ -124,48 +128,51 @@ class Contract(ContractView):
 
 
 def cause(refusal: TransactionRefused) -> str:
-    """Why the contract refused, without the name that it puts before its reasons."""
+    """Return the contract's reason for a refusal, without the contract's name before it."""
     return refusal.reason.removeprefix("ledger: ")
 
 
 @lru_cache(maxsize=4096)
 def dataset_id(owner: str, name: str | bytes) -> bytes:
-    """The identifier of the data set that `owner` registers under a name."""
+    """Return the identifier of the data set that `owner` registers under a name."""
     raw = name.encode() if isinstance(name, str) else name
     return keccak(encode(["address", "bytes"], [owner, raw]))
 
 
 @lru_cache(maxsize=4096)
 def key_id(name: bytes, question: bytes, grid: int, dimension: int) -> bytes:
-    """The identifier of a key: all that is said of it."""
+    """Return the identifier of a key, a hash of all its declared fields."""
     kinds = ["bytes32", "bytes32", "int16", "uint16"]
     return keccak(encode(kinds, [keccak(name), keccak(question), grid, dimension]))
 
 
 @lru_cache(maxsize=4096)
 def payment_id(name: bytes) -> bytes:
-    """The identifier of a payment, which is that of no key."""
+    """Return the identifier of a payment, which no declared key has."""
     return keccak(encode(["bytes32", "bytes32"], [keccak(b"payment"), keccak(name)]))
 
 
 def identity(dataset: bytes, key: bytes, start: int, information: int) -> bytes:
-    """What a measurement is: a record must name all of it."""
+    """Return the identity of a measurement: a hash of all fields that a record must name."""
     return keccak(encode(["bytes32", "bytes32", "uint64", "uint64"], [dataset, key, start, information]))
 
 
 def mark_of(idempotency: str | None) -> bytes:
-    """An idempotency key as the contract takes it."""
+    """Return an idempotency key in the form that the contract takes."""
     return NO_MARK if idempotency is None else hashlib.sha256(idempotency.encode()).digest()
 
 
 def body_of(verb: str, key: bytes, information: int) -> int:
-    """What the contract remembers of a request beside its idempotency key."""
+    """Return the number by which the contract recognises a request under its idempotency key."""
     raw = encode(["bytes32", "bytes32", "uint64"], [keccak(verb.encode()), key, information])
     return int.from_bytes(keccak(raw)) >> 128
 
 
 def terms_of(fields: dict[str, Any]) -> Terms | None:
-    """The terms of a Registered event; None if they are not words of this version (anybody may register)."""
+    """Return the terms of a Registered event; None if this version cannot read them.
+
+    Anybody may register a data set with any words.
+    """
     try:
         return Terms(
             fields["name"],
@@ -180,13 +187,13 @@ def terms_of(fields: dict[str, Any]) -> Terms | None:
 
 
 def registered_name(data: bytes) -> bytes:
-    """The name in the data of a Registered event, byte for byte: it need not be UTF-8."""
+    """Return the name in the data of a Registered event, byte for byte: it need not be UTF-8."""
     name: bytes = decode(["address", "bytes"], data)[1]
     return name
 
 
 def text_of(raw: bytes) -> str:
-    """Bytes that ought to be UTF-8; in hexadecimal digits if they are not."""
+    """Decode bytes as UTF-8, or write them in hexadecimal digits if they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

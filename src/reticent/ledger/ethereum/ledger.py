@@ -1,10 +1,10 @@
-"""The ledger in a contract on an Ethereum chain: nobody can talk it round, the operator included.
+"""The ledger in a contract on an Ethereum chain: nobody can manipulate it, the operator included.
 
-The verbs, their errors and their words are those of every ledger. Whoever holds the data, the oracle, records
-what is paid for here; owners allow analysts, and may stop spending. Everything on a chain is public but the
-data: the names, the questions, who asked, and the noisy values.
+The verbs, their errors and their words are those of every ledger. The oracle, who holds the data, records the
+measurements that are paid for here; owners allow analysts, and may stop spending. Everything on a chain is
+public but the data: the names, the questions, who asked, and the noisy values.
 
-What is read has the chosen number of confirmations; what is written is waited for until it has.
+Reads return only state with the chosen number of confirmations; writes wait until they have that number.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ _TURN_S = 60.0  # that another process may take to send
 
 
 class EthereumLedger(ChainAccounts):
-    """Accounts in the contract PrivacyLedger. Threads may share it.
+    """A ledger with accounts in the contract PrivacyLedger, which threads may share.
 
     Args:
-        node: of the chain.
-        address: of the contract.
-        key: signs what is written.
-        owner: who registered the accounts that are meant; the key's own address without.
-        oracle: who records the values of accounts that `open` registers; the key's own address without.
-        confirmations: how many blocks must lie on top of whatever is read, or written, before it counts.
-        first_block: nothing of the contract is older. Lists are read from there.
-        outbox: keeps signed records before they are broadcast.
-        timeout_s: how long to wait for confirmations.
-        lock: a file that all processes with this key lock while they send, so that no two take a nonce.
-        ceiling: the most that a unit of gas may cost, whatever the node says.
+        node: Node of the chain.
+        address: Address of the contract.
+        key: Key that signs transactions.
+        owner: Address that registered the accounts; by default the key's own address.
+        oracle: Address that records the values of accounts that `open` registers; by default the key's own
+            address.
+        confirmations: Number of blocks that must lie on top of a read or written block before it counts.
+        first_block: Block before which the contract has no events. Lists are read from there.
+        outbox: Store that keeps signed records before they are broadcast.
+        timeout_s: Seconds to wait for confirmations.
+        lock: File that all processes with this key lock while they send, so that no two take the same nonce.
+        ceiling: Highest price of a unit of gas, whatever the node says.
 
     Raises:
-        WrongChain: there is another contract, or none, at the address.
+        WrongChain: There is another contract, or none, at the address.
     """
 
     measured_by_oracle = True
@@ -103,7 +104,7 @@ class EthereumLedger(ChainAccounts):
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """The right to send, among the processes that share the key."""
+        """Hold the right to send, among the processes that share the key."""
         assert self._lock is not None
         if not self._lock.acquire(_TURN_S):
             raise ChainError(f"another process with this key has been sending for {_TURN_S:g} s")
@@ -118,16 +119,19 @@ class EthereumLedger(ChainAccounts):
         if self._lock is not None:
             self._lock.close()
 
-    # Looking back
+    # History
 
     def history(self, account: str, key: str) -> list[Event]:
-        """What is on the chain under a key: its declaration, its charges, its records."""
+        """Return the events on the chain under a key: its declaration, its charges, its records."""
         place = (self._dataset(account), self._key_id(account, key)[0])
         self.log.sync()
         return [one for one in self.log.events() if (one.fields["dataset"], one.fields.get("key")) == place]
 
     def gas(self, logs: Sequence[Log]) -> list[int | None]:
-        """What the transaction of each log used; None if the node has no receipt. Each is asked for once."""
+        """Return the gas used by the transaction of each log; None if the node has no receipt.
+
+        Each transaction is asked for once.
+        """
         places = [(one.block_hash, one.transaction) for one in logs]
         with self._guard:
             found = {place: self._gas[place] for place in places if place in self._gas}
@@ -146,7 +150,7 @@ class EthereumLedger(ChainAccounts):
     # Asking
 
     def _declare(self, account: str, key: str, question: str, grid: int, dimension: int) -> None:
-        """Remember what is measured under a key: it is written down with the first request."""
+        """Remember the question that is measured under a key, to be declared with the first request."""
         try:
             size = len(question.encode())
         except UnicodeEncodeError as error:
@@ -201,27 +205,27 @@ class EthereumLedger(ChainAccounts):
     # Recording
 
     def record(self, waiting: Waiting, values: Sequence[int]) -> Sent:
-        """Sign and broadcast the values of a measurement; `settle` waits for it.
+        """Sign and broadcast the values of a measurement; `settle` waits for the confirmations.
 
-        With an outbox, one measurement has the same values for ever: what was signed is kept before it is
-        broadcast, and whatever else comes later is refused.
+        With an outbox, one measurement has the same values for ever: a signed record is kept before it is
+        broadcast, and any other values that come later are refused.
 
         Raises:
-            ChainError: other values were signed for this measurement.
-            CommitUnknown: the node was lost. Record the same again.
+            ChainError: Other values were signed for this measurement.
+            CommitUnknown: The node was lost. Record the same values again.
         """
         return self._records.send([(waiting, values)])[0]
 
     def record_many(self, records: Sequence[tuple[Waiting, Sequence[int]]]) -> list[Sent]:
-        """`record` for several measurements, in few messages to the node."""
+        """Record several measurements, in few messages to the node; see `record`."""
         return self._records.send(records)
 
     def settle(self, sent: Sent) -> Receipt:
         """Wait until a record has enough confirmations.
 
         Raises:
-            AlreadyFulfilled: the measurement had its values.
-            UnknownMeasurement: a reorganisation took it back, or gave it another number.
+            AlreadyFulfilled: The measurement had its values.
+            UnknownMeasurement: A reorganisation took the measurement back, or gave it another number.
         """
         receipt = self._records.settle([sent])[0]
         if isinstance(receipt, Receipt):
@@ -229,7 +233,7 @@ class EthereumLedger(ChainAccounts):
         raise receipt
 
     def settle_many(self, sent: Sequence[Sent]) -> list[Receipt | LedgerError | ParameterError]:
-        """`settle` for several records: what each would return or raise."""
+        """Settle several records, and return what `settle` would return or raise for each."""
         return self._records.settle(sent)
 
     def _fulfil(self, number: int, values: tuple[int, ...]) -> Reading:
@@ -259,10 +263,10 @@ class EthereumLedger(ChainAccounts):
         raise LedgerError(f"measurement {number}: the chain is reorganised again and again")
 
     def _recorded_with(self, sent: Sent, waiting: Waiting) -> tuple[int, int, Sequence[int]] | None:
-        """What is recorded, in one message with the receipt, where no confirmations are waited for.
+        """Return the recorded state of a key with the receipt in one message, if no confirmations are needed.
 
-        None if the record is in no block yet, or is not sure to be among what the node shows: that it is can
-        only be told where nothing waits under the key.
+        None if the record is in no block yet, or if it is not certain that the node's answer includes it:
+        this is certain only if nothing waits under the key.
         """
         if self._confirmations:
             return None
@@ -278,7 +282,7 @@ class EthereumLedger(ChainAccounts):
         return (requested, recorded, sums) if whole else None
 
     def _waiting_for(self, number: int, size: int) -> Waiting:
-        """The measurement of a number, if it may be recorded with so many values."""
+        """Return the measurement of a number, if it may be recorded with this number of values."""
         with self.log.reading() as state:
             if number >= len(state.measurements):
                 raise UnknownMeasurement(f"measurement {number} was never asked for")

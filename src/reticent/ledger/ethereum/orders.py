@@ -1,7 +1,7 @@
-"""Requests and payments on a chain: look, decide as the contract will, send, and take its word.
+"""Requests and payments on a chain: read the state, predict the decision, send, and obey the contract.
 
-Several orders share one message for looking, one for sending and one for receipts. What is decided here only
-spares transactions: the contract decides again, and where others came first, what it refused is looked at and
+Several orders share one message for reading, one for sending and one for receipts. A decision made here only
+saves transactions: the contract decides again. If other orders came first, the refused ones are read and
 decided anew.
 """
 
@@ -34,11 +34,11 @@ from reticent.ledger.ethereum.state import State
 ATTEMPTS = 8
 _PAUSE_S = 0.05
 
-# Upper bounds of gas: every slot is written for the first time. What is not used is not paid.
+# Upper bounds of gas: every slot is written for the first time. Unused gas is not paid.
 REQUEST_GAS = 300_000
 DECLARE_GAS, BYTE_GAS = 150_000, 60
 
-# The contract's own words for what may be different at the next look.
+# The contract's own words for reasons that may no longer apply when the state is read again.
 _RACES = {
     "declared already",
     "idempotency key used",
@@ -71,7 +71,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Ask:
-    """One order, with its identifiers on the chain."""
+    """One order of a request or payment, with its identifiers on the chain."""
 
     verb: str
     terms: Terms
@@ -87,7 +87,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the contract will do with an ask: refuse it, answer it as before, or write it down."""
+    """The predicted decision of the contract on an ask: refuse it, answer it as before, or write it down."""
 
     refusal: LedgerError | None = None
     bought: int = 0
@@ -97,7 +97,7 @@ class Plan:
 
 
 class Books:
-    """What the contract holds about some asks, carried on from one to the next."""
+    """The contract's state that concerns some asks, carried on from one ask to the next."""
 
     def __init__(self, caller: str) -> None:
         self._caller = caller
@@ -107,7 +107,7 @@ class Books:
         self._answers: dict[tuple[bytes, bytes], tuple[int, int, int]] = {}
 
     def plan(self, ask: Ask, look: Look) -> Plan:
-        """Decide as the contract does, and carry on."""
+        """Predict the contract's decision on an ask, and update the carried state."""
         try:
             return self._plan(ask, look)
         except LedgerError as refusal:
@@ -162,14 +162,14 @@ class Books:
 
 
 class Orders:
-    """Asks on their way to grants. Made for one call of the ledger.
+    """The processing of asks into grants, for one call of the ledger.
 
     Args:
-        contract: where they go.
-        sender: who asks, and how many confirmations there must be.
-        log: lists what waits under a key, if that is more than what is asked for here.
-        learn: is told of each measurement that these asks paid for.
-        timeout_s: how long to wait for what is bought and has too few confirmations.
+        contract: Contract that the asks go to.
+        sender: Sender of the transactions, with the asker's address and the number of confirmations.
+        log: Log that lists the measurements waiting under a key, if there are more than those asked for here.
+        learn: Function that is called with each measurement that these asks paid for.
+        timeout_s: Seconds to wait for purchases that have too few confirmations.
     """
 
     def __init__(
@@ -186,10 +186,10 @@ class Orders:
         self._reason = "no reason"
 
     def grants(self, asks: Sequence[Ask]) -> list[Grant | LedgerError]:
-        """The grant or the refusal of each ask, as if they came in turn.
+        """Return the grant or the refusal of each ask, as if they came in turn.
 
         Raises:
-            CommitUnknown: the node was lost after something was sent.
+            CommitUnknown: The node was lost after something was sent.
         """
         results: dict[int, Grant | LedgerError] = {}
         try:
@@ -213,7 +213,7 @@ class Orders:
         return [results[place] for place in range(len(asks))]
 
     def _round(self, asks: dict[int, Ask]) -> dict[int, Grant | LedgerError]:
-        """Decide and send once. Those that others came before are left out."""
+        """Decide and send the asks once, and leave out those that other orders came before."""
         looks = dict(zip(asks, self._looks(asks, "latest"), strict=True))
         books = Books(self._sender.address)
         plans = {place: books.plan(ask, looks[place]) for place, ask in asks.items()}
@@ -238,7 +238,7 @@ class Orders:
         return self._contract.looks([(a.dataset, a.id, who, a.mark) for a in asks.values()], block=block)
 
     def _settled(self, known: dict[int, Ask], plans: dict[int, Plan]) -> bool:
-        """Wait until what is bought already is deep enough in the chain; False if it left the chain."""
+        """Wait until earlier purchases have enough confirmations; return False if they left the chain."""
 
         def holds(block: int | str) -> bool:
             looks = self._looks(known, block)
@@ -263,7 +263,7 @@ class Orders:
     # Writing
 
     def _written(self, asks: dict[int, Ask], looks: dict[int, Look]) -> dict[int, dict[str, Any] | None]:
-        """The event that each ask wrote; None if the contract refused it, or had answered it before."""
+        """Return the event that each ask wrote; None if the contract refused it or had answered it before."""
         if not asks:
             return {}
         contract, to = self._contract, self._contract.address
@@ -344,7 +344,7 @@ class Orders:
 
 
 class _Answers:
-    """Grants of a round, in turn: what is spent and pending after each."""
+    """The grants of a round in turn, with the amounts spent and pending after each."""
 
     def __init__(
         self,

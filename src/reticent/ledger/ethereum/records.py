@@ -1,4 +1,4 @@
-"""The oracle's side of a chain: values of measurements, signed once, broadcast until they are in it."""
+"""The oracle's side of a chain: values of measurements, signed once and broadcast until a block has them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ from reticent.ledger.base import MOST_VALUE
 from reticent.ledger.ethereum.contract import MOST_VALUES, Contract, cause, identity
 from reticent.ledger.ethereum.orders import Waiting
 
-# Upper bounds of gas: every sum is written for the first time. What is not used is not paid.
+# Upper bounds of gas: every sum is written for the first time. Unused gas is not paid.
 _FULFIL_GAS, _VALUE_GAS = 180_000, 26_000
 _AFTER_NUMBER = slice(36, None)  # of a call: selector and number come first
 
 
 class Records:
-    """What an oracle sends. With an outbox, one measurement has the same values for ever."""
+    """The records that an oracle sends.
+
+    With an outbox, one measurement has the same values for ever.
+    """
 
     def __init__(self, contract: Contract, sender: Sender, outbox: Outbox | None) -> None:
         self._contract, self._sender, self._outbox = contract, sender, outbox
 
     def send(self, records: Sequence[tuple[Waiting, Sequence[int]]]) -> list[Sent]:
-        """Sign, keep and broadcast. See `EthereumLedger.record`."""
+        """Sign, keep and broadcast the values of measurements.
+
+        See `EthereumLedger.record`.
+        """
         calls: list[tuple[str | None, bytes]] = []
         labels, most = [], 0
         for waiting, values in records:
@@ -51,7 +57,10 @@ class Records:
             raise CommitUnknown(f"{error}: record the same again") from error
 
     def _label(self, waiting: Waiting, data: bytes) -> str:
-        """A measurement is its identity; a reorganisation may change its number, and never its values."""
+        """Return the outbox label of a measurement, and refuse other values than those signed before.
+
+        A measurement is its identity; a reorganisation may change its number, and never its values.
+        """
         if self._outbox is None:
             return ""
         what = identity(waiting.dataset, waiting.key, waiting.start, waiting.information).hex()
@@ -65,7 +74,10 @@ class Records:
         return f"{label}/{waiting.number}"
 
     def settle(self, sent: Sequence[Sent]) -> list[Receipt | LedgerError | ParameterError]:
-        """Wait for confirmations. See `EthereumLedger.settle`."""
+        """Wait for the confirmations of records.
+
+        See `EthereumLedger.settle`.
+        """
         try:
             outcomes = self._sender.wait_many(sent)
         except NodeUnavailable as error:
@@ -96,5 +108,5 @@ def check_size(size: int) -> None:
 
 
 def not_the_oracle(number: int, address: str) -> LedgerError:
-    """The refusal of a record by somebody else."""
+    """Return the error for a record by an address that is not the oracle."""
     return LedgerError(f"measurement {number}: {address} is not the oracle of its account")

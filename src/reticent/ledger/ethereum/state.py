@@ -1,7 +1,7 @@
-"""What the events of PrivacyLedger.vy add up to, with every rule of the contract checked on the way.
+"""The state that the events of PrivacyLedger.vy add up to, with every rule of the contract checked.
 
-`replay` needs nothing but the events: whoever has them can redo each account, key and sum, and finds out if
-they contradict themselves.
+`replay` needs nothing but the events: anybody who has them can recompute each account, key and sum, and finds
+out if they contradict themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reticent.ledger.ethereum.contract import (
 
 @dataclass
 class Analyst:
-    """Whom an owner allows, and how much of the quota is used."""
+    """An analyst whom an owner allows, with the quota and the part that is used."""
 
     quota: int = 0
     used: int = 0
@@ -39,7 +39,10 @@ class Analyst:
 
 @dataclass
 class DataSet:
-    """A registered data set. `terms` is None if they are not words of this version."""
+    """A registered data set.
+
+    `terms` is None if this version cannot read them.
+    """
 
     id: bytes
     name: str
@@ -60,7 +63,9 @@ class DataSet:
 
 @dataclass
 class KeyState:
-    """A declared key, or one of a payment. `size` is None until the number of values is fixed.
+    """A declared key, or the key of a payment.
+
+    `size` is None until the number of values is fixed.
 
     `has_own_text` says whether the name is named after the question: others may declare it with any text.
     """
@@ -79,13 +84,16 @@ class KeyState:
     has_own_text: bool = False
 
     def least(self, held: DataSet) -> int:
-        """What a fresh measurement is charged at least."""
+        """Return the smallest charge of a fresh measurement under this key."""
         return held.minimum * max(1, self.dimension)
 
 
 @dataclass
 class Charge:
-    """One measurement that was paid for; `paid` elsewhere, it never waits for values."""
+    """One measurement that was paid for.
+
+    If it is `paid` elsewhere, it never waits for values.
+    """
 
     number: int
     dataset: bytes
@@ -110,10 +118,11 @@ class State:
         self._marks: set[tuple[bytes, str, bytes]] = set()
 
     def apply(self, event: Event) -> None:
-        """Take in the next event.
+        """Apply the next event to the state.
 
         Raises:
-            LedgerDamaged: no run of the contract writes it after those before. The state is of no use then.
+            LedgerDamaged: No run of the contract writes this event after those before. The state is of no use
+                then.
         """
         take = getattr(self, f"_take_{event.name}", None)
         try:
@@ -124,7 +133,7 @@ class State:
             raise LedgerDamaged(f"{event.name} in {place} contradicts the events before: {error}") from error
 
     def waiting_under(self, dataset: bytes, key: bytes) -> list[Charge]:
-        """Measurements under a key that are paid for and not recorded."""
+        """Return the measurements under a key that are paid for and not recorded."""
         return [one for one in self.waiting.values() if (one.dataset, one.key) == (dataset, key)]
 
     # One method for each event
@@ -243,7 +252,7 @@ class State:
         _check(owner == held.candidate, "it was not offered")
         held.owner, held.candidate = owner, NOBODY
 
-    # What they share
+    # Shared helpers
 
     def _dataset(self, fields: dict[str, Any]) -> DataSet:
         found = self.datasets.get(fields["dataset"])
@@ -283,7 +292,10 @@ class State:
 
 
 def replay(events: Iterable[Event]) -> State:
-    """What events add up to, from the first one on. Raises LedgerDamaged if they contradict themselves."""
+    """Build the state from all events, from the first one on.
+
+    Raises LedgerDamaged if they contradict themselves.
+    """
     state = State()
     for event in events:
         state.apply(event)
@@ -291,7 +303,7 @@ def replay(events: Iterable[Event]) -> State:
 
 
 def identity_of(charge: Charge) -> bytes:
-    """What the contract keeps of a measurement while it waits."""
+    """Return the identity that the contract stores of a measurement while it waits."""
     return identity(charge.dataset, charge.key, charge.start, charge.information)
 
 

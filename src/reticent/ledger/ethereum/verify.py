@@ -1,4 +1,4 @@
-"""The check of PrivacyLedger.vy: its events redone, and held against what it stores."""
+"""The check of PrivacyLedger.vy: its events replayed, and compared with the state that it stores."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from reticent.ledger.ethereum.state import State, identity_of
 def verify(
     node: Node, contract: Artifact, address: str, block: int | None = None, *, first_block: int = 0
 ) -> tuple[int, State]:
-    """Redo everything from the events alone and compare it with what the contract stores, at one block.
+    """Replay all events and compare the result with the state that the contract stores, at one block.
 
     Args:
-        node: where both are read.
-        contract: what is at the address.
-        address: where it is.
-        block: by number; the newest without.
-        first_block: nothing of the contract is older.
+        node: Node from which both are read.
+        contract: Compiled contract that must be at the address.
+        address: Address of the contract.
+        block: Number of the block; by default the newest block.
+        first_block: Block before which the contract has no events.
 
     Returns:
-        The block, and what the events add up to.
+        The block, and the state that the events add up to.
 
     Raises:
-        LedgerDamaged: the events contradict themselves or the stored state.
-        WrongChain: another contract is there.
+        LedgerDamaged: The events contradict themselves or the stored state.
+        WrongChain: Another contract is there.
     """
     stored = Contract(node, address, contract)
     log = ChainLog(node, contract, stored.address, State, first_block=first_block)
@@ -47,7 +47,7 @@ def verify(
 
 
 def _wanted(state: State) -> list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]]:
-    """Each view of the contract: how to call it, what it must answer, and what it is in words."""
+    """Return each view of the contract: its call, the answer that it must give, and a description."""
     wanted: list[tuple[tuple[str, tuple[Any, ...]], tuple[Any, ...], str]] = []
     count = len(state.measurements)
     wanted.append((("measurements", ()), (count,), "the number of measurements"))

@@ -1,3 +1,3 @@
-"""Contracts in Vyper, and what the pinned compiler makes of them (`chain.compile`): one JSON file each."""
+"""Contracts in Vyper, and the output of the pinned compiler (`chain.compile`): one JSON file each."""
 
 __all__: list[str] = []
