@@ -1,8 +1,8 @@
-"""Content by its hash: whoever has the identifier needs to trust no store.
+"""Content by its hash: a reader with the identifier needs to trust no store.
 
-`cid` is the identifier, `unixfs` how a file becomes blocks, `base` what every store is; `directory`,
+`cid` is the identifier, `unixfs` cuts a file into blocks, `base` is the base of every store; `directory`,
 `gateway` and `kubo` are stores, `server` lets others read and write one. `tensors` is the form of models.
-Content is public: what must not be read by all is encrypted before it comes here.
+Content is public: encrypt private content before you put it here.
 """
 
 from reticent.store.base import Store

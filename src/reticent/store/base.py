@@ -1,7 +1,7 @@
-"""What every store is: blocks by their identifier, verified whenever they are read, and files made of them.
+"""The base of every store: blocks by identifier, verified whenever they are read, and files of blocks.
 
-How the family may evolve: a new kind of store is a subclass with `_fetch` and `_keep`, and a line in
-`places`. That what is read is what was asked for is decided here, once, and no subclass is asked about it.
+Evolution: a new kind of store is a subclass with `_fetch` and `_keep`, and a line in `places`. This module
+alone verifies that a block is the requested one; no subclass is asked about it.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ MOST_BYTES = 1 << 30  # of a file, where the caller says nothing
 
 
 class Store(ABC):
-    """Blocks by their hash. Threads may share one."""
+    """A store of blocks by their hash, which threads may share."""
 
     @abstractmethod
     def _fetch(self, cid: Cid) -> bytes:
-        """Some bytes, at most `unixfs.MOST_BLOCK_BYTES`: those of the block, if the store is honest.
+        """Return some bytes, at most `unixfs.MOST_BLOCK_BYTES`: those of the block, if the store is honest.
 
         Raises:
-            ContentMissing: there is no such block.
-            StoreUnavailable: it cannot be asked.
+            ContentMissing: There is no such block.
+            StoreUnavailable: The store cannot be asked.
         """
 
     @abstractmethod
     def _keep(self, cid: Cid, block: bytes) -> None:
-        """Keep a block that is called so. Keeping one twice does nothing more.
+        """Store a block under its identifier.
+
+        Storing a block twice does nothing more.
 
         Raises:
-            StoreFull: there is no room.
-            StoreUnavailable: it cannot be asked, or does not say that it kept it.
+            StoreFull: There is no room.
+            StoreUnavailable: The store cannot be asked, or does not confirm that it stored the block.
         """
 
     def _finish(self, root: Cid) -> None:  # noqa: B027 - most have nothing to do
-        """Called when all blocks of a file are kept."""
+        """Finish a file, when all its blocks are stored."""
 
     def close(self) -> None:  # noqa: B027
-        """Close what is open."""
+        """Close the connections of the store."""
 
     def __enter__(self) -> Store:
         return self
@@ -53,18 +55,18 @@ class Store(ABC):
 
     @final
     def block(self, cid: Cid) -> bytes:
-        """A block, verified.
+        """Return a block, verified.
 
         Raises:
-            ContentForged: the store gave another one.
-            ContentMissing: it has none.
-            StoreUnavailable: it cannot be asked.
+            ContentForged: The store gave another block.
+            ContentMissing: The store has no such block.
+            StoreUnavailable: The store cannot be asked.
         """
         return cid.checked(self._fetch(cid))
 
     @final
     def put_block(self, codec: int, block: bytes) -> Cid:
-        """Keep a block."""
+        """Store a block, and return its identifier."""
         whole("bytes of a block", len(block), low=0, high=unixfs.MOST_BLOCK_BYTES)
         cid = Cid.of(codec, block)
         self._keep(cid, block)
@@ -72,7 +74,7 @@ class Store(ABC):
 
     @final
     def put(self, content: Content) -> Cid:
-        """Keep a file; return what it is called, everywhere.
+        """Store a file, and return its identifier, which is the same everywhere.
 
         A crash leaves some of its blocks, which nothing points at; putting it again ends what was begun.
         """
@@ -82,16 +84,16 @@ class Store(ABC):
 
     @final
     def pieces(self, cid: Cid, *, most: int = MOST_BYTES) -> Iterator[bytes]:
-        """A file in pieces of at most 1 MiB, each verified before it is given out.
+        """Return a file in pieces of at most 1 MiB, each verified before it is given out.
 
         Raises:
-            ContentTooLarge: it has more than `most` bytes; nothing of it is given out then.
-            ContentForged: it is not what it is called, or no file of the profile.
-            ContentMissing: a block is missing.
+            ContentTooLarge: The file has more than `most` bytes; nothing of it is given out then.
+            ContentForged: The content does not match the identifier, or is no file of the profile.
+            ContentMissing: A block is missing.
         """
         return unixfs.leaves_of(cid, self.block, most=whole("most", most, low=0))
 
     @final
     def get(self, cid: Cid, *, most: int = MOST_BYTES) -> bytes:
-        """A whole file; errors as of `pieces`."""
+        """Return a whole file; errors as of `pieces`."""
         return b"".join(self.pieces(cid, most=most))

@@ -22,11 +22,11 @@ _TEXT = re.compile("b[a-z2-7]{58}")
 
 @dataclass(frozen=True)
 class Cid:
-    """What a block of content is called, by its bytes.
+    """An identifier of a block of content, computed from its bytes.
 
     Attributes:
-        codec: `RAW` or `DAG_PB`.
-        digest: the SHA-256 of the block.
+        codec: Codec of the block, `RAW` or `DAG_PB`.
+        digest: SHA-256 of the block.
 
     Reference: multiformats, CIDv1; multihash 0x12.
     """
@@ -40,15 +40,15 @@ class Cid:
 
     @classmethod
     def of(cls, codec: int, block: bytes | memoryview) -> Cid:
-        """The identifier of a block."""
+        """Return the identifier of a block."""
         return cls(codec, hashlib.sha256(block).digest())
 
     @classmethod
     def parse(cls, text: Any) -> Cid:
-        """The identifier of its text.
+        """Parse the text of an identifier.
 
         Raises:
-            ParameterError: it is none, or none of ours.
+            ParameterError: The text is no identifier, or not one of the kinds used here.
         """
         rule = "must be CIDv1 in base 32 (b...), of raw or dag-pb and sha2-256"
         if not isinstance(text, str) or not _TEXT.fullmatch(text):
@@ -61,7 +61,7 @@ class Cid:
 
     @classmethod
     def of_bytes(cls, raw: bytes, shown: str = "other bytes") -> Cid:
-        """The identifier of its bytes."""
+        """Parse the bytes of an identifier."""
         if len(raw) != LENGTH or raw[0] != 1 or raw[1] not in CODECS or raw[2:4] != b"\x12\x20":
             raise ParameterError(f"cid must be version 1, raw or dag-pb, sha2-256, got {shown!r:.80}")
         return cls(raw[1], raw[4:])
@@ -73,10 +73,10 @@ class Cid:
         return "b" + base64.b32encode(bytes(self)).decode("ascii").rstrip("=").lower()
 
     def checked(self, block: bytes) -> bytes:
-        """A block, if it is the one that is called so.
+        """Return a block, if it has this identifier.
 
         Raises:
-            ContentForged: it is another one.
+            ContentForged: The block has another identifier.
         """
         if hashlib.sha256(block).digest() != self.digest:
             raise ContentForged(f"what came is not the content of {self}")

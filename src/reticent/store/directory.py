@@ -18,11 +18,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Directory(Store):
-    """Blocks in a folder, in 32 x 32 folders by the last letters of their names.
+    """A store of blocks in a folder, in 32 x 32 folders by the last letters of their names.
 
     Args:
-        folder: made if it is missing.
-        capacity: bytes of all blocks together, as this process counts them; None for what the disk has.
+        folder: Folder of the store, created if it is missing.
+        capacity: Bytes of all blocks together, as this process counts them; None for the capacity of the
+            disk.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, capacity: int | None = None) -> None:
@@ -43,7 +44,7 @@ class Directory(Store):
         return self._folder / name[-3:-1] / name  # the last letter holds fewer bits
 
     def has(self, cid: Cid) -> bool:
-        """Whether a block of that name lies here."""
+        """Return whether the folder has a block of that identifier."""
         return self._path(cid).is_file()
 
     def _fetch(self, cid: Cid) -> bytes:

@@ -12,7 +12,10 @@ RAW_TYPE = "application/vnd.ipld.raw"
 
 
 class Gateway(Remote):
-    """Reads `/ipfs/{cid}?format=raw`; writes, where the same address allows it, as `reticent store serve`."""
+    """A store that reads `/ipfs/{cid}?format=raw`.
+
+    It writes, if the same address allows it, as `reticent store serve`.
+    """
 
     def _fetch(self, cid: Cid) -> bytes:
         status, raw = self._asked("GET", f"/ipfs/{cid}?format=raw", None, {"Accept": RAW_TYPE})

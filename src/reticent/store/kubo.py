@@ -1,6 +1,7 @@
-"""A store in a node of IPFS: the RPC of Kubo, for blocks. What is put is pinned, so that the node keeps it.
+"""A store in a node of IPFS: the RPC of Kubo, for blocks.
 
-Reference: Kubo RPC API v0, `block/get`, `block/put`, `pin/add`.
+Blocks are pinned when they are put, so that the node keeps them. Reference: Kubo RPC API v0, `block/get`,
+`block/put`, `pin/add`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from reticent.store.remote import Remote
 
 
 class Kubo(Remote):
-    """A node at its RPC address, usually port 5001: not for strangers, see Kubo's `API.Authorizations`."""
+    """A store in a node at its RPC address, usually port 5001.
+
+    The address is not for strangers, see Kubo's `API.Authorizations`.
+    """
 
     def _fetch(self, cid: Cid) -> bytes:
         # A node looks for a block all over the network until it is told to stop.

@@ -1,4 +1,4 @@
-"""Which store an address means."""
+"""The mapping from addresses to stores."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _KUBO = "kubo+"
 
 
 def at(place: str, *, token: str | None = None, timeout_s: float = 60.0) -> Store:
-    """The store at a place.
+    """Return the store at a place.
 
     Args:
-        place: `http(s)://host:port` of a trustless gateway or `reticent store serve`, `kubo+http(s)://host:port`
-            of a node's RPC, or a folder.
-        token: for those who ask for one.
-        timeout_s: of one block.
+        place: Address `http(s)://host:port` of a trustless gateway or `reticent store serve`,
+            `kubo+http(s)://host:port` of a node's RPC, or a folder.
+        token: Token for stores that ask for one.
+        timeout_s: Seconds that one block may take.
 
     >>> at("https://store.example")
     Gateway(store.example)

@@ -1,4 +1,4 @@
-"""What stores elsewhere have in common: requests that end, bounded replies, one line for each failure."""
+"""The base of remote stores: requests that end, bounded replies, one line for each failure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _MOST_ANSWER_BYTES = 1 << 16  # of what is no block
 
 
 class Remote(Store):
-    """A store at an http(s) address, written to by Kubo's RPC. Redirects are not followed.
+    """A store at an http(s) address, written to by Kubo's RPC.
+
+    Redirects are not followed.
 
     Args:
-        url: its address; a path in it comes before those of the protocol.
-        token: sent as `Authorization: Bearer`, if there is one; over https or to this machine alone.
-        timeout_s: how long one block may take, in all.
+        url: Address of the store; a path in it comes before those of the protocol.
+        token: Token sent as `Authorization: Bearer`, if there is one; over https or to this machine alone.
+        timeout_s: Seconds that one block may take, in all.
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout_s: float = 60.0) -> None:
@@ -57,7 +59,7 @@ class Remote(Store):
             one.close()
 
     def _keep(self, cid: Cid, block: bytes) -> None:
-        """Kubo's `block/put`, and the name that it gives must be ours."""
+        """Store a block by Kubo's `block/put`, and check the identifier that the store returns."""
         edge = os.urandom(16).hex()
         head = (
             f'--{edge}\r\nContent-Disposition: form-data; name="data"; filename="block"\r\n'
@@ -85,7 +87,7 @@ class Remote(Store):
         return StoreUnavailable(f"the store at {self._host} refused ({status}): {words or 'no reason'}")
 
     def _read(self, cid: Cid, status: int, raw: bytes, *, missing: bool) -> bytes:
-        """The body of a reply that holds a block."""
+        """Return the body of a reply that holds a block."""
         if missing:
             raise ContentMissing(f"the store at {self._host} has no {cid}")
         if status in (301, 302, 303, 307, 308):
@@ -97,7 +99,7 @@ class Remote(Store):
     def _asked(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        """Ask, and once more where a connection that was kept is gone: asking twice does no harm."""
+        """Send a request, and send it again if a kept connection is gone: asking twice does no harm."""
         with self._guard:
             kept = self._idle.pop() if self._idle else None
         if kept is not None:

@@ -1,12 +1,12 @@
-"""A store that others read, and write if they may: IPFS's trustless gateway, and Kubo's RPC for blocks.
+"""A server of a store for readers and permitted writers: IPFS's trustless gateway, and Kubo's block RPC.
 
     GET, HEAD /ipfs/{cid}?format=raw        a block (or `Accept: application/vnd.ipld.raw`)
     POST /api/v0/block/get?arg={cid}        a block
     POST /api/v0/block/put?cid-codec=raw    keep one (or dag-pb); {"Key": cid, "Size": bytes}
     POST /api/v0/pin/add?arg={cid}          whether it is kept; everything is
 
-So any reader of IPFS reads it, and whoever writes to Kubo writes to it. It assembles no files and lists
-nothing. Whatever is kept is public.
+So any reader of IPFS reads it, and any writer to Kubo writes to it. It assembles no files and lists nothing.
+Whatever is kept is public.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Handler(listening.PlainHandler):
             return self._say(503, "the store cannot be written")
 
     def _allowed(self) -> None:
-        """Whoever has the token; where there is none, nobody writes unless it is open."""
+        """Refuse a writer without the token; without any token, nobody writes unless the store is open."""
         token = self.server.token
         if token is None:
             if not self.server.is_open:
@@ -134,7 +134,7 @@ class _Handler(listening.PlainHandler):
             raise _Refused(401, "the token of this store is missing or wrong")
 
     def _form(self) -> bytes:
-        """The one file of a form."""
+        """Return the one file of a form."""
         boundary = _BOUNDARY.fullmatch(self.headers.get("Content-Type", ""))
         if boundary is None:
             raise _Refused(400, "the block must come as multipart/form-data")
@@ -156,14 +156,14 @@ class _Handler(listening.PlainHandler):
 
 
 class StoreServer(listening.BoundedServer):
-    """HTTP around a store. `serve_forever` runs it.
+    """An HTTP server of a store, run by `serve_forever`.
 
     Args:
-        store: whose blocks are served.
-        host: where to listen.
-        port: 0 takes a free one.
-        token: whoever sends it may write.
-        is_open: without a token, whoever reaches it may write.
+        store: Store whose blocks are served.
+        host: Host name or address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        token: Token that permits its sender to write.
+        is_open: True to let anybody who reaches the server write, if there is no token.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Models in files: safetensors, in one form for the same numbers, and read only if they look as announced.
+"""Models in files: safetensors, in one form for the same numbers, read only if they look as announced.
 
-There is no pickle here, and no parser either: whoever reads knows names, types and shapes, so the one head
-that such a file has is made again and compared. Another head is refused, whatever it says. What safetensors'
-own library writes without metadata is this form.
+There is no pickle here, and no parser either: the reader knows names, types and shapes, so the one head that
+such a file has is rebuilt and compared. Another head is refused, whatever it says. What safetensors' own
+library writes without metadata is this form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Looks = Mapping[str, tuple[str, tuple[int, ...]]]  # type and shape by name
 
 
 def packed(arrays: Arrays) -> bytes:
-    """A file of arrays; the same numbers give the same bytes everywhere."""
+    """Return a file of arrays; the same numbers give the same bytes everywhere."""
     looks = {name: (_type(name, array), array.shape) for name, array in arrays.items()}
     names = _ordered(looks)
     parts = [np.ascontiguousarray(arrays[name], dtype=TYPES[looks[name][0]]).tobytes() for name in names]
@@ -36,14 +36,14 @@ def packed(arrays: Arrays) -> bytes:
 
 
 def unpacked(data: bytes, looks: Looks) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that must look so.
+    """Return the arrays of a file that must have these types and shapes.
 
     Args:
-        data: the file.
-        looks: type (of `TYPES`) and shape of every array, by name.
+        data: Bytes of the file.
+        looks: Type (of `TYPES`) and shape of every array, by name.
 
     Raises:
-        ParameterError: it is another file. Numbers that are not finite are refused as well.
+        ParameterError: The file is another one. Numbers that are not finite are refused as well.
     """
     head = _head(looks)
     words = "; ".join(f"{name}: {kind} {list(shape)}" for name, (kind, shape) in looks.items())
@@ -62,18 +62,18 @@ def unpacked(data: bytes, looks: Looks) -> dict[str, NDArray[Any]]:
 
 
 def size_of(looks: Looks) -> int:
-    """The bytes of a file that looks so."""
+    """Return the number of bytes of a file with these types and shapes."""
     sizes = [np.dtype(TYPES[kind]).itemsize * math.prod(shape) for kind, shape in looks.values()]
     return len(_head(looks)) + sum(sizes)
 
 
 def put(store: Store, arrays: Arrays) -> Cid:
-    """Keep arrays as a file."""
+    """Store arrays as a file."""
     return store.put(packed(arrays))
 
 
 def get(store: Store, cid: Cid, looks: Looks) -> dict[str, NDArray[Any]]:
-    """Arrays from a store, if they are what they are called and look so; nothing larger is fetched."""
+    """Read arrays from a store and check their identifier, types and shapes; nothing larger is fetched."""
     return unpacked(store.get(cid, most=size_of(looks)), looks)
 
 

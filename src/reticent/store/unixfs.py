@@ -2,7 +2,7 @@
 
 Leaves are the file cut into 1 MiB, as they are. Above them nodes of at most 1,024 links each, level on level,
 until one is left. A file of one leaf is that leaf. So the size of a file says how all its blocks look, and
-`nodes` and `leaves` of a reader are checked against that: whoever serves a file chooses nothing.
+`nodes` and `leaves` of a reader are checked against that: the server of a file chooses nothing.
 
 Reference: IPIP-499, profile `unixfs-v1-2025`; dag-pb (links before data) and UnixFS, type File.
 """
@@ -26,13 +26,16 @@ Keep = Callable[[Cid, bytes | memoryview], None]
 
 @dataclass(frozen=True)
 class Shape:
-    """How files are cut. Another shape gives other identifiers: it is for tests of deep trees."""
+    """The sizes by which files are cut.
+
+    Another shape gives other identifiers: it is for tests of deep trees.
+    """
 
     leaf_bytes: int = LEAF_BYTES
     width: int = WIDTH
 
     def span(self, size: int) -> int:
-        """The bytes under one link of the root of a file of more than one leaf."""
+        """Return the bytes under one link of the root of a file of more than one leaf."""
         span = self.leaf_bytes
         while span * self.width < size:
             span *= self.width
@@ -47,9 +50,9 @@ class Link:
     """A block as the node above sees it.
 
     Attributes:
-        cid: of the block.
-        size: bytes of the file under it.
-        total: bytes of it and of all blocks under it.
+        cid: Identifier of the block.
+        size: Bytes of the file under the block.
+        total: Bytes of the block and of all blocks under it.
     """
 
     cid: Cid
@@ -71,7 +74,7 @@ def _sized(tag: int, content: bytes) -> bytes:
 
 
 def node_of(links: list[Link]) -> bytes:
-    """The block that points at others, in their order: the one form that it has."""
+    """Return the one block that points at other blocks, in their order."""
     pointers = b"".join(
         _sized(0x12, _sized(0x0A, bytes(link.cid)) + b"\x12\x00\x18" + _varint(link.total)) for link in links
     )
@@ -81,12 +84,12 @@ def node_of(links: list[Link]) -> bytes:
 
 
 def cid_of(content: Content, *, keep: Keep | None = None, shape: Shape = PROFILE) -> Cid:
-    """The identifier of a file: of bytes, or of an open file from where it stands.
+    """Return the identifier of a file, from bytes or from an open file at its current position.
 
     Args:
-        content: the file.
-        keep: called with every block, those below first; None to know the identifier alone.
-        shape: as the profile says.
+        content: Content of the file.
+        keep: Function called with every block, those below first; None to compute the identifier alone.
+        shape: Shape of the blocks; by default the profile's.
     """
     level: list[Link] = []
     for leaf in _leaves(content, shape.leaf_bytes):
@@ -108,7 +111,7 @@ def _parent(links: list[Link], keep: Keep | None) -> Link:
 
 
 def _leaves(content: Content, leaf_bytes: int) -> Iterator[memoryview]:
-    """The file in pieces; one that is empty for an empty file."""
+    """Yield the file in pieces; one empty piece for an empty file."""
     if isinstance(content, (bytes, bytearray, memoryview)):
         view = memoryview(content).cast("B")
         yield from (view[at : at + leaf_bytes] for at in range(0, max(1, len(view)), leaf_bytes))
@@ -120,7 +123,7 @@ def _leaves(content: Content, leaf_bytes: int) -> Iterator[memoryview]:
 
 
 def _filled(file: BinaryIO, size: int) -> bytes:
-    """So many bytes of a file, fewer at its end only: a pipe gives what it has."""
+    """Read a number of bytes of a file, fewer at its end only: a pipe gives what it has."""
     found = file.read(size)
     if len(found) == size or not found:
         return found
@@ -137,17 +140,17 @@ def _filled(file: BinaryIO, size: int) -> bytes:
 def leaves_of(
     root: Cid, block: Callable[[Cid], bytes], *, most: int, shape: Shape = PROFILE
 ) -> Iterator[bytes]:
-    """The pieces of a file, in order, each checked when it comes.
+    """Yield the pieces of a file, in order, each checked when it comes.
 
     Args:
-        root: the file.
-        block: gets a block, of which `Cid.checked` holds already.
-        most: bytes that the file may have.
-        shape: as the profile says.
+        root: Identifier of the file.
+        block: Function that gets a block, which `Cid.checked` has verified already.
+        most: Bytes that the file may have.
+        shape: Shape of the blocks; by default the profile's.
 
     Raises:
-        ContentForged: the blocks are no file of the profile.
-        ContentTooLarge: the file has more bytes than `most`; none of it was given out.
+        ContentForged: The blocks are no file of the profile.
+        ContentTooLarge: The file has more bytes than `most`; none of it was given out.
     """
     first = block(root)
     if root.codec == RAW:
@@ -166,14 +169,14 @@ def leaves_of(
 def _under(
     over: Link, node: bytes, span: int, block: Callable[[Cid], bytes], shape: Shape
 ) -> Iterator[bytes]:
-    """The leaves under a node, of which each link but the last has `span` bytes.
+    """Yield the leaves under a node, of which each link but the last has `span` bytes.
 
     Args:
-        over: the link to it; nobody says of a root what all its blocks have together (0).
-        node: the block.
-        span: see above.
-        block: gets another.
-        shape: as the profile says.
+        over: Link to the node; the total of a root is not known (0).
+        node: Block of the node.
+        span: Bytes under each link but the last.
+        block: Function that gets another block.
+        shape: Shape of the blocks.
     """
     below = [min(span, over.size - at) for at in range(0, over.size, span)]
     links = _links(over.cid, node, below, RAW if span == shape.leaf_bytes else DAG_PB)
@@ -190,9 +193,9 @@ def _under(
 
 
 def _links(cid: Cid, node: bytes, sizes: Iterable[int], codec: int) -> list[Link]:
-    """The links of a node, if it is the one block that points at blocks of such sizes.
+    """Return the links of a node, if it is the one block that points at blocks of such sizes.
 
-    What is read are the identifiers and totals alone; the node made of them must be this one, byte for byte.
+    Only the identifiers and totals are read; the node made of them must be this one, byte for byte.
     """
     links, at = [], 0
     for size in sizes:
@@ -215,7 +218,7 @@ def _links(cid: Cid, node: bytes, sizes: Iterable[int], codec: int) -> list[Link
 
 
 def _size_of(cid: Cid, node: bytes) -> int:
-    """What a node says that the file has; whether it is true `_links` finds out."""
+    """Return the size of the file that a node states; `_links` checks whether it is true."""
     at = 0
     while node[at : at + 1] == b"\x12":
         length, at = _number(cid, node, at + 1)
@@ -229,7 +232,7 @@ def _size_of(cid: Cid, node: bytes) -> int:
 
 
 def _number(cid: Cid, node: bytes, at: int) -> tuple[int, int]:
-    """A number at a place, and the place after it."""
+    """Return the number at a position, and the position after it."""
     number = 0
     for shift in range(0, 63, 7):
         if at >= len(node):
