@@ -1,3 +1,3 @@
-"""A witness elsewhere: the ledger's side of it, its server, and opening a ledger with the one that it has."""
+"""A witness on another machine: the ledger's client, the server, and opening a ledger with its witness."""
 
 __all__: list[str] = []

@@ -1,9 +1,9 @@
-"""The ledger's side of a witness: told of each new head before anything is answered, asked at start.
+"""The ledger's client of a witness, which signs each new head before the ledger answers anything.
 
-`WitnessedLedger` is a ledger that answers nothing whose head the witness has not signed. When the witness
-cannot be reached, the charge stands and the caller gets `WitnessUnavailable`; a later call, after the
-witness is back, is answered without a second charge. After `RolledBack` it answers nothing until it is
-opened again. The witness itself is `server`.
+The witness is also asked at start. `WitnessedLedger` is a ledger that answers nothing whose head the witness
+has not signed. When the witness cannot be reached, the charge stands and the caller gets
+`WitnessUnavailable`; a later call, after the witness is back, is answered without a second charge. After
+`RolledBack` it answers nothing until it is opened again. The witness itself is `server`.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _Read = TypeVar("_Read")
 
 
 class WitnessClient:
-    """Talks to a witness. Safe to share between threads.
+    """A client of a witness, safe to share between threads.
 
     Args:
-        url: where the witness listens, http:// or https://.
-        key: the witness's public key, as it prints it when it starts. Without it, the key that the
-            witness shows first is believed until this client is closed.
-        timeout_s: how long an answer may take.
+        url: Address at which the witness listens, http:// or https://.
+        key: Public key of the witness, as it prints it when it starts. Without it, the key that the witness
+            shows first is believed until this client is closed.
+        timeout_s: Seconds that an answer may take.
     """
 
     def __init__(self, url: str, *, key: PublicKey | str | None = None, timeout_s: float = 10.0) -> None:
@@ -81,7 +81,7 @@ class WitnessClient:
 
     @property
     def key(self) -> PublicKey:
-        """The witness's public key."""
+        """The public key of the witness."""
         with self._lock:
             if self._key is None:
                 key = PublicKey.parse(str(self.logs().get("key")))
@@ -91,25 +91,28 @@ class WitnessClient:
             return self._key
 
     def seen(self, origin: str) -> int:
-        """Entries of the log that the witness is known to have signed for."""
+        """Return the number of entries of the log that the witness is known to have signed for."""
         head = self._seen.get(origin)
         return head.size if head else 0
 
     def signed(self, head: Head) -> bool:
-        """Whether this is the head that the witness is known to have signed last."""
+        """Return whether this is the head that the witness is known to have signed last."""
         return self._seen.get(head.origin) == head
 
     def logs(self) -> dict[str, Any]:
-        """The witness's key and the logs that it remembers."""
+        """Return the key of the witness and the logs that it remembers."""
         return self._ask("GET", "/logs")[1]
 
     def last(self, origin: str) -> tuple[str, dict[int, int]] | None:
-        """The witness's last checkpoint, its signature verified; no totals: those are for the log alone."""
+        """Return the witness's last checkpoint, its signature verified, and no totals.
+
+        Totals are for the log alone.
+        """
         found = self.record(origin)
         return (found["checkpoint"], {}) if found else None
 
     def record(self, origin: str) -> dict[str, Any] | None:
-        """What the witness tells anybody: the last checkpoint, abandoned ones, whether recovery is allowed.
+        """Return the public record of a log: last and abandoned checkpoints, whether recovery is allowed.
 
         The answer is signed together with a fresh nonce, so that an old one does not pass for it.
         """
@@ -126,7 +129,7 @@ class WitnessClient:
             return answer
 
     def heads(self, origin: str, most: int) -> Iterator[tuple[int, bytes]]:
-        """Sizes and roots of the heads of at most that size that the witness remembers, largest first."""
+        """Yield sizes and roots of the heads up to a size that the witness remembers, largest first."""
         told = 0
         while True:
             answer = self._fresh("/heads", origin=origin, most=str(most), skip=str(told))[1]
@@ -142,7 +145,10 @@ class WitnessClient:
             told += len(heads)
 
     def totals(self, ledger: SqlLedger) -> dict[int, int]:
-        """Units spent by account number at the last head, which the witness tells to the log's key alone."""
+        """Return the units spent by account number at the last head.
+
+        The witness tells them to the log's key alone.
+        """
         with self._lock:
             if self.record(ledger.origin) is None:
                 return {}
@@ -159,11 +165,11 @@ class WitnessClient:
             return totals
 
     def push(self, ledger: SqlLedger) -> None:
-        """Have the witness sign the ledger's present head.
+        """Ask the witness to sign the ledger's present head.
 
         Raises:
-            RolledBack: the witness remembers a longer log, or another one.
-            WitnessUnavailable: it cannot be reached.
+            RolledBack: The witness remembers a longer log, or another one.
+            WitnessUnavailable: The witness cannot be reached.
         """
         with self._lock:
             conflict = ""
@@ -188,7 +194,7 @@ class WitnessClient:
             raise _rolled_back(head.size, seen.size, conflict)
 
     def _add(self, ledger: SqlLedger, head: Head, checkpoint: str, totals: dict[int, int], seen: Head) -> str:
-        """Send a head; return what the witness holds against it, or nothing."""
+        """Send a head, and return the witness's objection to it, or an empty text."""
         held = self._totals.get(head.origin, {})
         status, answer = self._ask(
             "POST",
@@ -208,7 +214,7 @@ class WitnessClient:
         return ""
 
     def recover(self, ledger: SqlLedger, abandoned: Head) -> None:
-        """Have the witness continue from the ledger's present head instead of the one it remembers."""
+        """Ask the witness to continue from the ledger's present head instead of the one it remembers."""
         with self._lock:
             checkpoint, totals = _state(ledger)
             head = parse(checkpoint)[0]
@@ -221,12 +227,15 @@ class WitnessClient:
                 raise self._refused(answer)
 
     def _accept(self, head: Head, checkpoint: str, totals: dict[int, int], answer: dict[str, Any]) -> None:
-        """Believe the witness only when its signature on this head holds."""
+        """Remember a head as signed, only if the witness's signature on this head holds."""
         verified(checkpoint + str(answer.get("cosignature")), self.key)
         self._seen[head.origin], self._totals[head.origin] = head, totals
 
     def _fresh(self, path: str, **asked: str) -> tuple[int, dict[str, Any]]:
-        """Ask with a nonce; believe what the witness signed together with it, also that it knows nothing."""
+        """Ask with a nonce, and accept only an answer that the witness signed together with the nonce.
+
+        That holds also for the answer that the witness knows nothing.
+        """
         nonce = os.urandom(32).hex()
         key, query = self.key, urlencode({**asked, "nonce": nonce})
         status, raw, signature = self._exchange("GET", f"{path}?{query}", None)
@@ -307,7 +316,7 @@ def _signing(ledger: SqlLedger) -> Ed25519PrivateKey:
 
 
 def _state(ledger: SqlLedger) -> tuple[str, dict[int, int]]:
-    """The signed head, and the totals that it speaks of."""
+    """Return the signed head of a ledger, and the totals that the head commits to."""
     while True:
         head, totals = ledger.head(), ledger.totals()
         if totals_hash(totals) == head.totals:  # else another server wrote in between
@@ -322,10 +331,13 @@ def _rolled_back(size: int, seen: int, conflict: str = "") -> RolledBack:
 
 
 def guard(ledger: SqlLedger, client: WitnessClient) -> None:
-    """At start: refuse a ledger that is behind, or forked from, what the witness saw; else tell it the rest.
+    """Refuse a ledger that is behind the witness or forked from it; else push its head to the witness.
+
+    This happens at start.
 
     Raises:
-        RolledBack: with both sizes. `recovery.recover` is the way on.
+        RolledBack: The ledger is behind or forked; the message has both sizes. `recovery.recover` continues
+            from there.
     """
     seen = client.last(ledger.origin)
     if seen is not None:
@@ -336,7 +348,7 @@ def guard(ledger: SqlLedger, client: WitnessClient) -> None:
 
 
 class WitnessRule(Enum):
-    """When a public method of a witnessed ledger may answer."""
+    """A rule that says when a public method of a witnessed ledger may answer."""
 
     WAITS = "answers once the witness has signed the head that was read from"
     COMMITS = "writes, and answers once the witness has signed the new head"
@@ -351,7 +363,7 @@ WITNESS_RULES: Mapping[str, WitnessRule] = {
     **dict.fromkeys(("account_mark", "in_view", "rows"), WitnessRule.WAITS),
     **dict.fromkeys(("open", "request", "request_many", "fulfil", "pay", "charge"), WitnessRule.COMMITS),
     **dict.fromkeys(("charge_witnessed", "transact"), WitnessRule.COMMITS),
-    # Amounts, for whoever must see them while the witness is away; and whether anything was written.
+    # Amounts, for callers that must see them while the witness is away; and whether anything was written.
     **dict.fromkeys(("accounts", "balance", "mark"), WitnessRule.PASSES),
     **dict.fromkeys(
         ("charges_values", "close", "declare", "lag", "measured_by_oracle"), WitnessRule.CONSTANT
@@ -363,20 +375,21 @@ WITNESS_RULES: Mapping[str, WitnessRule] = {
 class WitnessedLedger(SqlLedger):
     """A ledger that answers nothing before the witness has signed the head which the answer rests on.
 
-    Once it was found rolled back it refuses every call, until it is opened again: the rollback may have been
-    undone, or the log have grown to where the witness stands, and what was answered from it would not be.
+    Once the ledger was found rolled back, it refuses every call until it is opened again: the rollback may
+    have been undone, or the log may have grown to where the witness stands, but the answers given from it
+    would remain.
 
     Every public method has a rule in `WITNESS_RULES`, and its behaviour follows from the rule. A method that
     a base class gains has none, and the class cannot be made before it gets one.
 
     Args:
-        where: the path or address.
-        client: the witness.
-        key: signs heads.
-        origin: the name of the log in its heads, as for `SqlLedger`. Give it: the witness remembers by name,
-            and has nothing to object to a ledger that was put in its place under another one.
-        optional: answer although the witness cannot be reached, with a warning. A rollback to
-            before the witness was last reached then goes unseen.
+        where: Path or address of the ledger.
+        client: Client of the witness.
+        key: Key that signs heads.
+        origin: Name of the log in its heads, as for `SqlLedger`. Give it: the witness remembers by name, and
+            has no objection to a ledger that was put in its place under another name.
+        optional: True to answer, with a warning, although the witness cannot be reached. A rollback to before
+            the witness was last reached then goes unseen.
     """
 
     def __init__(
@@ -408,18 +421,18 @@ class WitnessedLedger(SqlLedger):
             )
 
     def close(self) -> None:
-        """Close the ledger, and the line to the witness."""
+        """Close the ledger, and the connection to the witness."""
         super().close()
         self._client.close()
 
     @property
     def lag(self) -> int:
-        """Entries that the witness is not known to have signed for."""
+        """The number of entries that the witness is not known to have signed for."""
         return self._unwitnessed.head().size - self._client.seen(self.origin)
 
     @property
     def _unwitnessed(self) -> SqlLedger:
-        """The same open ledger with the methods of `SqlLedger`, which wait for nobody."""
+        """This open ledger with the methods of `SqlLedger`, which do not wait for the witness."""
         plain = SqlLedger.__new__(SqlLedger)
         plain.__dict__ = self.__dict__
         return plain
@@ -442,8 +455,9 @@ class WitnessedLedger(SqlLedger):
     def _answer_signed(self, read: Callable[[SqlLedger], _Read]) -> _Read:
         """Read, and answer once the witness has signed the head that was read from.
 
-        Entries that an earlier call, or another server, failed to tell it of are told now. Inside of another
-        view the head may be an old one, which the witness would take for a rollback: that is refused.
+        Entries that an earlier call, or another server, failed to push to the witness are pushed now. Inside
+        of another view the head may be an old one, which the witness would take for a rollback: that is
+        refused.
         """
         self._not_rolled_back()
         plain = self._unwitnessed
@@ -457,7 +471,7 @@ class WitnessedLedger(SqlLedger):
         return answer
 
     def _write(self, job: _Job) -> Any:
-        """Write; the witness is told by the hook after the commit, before anybody is answered."""
+        """Write to the ledger; the hook after the commit tells the witness before anybody is answered."""
         self._not_rolled_back()
         return super()._write(job)
 

@@ -1,13 +1,13 @@
-"""Opening a ledger with the witness that it has: a note beside it says which.
+"""Opening a ledger together with its witness, which a note beside the ledger names.
 
 The note is made when a ledger is first opened with a witness, `ledger.sqlite.witness` beside a file. From
 then on everybody who opens this ledger, service, command or Python, asks that witness, and gets an older
 copy, or another ledger in its place, refused by name. The note outlives the ledger's file: a restored one
-finds it. Of a ledger in PostgreSQL it is beside the service, and an address is only how one got there: under
-another one the log itself says whether it is the one that is noted, by its first account.
+finds it. The note of a ledger in PostgreSQL is beside the service. The database address may change: under
+another address the first account of the log decides whether it is the noted log.
 
-Not here: a backup of the whole folder from before the note was made. Name the witness at every start
-(`--witness`, `RETICENT_WITNESS`), and what the folder says does not matter.
+Not covered: a backup of the whole folder from before the note was made. If you name the witness at every
+start (`--witness`, `RETICENT_WITNESS`), the content of the folder does not matter.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ _ADDRESSES = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True)
 class Note:
-    """Which witness a ledger has.
+    """A note of the witness that a ledger has.
 
     Attributes:
-        url: where the witness listens.
-        key: its public key; empty before the first opening, which believes the one that is shown.
-        origin: the name of the log: a ledger of another name is another ledger. Empty before that, too.
-        signer: file of the key that signs heads, from the note's folder on.
-        database: of a ledger in PostgreSQL, where it was last opened.
-        log: the root of the log's first two entries, which no other log has and every copy of it keeps; empty
-            as long as it has no account.
+        url: Address at which the witness listens.
+        key: Public key of the witness; empty before the first opening, which believes the key that is shown.
+        origin: Name of the log: a ledger of another name is another ledger. Also empty before the first
+            opening.
+        signer: File of the key that signs heads, relative to the note's folder.
+        database: Database of a ledger in PostgreSQL, where it was last opened.
+        log: Root of the log's first two entries, which no other log has and every copy of it keeps; empty as
+            long as the log has no account.
     """
 
     url: str
@@ -59,21 +60,22 @@ def opened(
     witness_key: str | None = None,
     note: Path | None = None,
 ) -> SqlLedger:
-    """The ledger at a path or address, with its witness if it has one.
+    """Open the ledger at a path or address, with its witness if it has one.
 
     Args:
-        where: the path or address.
-        signer: file of the key that signs heads, made if there is none; a note knows its own.
-        origin: the name of the log, as for `SqlLedger`.
-        witness: address of a witness, which is noted; without it the one that is noted, if any.
-        witness_key: its public key; without it the one that is noted, or else the one that it shows first.
-        note: where the note is, for a ledger that is no file.
+        where: Path or address of the ledger.
+        signer: File of the key that signs heads, created if there is none; by default the noted file.
+        origin: Name of the log, as for `SqlLedger`.
+        witness: Address of a witness, which is noted; by default the noted witness, if any.
+        witness_key: Public key of the witness; by default the noted key, or else the key that the witness
+            shows first.
+        note: Path of the note, for a ledger that is not a file.
 
     Raises:
-        RolledBack: the ledger is behind, or forked from, what the witness saw.
-        WitnessUnavailable: the witness cannot be reached.
-        LedgerError: the note cannot be read, or the ledger is of another name than is noted; or there is none
-            at this address, while one at another is noted.
+        RolledBack: The ledger is behind the witness, or forked from it.
+        WitnessUnavailable: The witness cannot be reached.
+        LedgerError: The note cannot be read, or the ledger has another name than the note; or there is no
+            ledger at this address, while one at another address is noted.
     """
     place, held = _place(where, note), _noted(where, note, is_named=witness is not None)
     if held is None and witness is None and witness_key is None:
@@ -113,7 +115,7 @@ def _asked(
     witness_key: str | None,
     origin: str | None,
 ) -> Note:
-    """What the note would say, from what it says and what is given."""
+    """Return the new note, from the existing note and the arguments."""
     if witness is None and (held is None or witness_key not in (None, held.key)):
         raise ParameterError("witness_key goes with the address of a witness")
     if held is not None and origin not in (None, held.origin):
@@ -126,7 +128,10 @@ def _asked(
 
 
 def noted(where: str | os.PathLike[str], note: Path | None = None) -> Note | None:
-    """The note of a ledger, if it has one. For the arguments see `opened`."""
+    """Return the note of a ledger, if it has one.
+
+    See `opened` for the arguments.
+    """
     return _noted(where, note, is_named=False)
 
 
@@ -139,7 +144,7 @@ def _noted(where: str | os.PathLike[str], note: Path | None, *, is_named: bool) 
         with SqlLedger(where, create=False) as ledger:
             origin, log = ledger.origin, _first_entries(ledger)
     except LedgerError as error:
-        if is_named:  # whoever names the witness begins another ledger there, with it
+        if is_named:  # a caller that names the witness begins another ledger there, with it
             return None
         raise LedgerError(
             f"{place} notes a witness for a ledger that was at another address, and at this one {error}. "
@@ -150,7 +155,10 @@ def _noted(where: str | os.PathLike[str], note: Path | None, *, is_named: bool) 
 
 
 def _first_entries(ledger: SqlLedger) -> str:
-    """What tells a log from all others: its second entry opens an account, with a random commitment."""
+    """Return the root that distinguishes a log from all others, or an empty text.
+
+    The second entry of a log opens an account, with a random commitment.
+    """
     return ledger.root(2).hex() if ledger.head().size >= 2 else ""
 
 
@@ -162,7 +170,7 @@ def _place(where: str | os.PathLike[str], note: Path | None) -> Path | None:
 
 
 def _database(where: str | os.PathLike[str]) -> str:
-    """Which database an address leads to, without who connects; nothing for a file."""
+    """Return the database that an address leads to, without the user; an empty text for a file."""
     if not os.fsdecode(where).startswith(_ADDRESSES):
         return ""
     parts = urlsplit(os.fsdecode(where))
@@ -175,7 +183,7 @@ def _from(folder: Path, file: Path) -> str:
 
 
 def _read(place: Path) -> Note | None:
-    """The note, if there is one; one of an earlier release says less."""
+    """Read the note, if there is one; a note of an earlier release has fewer fields."""
     try:
         with place.open("rb") as file:
             told = json.loads(file.read(_LARGEST))

@@ -1,9 +1,9 @@
-"""The witness: a process elsewhere that remembers the last head and the spent totals of logs.
+"""The witness server: a process elsewhere that remembers the last head and the spent totals of logs.
 
-When it signs is decided in `state`; here is its server. It knows account numbers and units, never names, and
-tells the units to the log itself alone. Its state is a small SQLite file in a directory of its own; keep it
-on another machine than the ledger, out of the reach of whoever restores the ledger's backups. The protocol is
-in docs/ledger-format.md.
+`state` decides when the witness signs; this module is its server. The witness knows account numbers and
+units, never names, and tells the units to the log itself alone. Its state is a small SQLite file in a
+directory of its own; keep it on another machine than the ledger, out of the reach of the people who restore
+the ledger's backups. The protocol is in docs/ledger-format.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Handler(listening.TimedHandler):
         self._answer(lambda: work(self._asked()))
 
     def _asked(self) -> Answer:
-        """The request: a line of JSON, and what was spent in another, which a stranger cannot make long."""
+        """Read the request: a line of JSON, and a line of spent totals, limited in size for strangers."""
         first = self._read(self.rfile.readline, MOST_FIRST_BYTES)
         asked = _object(first)
         if self._left and self.path != "/totals":
@@ -127,7 +127,7 @@ def _object(body: bytes) -> Answer:
 
 
 class WitnessServer(listening.BoundedServer):
-    """HTTP around a state. `serve_forever` runs it."""
+    """An HTTP server of a witness's state, run by `serve_forever`."""
 
     def __init__(self, state: WitnessState, host: str = "127.0.0.1", port: int = 0) -> None:
         self.state = state
@@ -143,15 +143,15 @@ def serve(
     trusted: Sequence[PublicKey] = (),
     to_all: bool = False,
 ) -> None:
-    """Run a witness until it is interrupted; say where it listens and what its key is.
+    """Run a witness until it is interrupted, and print its address and its key.
 
     Args:
-        directory: see `WitnessState`.
-        host: where to listen.
-        port: where to listen; 0 takes a free one.
-        name: see `WitnessState`.
-        trusted: see `WitnessState`.
-        to_all: serve whoever comes first under a name, beyond this machine too.
+        directory: Directory of the state; see `WitnessState`.
+        host: Host name or address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        name: Name of the witness; see `WitnessState`.
+        trusted: Keys of the logs that the witness serves; see `WitnessState`.
+        to_all: True to serve any log on its first use under a name, beyond this machine too.
     """
     if not (trusted or to_all or peers.is_here(host)):
         raise ParameterError(
@@ -167,7 +167,7 @@ def serve(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m reticent.ledger.witness.server --dir D`: a witness on a machine without the command line."""
+    """Run `python -m reticent.ledger.witness.server --dir D`, a witness without the command line."""
     parser = argparse.ArgumentParser(description="Remember the last head of privacy ledgers.")
     parser.add_argument("--dir", type=Path, required=True, help="where the witness keeps its state")
     parser.add_argument("--host", default="127.0.0.1")

@@ -1,10 +1,10 @@
-"""What a witness remembers of logs, and when it signs: the arithmetic, without the server.
+"""The state of a witness, and the rules by which it signs: the arithmetic, without the server.
 
 It signs a head only if the log signed it, if a consistency proof leads to it from the head remembered, and
 if no account has spent less than before.
 
 Sizes and roots of earlier heads are kept, all of the last ones and ever fewer of those before, so that a
-recovery can tell where a restored ledger left the way that the witness saw.
+recovery can find where a restored ledger departs from the log that the witness saw.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ Answer = dict[str, Any]
 
 
 class Refused(LedgerError):
-    """The witness does not sign. `status` is the HTTP status, `answer` what the log should know."""
+    """An error that says why the witness does not sign.
+
+    `status` is the HTTP status, `answer` holds details for the log.
+    """
 
     def __init__(self, status: int, message: str, answer: Answer | None = None) -> None:
         super().__init__(message)
@@ -72,12 +75,12 @@ class Refused(LedgerError):
 
 
 class WitnessState:
-    """What a witness remembers, in a directory of its own.
+    """The memory of a witness, in a directory of its own.
 
     Args:
-        directory: holds `witness.db` and `witness.key`; made if it is missing.
-        name: the witness's name in its signatures.
-        trusted: keys of the logs that it serves; without any, a log is trusted on its first use.
+        directory: Directory of `witness.db` and `witness.key`, created if it is missing.
+        name: Name of the witness in its signatures.
+        trusted: Keys of the logs that the witness serves; without any, a log is trusted on its first use.
     """
 
     def __init__(self, directory: Path, *, name: str = NAME, trusted: Sequence[PublicKey] = ()) -> None:
@@ -105,9 +108,9 @@ class WitnessState:
         return dict(self._connection.execute(sql, (origin,)).fetchall())
 
     def most_totals(self, asked: Answer) -> int:
-        """How many bytes of totals may follow a request, whose checkpoint must be signed already.
+        """Return the largest size in bytes of the totals after a request with a signed checkpoint.
 
-        Anybody can have a checkpoint that the witness shows: only one that is new speaks for the log.
+        Anybody can copy a checkpoint that the witness shows: only a new one comes from the log itself.
         """
         head, text = _head(asked)
         with self._lock:
@@ -120,7 +123,7 @@ class WitnessState:
             return MOST_BYTES if expected else MOST_STRANGER_BYTES
 
     def add(self, asked: Answer) -> Answer:
-        """`POST /add-checkpoint`: sign a head that follows from the one remembered."""
+        """Answer `POST /add-checkpoint`: sign a head that follows from the one remembered."""
         old_size, proof = _size(asked, "old_size"), _proof(asked)
         head, text = _head(asked)
         changed = _amounts(asked)
@@ -138,7 +141,7 @@ class WitnessState:
             return {"cosignature": self._remember(head, line, asked, known)}
 
     def recover(self, asked: Answer) -> Answer:
-        """`POST /recover`: go on from a head that does not follow, if the witness's operator allowed it."""
+        """Answer `POST /recover`: accept a head that does not follow, if the operator allowed a recovery."""
         head, text = _head(asked)
         size, root = _size(asked, "old_size"), str(asked.get("old_root"))
         with self._writing():
@@ -159,7 +162,7 @@ class WitnessState:
             return {"cosignature": self._remember(head, line, asked, known)}
 
     def allow_recovery(self, origin: str) -> None:
-        """Let the log be recovered once, from the head remembered now: an act of whoever runs the witness."""
+        """Allow one recovery of the log, from the head remembered now, as the witness's operator."""
         with self._writing():
             known = self._known(origin)
             if known is None:
@@ -176,7 +179,7 @@ class WitnessState:
         return row is not None and tuple(row) == (last.size, last.root.hex())
 
     def last(self, origin: str) -> Answer:
-        """`GET /checkpoint`: the last head, and the heads abandoned in recoveries."""
+        """Answer `GET /checkpoint`: the last head, and the heads abandoned in recoveries."""
         with self._lock:
             known = self._known(origin)
             if known is None:
@@ -192,7 +195,7 @@ class WitnessState:
             }
 
     def totals(self, asked: Answer) -> Answer:
-        """`POST /totals`: what was spent at the last head, for whoever can sign as the log."""
+        """Answer `POST /totals`: the units spent at the last head, if the request is signed by the log."""
         origin, signature = _text(asked, "origin", 200), _text(asked, "signature", 200)
         with self._lock:
             known = self._known(origin)
@@ -204,7 +207,7 @@ class WitnessState:
             return {"totals": {str(account): str(spent) for account, spent in self._totals(origin).items()}}
 
     def heads(self, origin: str, most: int, skip: int) -> Answer:
-        """`GET /heads`: sizes and roots of heads of at most that size that are remembered, largest first."""
+        """Answer `GET /heads`: sizes and roots of remembered heads up to a size, largest first."""
         sql = (
             "SELECT size, root FROM head WHERE origin = ? AND size <= ? "
             "ORDER BY size DESC, number DESC LIMIT ? OFFSET ?"
@@ -214,11 +217,11 @@ class WitnessState:
         return {"heads": [[size, root] for size, root in rows]}
 
     def signed(self, nonce: str, body: bytes) -> str:
-        """A signature on an answer to a question that came with this nonce."""
+        """Return a signature on an answer to a question that came with this nonce."""
         return base64.b64encode(self._key.sign(answer_text(nonce, body))).decode()
 
     def logs(self) -> Answer:
-        """`GET /logs`: the witness's key and what it remembers, by origin."""
+        """Answer `GET /logs`: the witness's key and the logs that it remembers, by origin."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT origin, checkpoint, (SELECT count(*) FROM abandoned a WHERE a.origin = log.origin) "
@@ -286,7 +289,7 @@ class WitnessState:
         return Refused(409, message, {"checkpoint": known[1] if known else None})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the state's database file."""
         with self._lock:
             self._connection.close()
 
@@ -322,7 +325,7 @@ def _head(asked: Answer) -> tuple[Head, str]:
 
 
 def _amounts(asked: Answer) -> dict[int, int]:
-    """Units spent by account: all, or those that changed."""
+    """Return the units spent by account, of all accounts or of those that changed."""
     totals = asked.get("totals")
     if not isinstance(totals, dict):
         raise Refused(400, "totals must map account numbers to units")
