@@ -1,4 +1,4 @@
-"""A chain of one's own on this machine, for demonstrations, tests and measurements: Foundry's anvil.
+"""A local chain on this machine, for demonstrations, tests and measurements: Foundry's anvil.
 
 It comes from the npm package `@foundry-rs/anvil`; `make` puts it beside the virtual environment. Its keys are
 known to everybody.
@@ -25,7 +25,7 @@ _START_S = 120.0
 
 
 def find_anvil() -> str | None:
-    """The anvil of RETICENT_ANVIL, beside the interpreter, or on the PATH; None if there is none."""
+    """Return the anvil of RETICENT_ANVIL, beside the interpreter, or on the PATH; None if there is none."""
     if given := os.environ.get("RETICENT_ANVIL"):
         return given
     beside = sorted(Path(sys.prefix).glob("node_modules/@foundry-rs/anvil-*/bin/anvil*"))
@@ -33,14 +33,14 @@ def find_anvil() -> str | None:
 
 
 class Anvil:
-    """A running anvil, until the `with` block ends.
+    """A running anvil process, until the `with` block ends.
 
     Args:
-        block_time_s: seconds between blocks; without, every transaction gets a block at once.
-        arguments: more of anvil's own.
+        block_time_s: Seconds between blocks; without it, every transaction gets a block at once.
+        arguments: Further arguments of anvil itself.
 
     Raises:
-        ChainError: there is no anvil on this machine, or it does not start.
+        ChainError: There is no anvil on this machine, or it does not start.
     """
 
     def __init__(self, *arguments: str, block_time_s: float | None = None) -> None:
@@ -67,7 +67,10 @@ class Anvil:
             raise
 
     def _await(self, process: Companion, config: Path) -> list[Key]:
-        """Wait until it answers; its keys. If it ended, whoever answers at its port is another."""
+        """Wait until anvil answers, and return its keys.
+
+        If the process ended, another process answers at its port.
+        """
         end = time.monotonic() + _START_S
         while process.is_running() and time.monotonic() < end:
             try:
@@ -84,12 +87,15 @@ class Anvil:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The process id of anvil."""
         assert self._process is not None
         return self._process.pid
 
     def close(self) -> None:
-        """Stop it. Nothing of its chain is kept."""
+        """Stop anvil.
+
+        Nothing of its chain is kept.
+        """
         if self._process is not None:
             self._process.close()
         self._folder.cleanup()

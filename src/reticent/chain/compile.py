@@ -1,6 +1,6 @@
-"""Compile the contracts of a folder: `python -m reticent.chain.compile FOLDER [--check]`.
+"""A compiler of the contracts in a folder: `python -m reticent.chain.compile FOLDER [--check]`.
 
-Beside each `Name.vy` a `Name.json` is written, which is kept in version control: whoever deploys or calls
+Beside each `Name.vy` a `Name.json` is written, which is kept in version control, so that deploying or calling
 a contract needs no compiler. `--check` writes nothing and exits with 1 if a file is out of date. Creation
 code ends with a hash of the source, so that even a comment changes it; runtime code has none.
 """
@@ -21,8 +21,11 @@ _OUTPUTS = ["abi", "bytecode", "bytecode_runtime", "method_identifiers"]
 
 
 def compiled(name: str, source: str) -> dict[str, Any]:
-    """What the compiler makes of a contract's source. The same text gives the same answer anywhere."""
-    vyper: Any = import_module("vyper")  # late: only whoever compiles has it
+    """Compile the source of a contract.
+
+    The same text gives the same result anywhere.
+    """
+    vyper: Any = import_module("vyper")  # late: only developers who compile have it
     if vyper.__version__ != COMPILER:
         raise SystemExit(f"needs vyper {COMPILER}, got {vyper.__version__}")
     made = vyper.compile_code(source, output_formats=_OUTPUTS)
@@ -39,7 +42,7 @@ def compiled(name: str, source: str) -> dict[str, Any]:
 
 
 def text_of(artifact: dict[str, Any]) -> str:
-    """As JSON, with a line for each field and for each entry of the ABI."""
+    """Format an artifact as JSON, with a line for each field and for each entry of the ABI."""
     abi = ",\n".join(json.dumps(entry, sort_keys=True) for entry in artifact["abi"])
     fields = [
         f'"{field}": ' + (f"[\n{abi}\n]" if field == "abi" else json.dumps(value, sort_keys=True))
@@ -49,7 +52,7 @@ def text_of(artifact: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write, or check, the files of a folder."""
+    """Write, or check, the compiled files of a folder."""
     parser = argparse.ArgumentParser(prog="python -m reticent.chain.compile")
     parser.add_argument("folder", type=Path, help="of the contracts, Name.vy")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is old")

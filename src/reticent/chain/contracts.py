@@ -1,4 +1,4 @@
-"""Compiled contracts: what to call them with, what they answer, and whether one is at an address."""
+"""Compiled contracts: encoding calls, decoding answers and events, and checking the code at an address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eth_utils.crypto import keccak
 from reticent.chain.node import Log, Node
 from reticent.errors import ChainError, ParameterError, WrongChain
 
-# A contract keeps the bytes of a text unread: whoever writes one that is not UTF-8 must not stop the readers.
+# A contract stores the bytes of a text unread: the writer of a text that is not UTF-8 must not stop readers.
 _REGISTRY = registry.copy()  # type: ignore[no-untyped-call]
 _REGISTRY.unregister_decoder("string")
 _REGISTRY.register_decoder("string", StringDecoder("backslashreplace"), label="string")  # type: ignore[no-untyped-call]
@@ -32,7 +32,7 @@ EARLIER = "earlier.json"
 
 @dataclass(frozen=True)
 class Event:
-    """A log that a contract is known to write."""
+    """A log entry that a contract is known to write."""
 
     name: str
     fields: dict[str, Any]
@@ -55,7 +55,10 @@ class _Written:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A contract as its compiler left it. See `Artifact.read`."""
+    """A compiled contract.
+
+    See `Artifact.read`.
+    """
 
     name: str
     abi: list[dict[str, Any]]
@@ -65,7 +68,7 @@ class Artifact:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Artifact:
-        """The contract of a JSON file that `reticent.chain.compile` wrote.
+        """Read the contract from a JSON file that `reticent.chain.compile` wrote.
 
         Contracts that earlier releases deployed are in `earlier.json` beside it.
         """
@@ -76,10 +79,10 @@ class Artifact:
         return cls(found["name"], found["abi"], creation, runtime, earlier)
 
     def encode(self, function: str, *arguments: Any) -> bytes:
-        """The data of a call.
+        """Encode the data of a call.
 
         Raises:
-            ParameterError: the arguments are not what the function takes.
+            ParameterError: The arguments are not what the function takes.
         """
         call = self._calls[function]
         try:
@@ -88,18 +91,18 @@ class Artifact:
             raise ParameterError(f"{function} takes ({', '.join(call.inputs)}), got something else") from None
 
     def decode(self, function: str, data: bytes) -> tuple[Any, ...]:
-        """What a function answered.
+        """Decode the answer of a function.
 
         Raises:
-            ChainError: the answer is not this function's.
+            ChainError: The answer is not this function's.
         """
         return self._decoded(self._calls[function].outputs, data, function)
 
     def called(self, data: bytes) -> tuple[str, tuple[Any, ...]]:
-        """The function and the arguments of a call's data.
+        """Return the function and the arguments of a call's data.
 
         Raises:
-            ChainError: it is no call of this contract.
+            ChainError: The data is no call of this contract.
         """
         for name, call in self._calls.items():
             if call.selector == data[:4]:
@@ -113,14 +116,14 @@ class Artifact:
             raise ChainError(f"what the chain holds is no {what} of {self.name}") from error
 
     def topic(self, event: str) -> str:
-        """The first topic of an event's logs."""
+        """Return the first topic of an event's logs."""
         return next("0x" + topic.hex() for topic, held in self._events.items() if held.name == event)
 
     def event(self, log: Log) -> Event | None:
-        """A log with its fields by name; None if this contract writes no such log.
+        """Decode a log to an event with named fields; None if this contract writes no such log.
 
         Raises:
-            ChainError: the log has the event's topic and not its fields.
+            ChainError: The log has the event's topic and not its fields.
         """
         held = self._events.get(log.topics[0]) if log.topics else None
         if held is None:
@@ -138,7 +141,7 @@ class Artifact:
         """Refuse an address where another contract is, or none.
 
         Raises:
-            WrongChain: with what is wrong.
+            WrongChain: Another contract is there, or none; the message says which.
         """
         code = node.code(address)
         if not code:
@@ -183,5 +186,5 @@ def _types(parameters: list[dict[str, Any]]) -> list[str]:
 
 
 def _as_topic(kind: str) -> str:
-    """What a topic holds of an indexed field: of all that is not one word, its hash."""
+    """Return the type of an indexed field in a topic: a hash for all that is not one word."""
     return "bytes32" if kind in ("string", "bytes") or kind[0] == "(" or kind[-1] == "]" else kind

@@ -1,4 +1,4 @@
-"""What a unit of gas may cost: a node only suggests, the ceiling of whoever signs decides.
+"""The fees of transactions: a node only suggests a price of gas, the ceiling of the signer decides.
 
 A node can name any price. On chains with EIP-1559 a transaction pays the base fee of its block, which all
 nodes agree on, and its tip: so a lie about the fee costs nothing, and one about the tip at most the ceiling
@@ -25,7 +25,10 @@ _LEAST_BUMP = (9, 8)  # nodes take a replacement for a tenth or an eighth more, 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most that a unit of gas may cost, and its tip, in wei. The defaults are 100 and 10 gwei."""
+    """The highest price of a unit of gas, and its highest tip, in wei.
+
+    The defaults are 100 and 10 gwei.
+    """
 
     fee: int = 100 * GWEI
     tip: int = 10 * GWEI
@@ -39,7 +42,10 @@ class Ceiling:
 
     @classmethod
     def of(cls, max_fee: float | None = None, max_tip: float | None = None) -> Ceiling:
-        """From gwei; without a tip, the default or the fee, whichever is less."""
+        """Build a ceiling from amounts in gwei.
+
+        Without a tip, it takes the default or the fee, whichever is less.
+        """
         most = _HIGHEST // GWEI
         fee, tip = cls.fee, cls.tip
         if max_fee is not None:
@@ -52,23 +58,26 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Fees:
-    """What a transaction may cost for a unit of gas, in wei; `tip` is None on chains without EIP-1559."""
+    """The highest fees of a transaction for a unit of gas, in wei.
+
+    `tip` is None on chains without EIP-1559.
+    """
 
     most: int
     tip: int | None
 
     def fields(self) -> dict[str, int]:
-        """As a transaction names them."""
+        """Return the fees as fields of a transaction."""
         if self.tip is None:
             return {"gasPrice": self.most}
         return {"type": 2, "maxFeePerGas": self.most, "maxPriorityFeePerGas": self.tip}
 
 
 def current_fees(node: Node, ceiling: Ceiling) -> Fees:
-    """What to sign now, with a margin, and never above the ceiling.
+    """Return the fees to sign now, with a margin, and never above the ceiling.
 
     Raises:
-        FeeTooHigh: the chain asks for more.
+        FeeTooHigh: The chain asks for more.
     """
     base = node.block().base_fee
     if base is None:
@@ -82,10 +91,10 @@ def current_fees(node: Node, ceiling: Ceiling) -> Fees:
 
 
 def raised_fees(node: Node, ceiling: Ceiling, raw: bytes, fee: int) -> Fees:
-    """What to sign in place of a transaction that has the same nonce.
+    """Return the fees to sign in a replacement of a transaction, which has the same nonce.
 
     Raises:
-        FeeTooHigh: a node would take no replacement below the ceiling.
+        FeeTooHigh: A node would take no replacement below the ceiling.
     """
     now = current_fees(node, ceiling)
     most = max(now.most, int(fee * _BUMP) + 1)
@@ -110,7 +119,7 @@ def _is_replacement(found: Fees, raw: bytes, fee: int) -> bool:
 
 
 def price_of(node: Node) -> int:
-    """What the node says that a unit of gas costs."""
+    """Return the price of a unit of gas according to the node."""
     return as_number(node.rpc("eth_gasPrice"))
 
 
@@ -136,13 +145,13 @@ def _gwei(wei: int) -> str:
 
 
 def gas_and_tip(raw: bytes) -> tuple[int, int]:
-    """The gas limit of a signed transaction, and its tip; 0 without EIP-1559."""
+    """Return the gas limit of a signed transaction, and its tip; 0 without EIP-1559."""
     fields = rlp.decode(raw[1:] if raw[0] == 2 else raw)
     gas, tip = (fields[4], fields[2]) if raw[0] == 2 else (fields[2], b"")
     return int.from_bytes(gas, "big"), int.from_bytes(tip, "big")
 
 
 def value_of(raw: bytes) -> int:
-    """The coin that goes with a signed transaction, in wei."""
+    """Return the coin that goes with a signed transaction, in wei."""
     fields = rlp.decode(raw[1:] if raw[0] == 2 else raw)
     return int.from_bytes(fields[6 if raw[0] == 2 else 4], "big")

@@ -47,27 +47,33 @@ class Key:
         return bytes(self._account.key)
 
     def sign(self, transaction: dict[str, Any]) -> tuple[bytes, str]:
-        """The signed bytes of a transaction and its hash. The same transaction gives the same bytes."""
+        """Return the signed bytes of a transaction and its hash.
+
+        The same transaction gives the same bytes.
+        """
         signed = self._account.sign_transaction(transaction)
         return bytes(signed.raw_transaction), "0x" + bytes(signed.hash).hex()
 
     def sign_message(self, message: bytes) -> bytes:
-        """65 bytes that say that this key's owner wrote a message (EIP-191): never those of a transaction."""
+        """Return 65 bytes that prove this key's owner wrote a message (EIP-191).
+
+        They are never those of a transaction.
+        """
         return bytes(self._account.sign_message(encode_defunct(message)).signature)
 
     def encrypted(self, password: str) -> dict[str, Any]:
-        """The key as a keystore of version 3."""
+        """Return the key as a keystore of version 3."""
         found: dict[str, Any] = self._account.encrypt(password)
         return found
 
 
 def signer_of(raw: bytes) -> str:
-    """The address that signed a transaction."""
+    """Return the address that signed a transaction."""
     return str(Account.recover_transaction(raw))
 
 
 def writer_of(message: bytes, signature: bytes) -> str | None:
-    """The address whose key signed a message (`Key.sign_message`); None if the signature is none."""
+    """Return the address whose key signed a message (`Key.sign_message`); None if there is none."""
     if len(signature) != 65 or signature[-1] not in (27, 28):  # others of the same are taken by eth_account
         return None
     try:
@@ -77,7 +83,7 @@ def writer_of(message: bytes, signature: bytes) -> str | None:
 
 
 def recovered(digest: bytes, v: int, r: int, s: int) -> str | None:
-    """The address that signed a hash; None if the signature is none."""
+    """Return the address that signed a hash; None if the signature is invalid."""
     from eth_keys.datatypes import Signature
 
     try:
@@ -87,10 +93,12 @@ def recovered(digest: bytes, v: int, r: int, s: int) -> str | None:
 
 
 def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
-    """A new key in a new file, encrypted if there is a password. An existing file is never overwritten.
+    """Write a new key to a new file, encrypted if there is a password.
+
+    An existing file is never overwritten.
 
     Raises:
-        ChainError: the file exists, or cannot be written.
+        ChainError: The file exists, or cannot be written.
     """
     key = Key(os.urandom(32))
     text = (
@@ -104,12 +112,12 @@ def make_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
 
 
 def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
-    """The key of a file.
+    """Read the key of a file.
 
     Raises:
-        KeyLocked: it is encrypted, and there is no password.
-        ChainError: it cannot be read, or the password is wrong.
-        ParameterError: it holds no key.
+        KeyLocked: The key is encrypted, and there is no password.
+        ChainError: The file cannot be read, or the password is wrong.
+        ParameterError: The file holds no key.
     """
     file = Path(path)
     with _explained(path), tightened(file).open("rb") as opened:
@@ -135,7 +143,7 @@ def read_key(path: str | os.PathLike[str], password: str | None = None) -> Key:
 
 
 def unlocked_key(path: str | os.PathLike[str]) -> Key:
-    """The key of a file; RETICENT_KEY_PASSWORD opens a locked one, and nobody is asked."""
+    """Read the key of a file; RETICENT_KEY_PASSWORD opens a locked one, without a prompt."""
     try:
         return read_key(path, os.environ.get(PASSWORD))
     except KeyLocked as error:

@@ -1,8 +1,8 @@
 """The events of a contract, followed from block to block and through reorganisations.
 
 `ChainLog` reads logs by ranges and remembers the hashes of blocks that it read. When the last one is not in
-the chain any more, it goes back to the newest block that still is, forgets what came after, and reads on.
-What the events mean is the business of the state that is given to it.
+the chain any more, it goes back to the newest block that still is, forgets the events that came after, and
+reads on. The given state interprets the events.
 """
 
 from __future__ import annotations
@@ -24,25 +24,30 @@ _TOGETHER = 100  # blocks asked for in one message
 
 
 class State(Protocol):
-    """What events add up to."""
+    """The interface of a state that events add up to."""
 
     def apply(self, event: Event) -> None:
-        """Take in the next event. Raises LedgerDamaged if it contradicts those before."""
+        """Apply the next event.
+
+        Raises LedgerDamaged if it contradicts those before.
+        """
 
 
 S = TypeVar("S", bound=State)
 
 
 class ChainLog(Generic[S]):
-    """The events of the contract at an address, in order, and what they add up to. Threads may share it.
+    """The events of the contract at an address, in order, and their state.
+
+    Threads may share it.
 
     Args:
-        node: where they are read.
-        contract: what writes them.
-        address: where it is.
-        state: makes what the events add up to, before the first of them.
-        first_block: nothing of it is older.
-        confirmations: how many blocks must lie on top of what is read.
+        node: Node from which the events are read.
+        contract: Compiled contract that writes the events.
+        address: Address of the contract.
+        state: Function that makes the state before the first event.
+        first_block: Block before which the contract has no events.
+        confirmations: Number of blocks that must lie on top of a block that is read.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class ChainLog(Generic[S]):
 
     @property
     def block(self) -> int:
-        """The last block that was read."""
+        """The number of the last block that was read."""
         return self._positions[-1][0] if self._positions else self._first - 1
 
     @property
@@ -78,7 +83,7 @@ class ChainLog(Generic[S]):
 
     @property
     def last(self) -> tuple[int, str, int] | None:
-        """Which event was read last: how many there are, its block's hash and its number; None before any."""
+        """The number of events, and the last one's block hash and index; None before any event."""
         with self._guard:
             if not self._events:
                 return None
@@ -86,7 +91,7 @@ class ChainLog(Generic[S]):
             return len(self._events), log.block_hash, log.index
 
     def events(self) -> Iterator[Event]:
-        """Every event up to the last block that was read."""
+        """Return an iterator over every event up to the last block that was read."""
         with self._guard:
             return iter(list(self._events))
 
@@ -94,10 +99,10 @@ class ChainLog(Generic[S]):
         """Read on to the newest block that has enough confirmations, or to block `upto`.
 
         Returns:
-            What the events add up to; it goes on changing with the next call.
+            The state that the events add up to; it changes with the next call.
 
         Raises:
-            LedgerDamaged: the node's events contradict themselves.
+            LedgerDamaged: The node's events contradict themselves.
         """
         with self._guard:
             for _ in range(_ATTEMPTS):
@@ -107,12 +112,12 @@ class ChainLog(Generic[S]):
 
     @contextmanager
     def reading(self) -> Iterator[S]:
-        """`sync`, and keep other threads from going on meanwhile."""
+        """Read on as `sync` does, and keep other threads from reading on meanwhile."""
         with self._guard:
             yield self.sync()
 
     def _follow(self, upto: int | None) -> bool:
-        """Go to the goal; False if the chain changed on the way."""
+        """Read up to the goal block; return False if the chain changed on the way."""
         asked: list[int | str] = ["latest", *([self.block] if self._positions else [])]
         head, *held = self.blocks(asked)
         if head is None:
@@ -126,7 +131,7 @@ class ChainLog(Generic[S]):
         return True
 
     def blocks(self, numbers: list[int | str]) -> list[tuple[int, str] | None]:
-        """Number and hash of blocks; None for one that is not there."""
+        """Return number and hash of blocks; None for a block that is not there."""
         asked = [("eth_getBlockByNumber", [block_tag(number), False]) for number in numbers]
         found = [self._node.rpc(asked[0][0], *asked[0][1])] if len(asked) == 1 else self._node.rpc_many(asked)
         for one in found:
@@ -136,7 +141,7 @@ class ChainLog(Generic[S]):
         return [None if one is None else (one.number, one.hash) for one in blocks]
 
     def _read(self, last: int, head: tuple[int, str]) -> bool:
-        """Take in the events up to a block, if the chain below `head` stays the same meanwhile."""
+        """Apply the events up to a block, if the chain below `head` stays the same meanwhile."""
         parts = self._node.logs(self._address, self.block + 1, last)
         logs = [log for part in parts for log in part]
         same, *end = self.blocks([head[0], *([last] if last != head[0] else [])])

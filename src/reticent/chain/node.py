@@ -1,7 +1,7 @@
 """A JSON-RPC node of any Ethereum chain: calls, blocks, receipts and logs, as plain values.
 
-Requests go over plain HTTP and not through web3's provider, which hides the identifiers of answers, drops
-what a refusing node says and writes the address, with its secret, to a log. Blocks are read as JSON, so a
+Requests go over plain HTTP and not through web3's provider, which hides the identifiers of answers, drops the
+message of a refusing node and writes the address, with its secret, to a log. Blocks are read as JSON, so a
 proof-of-authority chain, whose blocks carry longer extra data, reads like any other.
 """
 
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Log:
-    """What a contract wrote to the log of the chain."""
+    """An entry that a contract wrote to the log of the chain."""
 
     address: str
     topics: tuple[bytes, ...]
@@ -66,7 +66,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a transaction that is in a block."""
+    """The outcome of a transaction that is in a block."""
 
     transaction: str
     block: int
@@ -78,7 +78,7 @@ class Receipt:
 
 
 class _Refused(NodeUnavailable):
-    """Somebody answers, and not as asked."""
+    """An error for a peer that answers, but not as asked."""
 
 
 class _TimedConnection(HTTPConnection):
@@ -103,7 +103,7 @@ class _TimedConnection(HTTPConnection):
 
 
 class _TimedHttpsConnection(_TimedConnection, HTTPSConnection):
-    """The same over TLS."""
+    """A connection over TLS that reads the head of a reply in bounded time."""
 
 
 class _HttpPool(urllib3.HTTPConnectionPool):
@@ -120,7 +120,7 @@ class _TimedAdapter(HTTPAdapter):
     _POOLS: ClassVar[dict[str, Any]] = {"http": _HttpPool, "https": _HttpsPool}
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        """Make the pools of direct connections."""
+        """Create the pools of direct connections."""
         super().init_poolmanager(*arguments, **options)
         self.poolmanager.pool_classes_by_scheme = self._POOLS
 
@@ -136,13 +136,13 @@ class Node:
     """A node at an http(s) address.
 
     Args:
-        url: of its JSON-RPC interface. It may hold a secret: errors show the host only.
-        chain_id: the chain that is meant; a node of another is refused.
-        timeout_s: of one call.
+        url: Address of the node's JSON-RPC interface. It may hold a secret: errors show the host only.
+        chain_id: Id of the expected chain; a node of another chain is refused.
+        timeout_s: Seconds that one call may take.
 
     Raises:
-        NodeUnavailable: nobody answers there.
-        WrongChain: the node serves another chain.
+        NodeUnavailable: Nobody answers there.
+        WrongChain: The node serves another chain.
     """
 
     def __init__(self, url: str, *, chain_id: int | None = None, timeout_s: float = 30.0) -> None:
@@ -174,21 +174,21 @@ class Node:
         return f"Node({self._where})"
 
     def rpc(self, method: str, *parameters: Any) -> Any:
-        """The result of one call.
+        """Make one call, and return its result.
 
         Raises:
-            TransactionRefused: a contract reverted; the reason is its own.
-            ChainError: the node refused.
-            NodeUnavailable: no answer.
+            TransactionRefused: A contract reverted; the reason is its own.
+            ChainError: The node refused.
+            NodeUnavailable: There is no answer.
         """
         asked = self._asked(method, parameters)
         return self._result(self._post(asked), asked["id"])
 
     def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """The results of several calls, sent together; where the node refused one, its error stands.
+        """Make several calls together, and return their results; a refused call gives its error.
 
         Raises:
-            NodeUnavailable: no answer.
+            NodeUnavailable: There is no answer.
         """
         results: list[Any] = []
         for start in range(0, len(calls), _TOGETHER):
@@ -212,9 +212,9 @@ class Node:
         return {"jsonrpc": "2.0", "id": next(self._identities), "method": method, "params": list(parameters)}
 
     def _answers(self, part: list[dict[str, Any]]) -> dict[int, Any] | None:
-        """The answers to calls in one message, in whatever order; None if they must be made one by one.
+        """Return the answers to calls in one message, in any order; None if they must be made singly.
 
-        Nothing is done twice by that: to broadcast the same bytes again is the same as once.
+        Nothing happens twice as a result: to broadcast the same bytes again is the same as once.
         """
         try:
             answers = self._post(part)
@@ -255,7 +255,7 @@ class Node:
     def _exchange(self, body: Any) -> tuple[requests.Response, bytes]:
         """Return the node's reply and its body, read in bounded time and size.
 
-        No redirect is followed: it would take what is signed elsewhere.
+        No redirect is followed: it would take signed bytes elsewhere.
         """
         until, content = time.monotonic() + self._timeout_s, bytearray()
         with self._session.post(
@@ -296,14 +296,14 @@ class Node:
     # Reading
 
     def block(self, which: int | str = "latest") -> Block:
-        """The head of a block, by number or tag."""
+        """Return the head of a block, by number or tag."""
         found = self.rpc("eth_getBlockByNumber", block_tag(which), False)
         if found is None:
             raise ChainError(f"the node at {self._where} has no block {which}")
         return as_block(found)
 
     def number(self) -> int:
-        """The number of the latest block."""
+        """Return the number of the latest block."""
         return as_number(self.rpc("eth_blockNumber"))
 
     def call(
@@ -315,7 +315,10 @@ class Node:
         block: int | str = "latest",
         value_wei: int = 0,
     ) -> bytes:
-        """What a contract answers to a call that changes nothing. Raises TransactionRefused if it reverts."""
+        """Return a contract's answer to a call that changes nothing.
+
+        Raises TransactionRefused if the contract reverts.
+        """
         asked = {"to": to, "data": "0x" + data.hex()}
         if sender is not None:
             asked["from"] = sender
@@ -324,17 +327,17 @@ class Node:
         return as_bytes(self.rpc("eth_call", asked, block_tag(block)))
 
     def code(self, address: str, block: int | str = "latest") -> bytes:
-        """The code of a contract; empty if there is none."""
+        """Return the code of a contract; empty if there is none."""
         return as_bytes(self.rpc("eth_getCode", address, block_tag(block)))
 
     def receipt(self, transaction: str) -> Receipt | None:
-        """What became of a transaction; None while it is in no block."""
+        """Return the receipt of a transaction; None while it is in no block."""
         return as_receipt(self.rpc("eth_getTransactionReceipt", transaction))
 
     def logs(
         self, address: str, first: int, last: int, topics: Sequence[str | None] = ()
     ) -> Iterator[list[Log]]:
-        """The logs of a contract from block to block, both included, range by range.
+        """Yield the logs of a contract from block to block, both included, range by range.
 
         A node that refuses a range for its size is asked for half of it, and then for slowly more again.
         """
@@ -360,12 +363,12 @@ class Node:
 
 
 def block_tag(which: int | str) -> str:
-    """A block as JSON-RPC names it."""
+    """Return a block number or tag in the form of JSON-RPC."""
     return hex(which) if isinstance(which, int) else which
 
 
 def as_number(found: Any) -> int:
-    """A number from its JSON: no sign, and at most 256 bits, which is all that a chain has."""
+    """Read a number from its JSON: no sign, and at most 256 bits, which is all that a chain has."""
     with _understood("number"):
         if not _NUMBER.fullmatch(found):
             raise ValueError
@@ -373,7 +376,7 @@ def as_number(found: Any) -> int:
 
 
 def as_block(found: dict[str, Any]) -> Block:
-    """The head of a block from its JSON."""
+    """Read the head of a block from its JSON."""
     with _understood("block"):
         fee = found.get("baseFeePerGas")
         timestamp = as_number(found["timestamp"])
@@ -389,7 +392,7 @@ def as_block(found: dict[str, Any]) -> Block:
 
 
 def as_log(found: dict[str, Any]) -> Log:
-    """A log from its JSON."""
+    """Read a log from its JSON."""
     with _understood("log"):
         return Log(
             _text(found["address"]),
@@ -403,7 +406,7 @@ def as_log(found: dict[str, Any]) -> Log:
 
 
 def as_receipt(found: dict[str, Any] | None) -> Receipt | None:
-    """A receipt from its JSON; None while a node knows none, or knows it without a block."""
+    """Read a receipt from its JSON; None while a node knows none, or knows it without a block."""
     with _understood("receipt"):
         if found is None or found.get("blockNumber") is None:
             return None
@@ -421,7 +424,7 @@ def as_receipt(found: dict[str, Any] | None) -> Receipt | None:
 
 @contextmanager
 def _understood(what: str) -> Iterator[None]:
-    """Whatever a wrong shape makes of the lines inside becomes one error."""
+    """Convert errors that a wrong shape of JSON causes inside the block to one error."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -435,13 +438,13 @@ def _text(found: Any) -> str:
 
 
 def as_bytes(found: Any) -> bytes:
-    """Bytes from their JSON."""
+    """Read bytes from their JSON."""
     with _understood("bytes"):
         return bytes.fromhex(_text(found).removeprefix("0x"))
 
 
 def _host(url: str) -> str:
-    """Host and port of an address, which is all that may be shown of it."""
+    """Return host and port of an address, which is all that may be shown of it."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname:
@@ -452,12 +455,12 @@ def _host(url: str) -> str:
 
 
 def _one_line(message: Any) -> str:
-    """Words of a stranger, safe to show."""
+    """Make the words of a stranger safe to show."""
     return peers.one_line(message)
 
 
 def _reason(data: Any, message: str) -> str:
-    """Why a contract reverted, in its own words if it gave any."""
+    """Return the reason why a contract reverted, in its own words if it gave any."""
     if isinstance(data, str):
         try:
             raw = bytes.fromhex(data.removeprefix("0x"))

@@ -1,6 +1,6 @@
-"""Signed transactions, durable before they are broadcast: whoever starts again sends the same bytes.
+"""Signed transactions, durable before they are broadcast: a restarted program sends the same bytes.
 
-A label names what a transaction is for, and its data is fixed for ever when it is first put there: nothing
+A label names the purpose of a transaction, and its data is fixed for ever when it is first stored: nothing
 else can be sent under the label (mathematics 4.10: at most one draw per request ever leaves the machine). It
 may be signed again with another nonce or fee; all versions are kept, since each may be the one that gets in.
 """
@@ -26,8 +26,8 @@ _TABLES = (
         hash TEXT NOT NULL, raw BLOB NOT NULL, nonce INTEGER NOT NULL, fee INTEGER NOT NULL
     ) WITHOUT ROWID
     """,
-    # All of a label, in the order in which they were signed; `sent` has the newest. What an older program put
-    # there alone comes here before it is replaced.
+    # All of a label, in the order in which they were signed; `sent` has the newest. A row that only an older
+    # program wrote there comes here before it is replaced.
     """
     CREATE TABLE IF NOT EXISTS version (
         label TEXT NOT NULL, hash TEXT NOT NULL, raw BLOB NOT NULL, nonce INTEGER NOT NULL,
@@ -47,7 +47,10 @@ _KEEP = "INSERT OR IGNORE INTO version SELECT label, hash, raw, nonce, fee, ? FR
 
 @dataclass(frozen=True)
 class Sent:
-    """A signed transaction. `fee` is the most it pays for a unit of gas, in wei; `signed` is when, in s."""
+    """A signed transaction.
+
+    `fee` is the most it pays for a unit of gas, in wei; `signed` is when, in s.
+    """
 
     label: str
     destination: str
@@ -60,7 +63,10 @@ class Sent:
 
 
 class Outbox:
-    """A small SQLite file. One connection, one thread at a time."""
+    """A store of signed transactions in a small SQLite file.
+
+    One connection, one thread at a time.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._guard, self._path = threading.Lock(), path
@@ -85,10 +91,10 @@ class Outbox:
             raise ChainError(f"the outbox cannot be used ({error.strerror}): {self._path}") from error
 
     def versions(self, label: str) -> list[Sent]:
-        """All that was ever signed under a label, the newest last.
+        """Return all transactions that were ever signed under a label, the newest last.
 
         Raises:
-            ChainError: the file is damaged.
+            ChainError: The file is damaged.
         """
         with self._guard, self._explained():
             row = self._connection.execute(_NEWEST, (label,)).fetchone()
@@ -106,15 +112,18 @@ class Outbox:
         return found
 
     def find(self, label: str) -> Sent | None:
-        """What was last signed under a label. Raises ChainError if the file is damaged."""
+        """Return the transaction last signed under a label.
+
+        Raises ChainError if the file is damaged.
+        """
         found = self.versions(label)
         return found[-1] if found else None
 
     def put(self, sent: Sent) -> None:
-        """Keep a transaction, beside those under its label that say the same with another nonce or fee.
+        """Store a transaction, beside those of its label with the same data and another nonce or fee.
 
         Raises:
-            ChainError: the label holds other data. It stays as it was.
+            ChainError: The label holds other data. It stays as it was.
         """
         row = (sent.label, sent.destination, sent.data, sent.hash, sent.raw, sent.nonce, sent.fee)
         with self._guard, self._explained(), self._connection:
@@ -126,6 +135,6 @@ class Outbox:
             raise ChainError(f"something else was signed before under the label {sent.label}")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the outbox file."""
         with self._guard:
             self._connection.close()

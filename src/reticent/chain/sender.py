@@ -1,4 +1,4 @@
-"""Transactions of one key: own nonces, fees below a ceiling, the same bytes again, waiting for confirmations.
+"""The sender of one key's transactions: nonces, fees below a ceiling, rebroadcasts, and confirmations.
 
 A transaction is waited for until enough blocks lie on top of its own. If a reorganisation or a node drops it,
 the same signed bytes are broadcast again. Only a nonce that cannot be reached or that another transaction
@@ -6,9 +6,9 @@ took, a fee that became too low, or a node that keeps it and does not move makes
 same destination and data; an earlier version may still be the one that gets into a block, so all are kept,
 and looked for.
 
-A node can lie. A unit of gas has a ceiling (`fees`). Versions with one nonce cost one fee together.
-Those with other nonces may all get into blocks, so after a few of them the wait for the next one doubles: a
-lie costs little however long it lasts, and what it stopped goes on once it is over.
+A node can lie. A unit of gas has a ceiling (`fees`). Versions with one nonce cost one fee together. Those
+with other nonces may all get into blocks, so after a few of them the wait for the next one doubles: a lie
+costs little however long it lasts, and the transactions that it stopped continue once it is over.
 """
 
 from __future__ import annotations
@@ -65,17 +65,19 @@ _CHEAP = ("lessthanblockbasefee", "underpriced", "feetoolow", "gaspricetoolow", 
 
 
 class Sender:
-    """What one key sends through one node. Threads may share it; processes that share a key take turns.
+    """A sender of one key's transactions through one node.
+
+    Threads may share it; processes that share a key take turns.
 
     Args:
-        node: where transactions go.
-        key: signs them.
-        confirmations: how many blocks must lie on top of a transaction's own before it counts.
-        ceiling: the most that a unit of gas may cost, whatever the node says.
-        outbox: keeps labelled transactions before they are broadcast.
-        timeout_s: how long to wait for confirmations.
-        turn: is entered to give out nonces, if other processes send with the same key. Without, a nonce that
-            another took is found out when the node refuses it.
+        node: Node to which transactions go.
+        key: Key that signs transactions.
+        confirmations: Number of blocks that must lie on top of a transaction's own before it counts.
+        ceiling: Highest price of a unit of gas, whatever the node says.
+        outbox: Store that keeps labelled transactions before they are broadcast.
+        timeout_s: Seconds to wait for confirmations.
+        turn: Context that is entered to give out nonces, if other processes send with the same key. Without
+            it, a nonce that another process took is noticed when the node refuses it.
     """
 
     def __init__(
@@ -113,21 +115,21 @@ class Sender:
         value_wei: int = 0,
         least_gas: int = 0,
     ) -> Sent:
-        """Sign and broadcast; with a label, what was signed before under it is broadcast again instead.
+        """Sign and broadcast a transaction, or broadcast again the one signed before under the label.
 
         Args:
-            to: the contract; None makes a new one.
-            data: of the call.
-            gas: the limit; without, the node estimates it, and a call that would revert is refused here.
-            label: names the transaction in the outbox.
-            value_wei: the coin that goes with it. What is signed with another nonce may come twice: only for
-                contracts that refuse the second.
-            least_gas: the limit is no lower, whatever the node estimates: others may go first in the block
-                and make the call dearer.
+            to: Address of the contract; None makes a new one.
+            data: Data of the call.
+            gas: Gas limit; without it, the node estimates it, and a call that would revert is refused here.
+            label: Name of the transaction in the outbox.
+            value_wei: Coin that goes with the transaction. A transaction signed with another nonce may come
+                twice: use this only for contracts that refuse the second.
+            least_gas: Lowest gas limit, whatever the node estimates: others may go first in the block and
+                make the call dearer.
 
         Raises:
-            TransactionRefused: the contract or the node refused it: nothing was sent.
-            FeeTooHigh: the chain asks for more than the ceiling: nothing was signed.
+            TransactionRefused: The contract or the node refused the transaction: nothing was sent.
+            FeeTooHigh: The chain asks for more than the ceiling: nothing was signed.
         """
         calls = [(to, data)]
         return self.send_many(calls, gas=gas, labels=[label], value_wei=value_wei, least_gas=least_gas)[0]
@@ -144,8 +146,8 @@ class Sender:
         """Sign and broadcast several transactions, in this order, in few messages; the value goes with each.
 
         Raises:
-            TransactionRefused: one was refused. If the node did it, others may have been sent.
-            ParameterError: the value is below 0, or more than a chain can hold.
+            TransactionRefused: One transaction was refused. If the node did it, others may have been sent.
+            ParameterError: The value is below 0, or more than a chain can hold.
         """
         whole("value_wei", value_wei, low=0, high=_MOST_WEI)
         names = list(labels) if labels is not None else [""] * len(calls)
@@ -169,7 +171,7 @@ class Sender:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Be the only one who gives out nonces of the key."""
+        """Give the caller the exclusive right to give out nonces of the key."""
         with self._guard:
             if self._turn is None:
                 yield
@@ -179,7 +181,7 @@ class Sender:
                 yield
 
     def _kept(self, to: str | None, data: bytes, label: str, value_wei: int) -> list[Sent]:
-        """What was signed before under a label."""
+        """Return the transactions signed before under a label."""
         versions = self._outbox.versions(label) if self._outbox is not None and label else []
         if versions:
             newest = versions[-1]
@@ -192,7 +194,7 @@ class Sender:
         return versions
 
     def _earlier(self, versions: list[Sent]) -> Sent:
-        """Of what was signed before, what can still count."""
+        """Return the transaction to broadcast among those signed before."""
         newest = versions[-1]
         # The counts first: read after the receipts, a block in between would look like a taken nonce.
         used, coming = self._counts()
@@ -218,7 +220,7 @@ class Sender:
         fees: Fees | None = None,
         least_gas: int = 0,
     ) -> Sent:
-        """Sign, with a nonce of our own, and keep the bytes."""
+        """Sign a transaction, with a nonce of our own unless one is given, and keep the bytes."""
         destination = _address(to)
         fees = fees or self._current_fees()
         limit = gas if gas is not None else max(least_gas, self._estimated(to, data, value_wei))
@@ -249,14 +251,17 @@ class Sender:
         return self._nonce - 1
 
     def _counts(self) -> tuple[int, int]:
-        """The nonce after those in blocks, and after those that the node holds, too."""
+        """Return the nonce after those in blocks, and the nonce after those that the node holds, too."""
         tags = ("latest", "pending")
         answers = self._all_answers([("eth_getTransactionCount", [self.address, tag]) for tag in tags])
         used, coming = (_plausible("nonce", as_number(one)) for one in answers)
         return used, max(used, coming)
 
     def _tried(self, sent: Sent, block: int | str = "latest") -> None:
-        """Run it without sending it. Raises TransactionRefused if it reverts."""
+        """Run a transaction without sending it.
+
+        Raises TransactionRefused if it reverts.
+        """
         value = value_of(sent.raw)
         self.node.call(sent.destination, sent.data, sender=self.address, block=block, value_wei=value)
 
@@ -286,7 +291,7 @@ class Sender:
         return self.node.rpc_many([("eth_sendRawTransaction", ["0x" + one.raw.hex()]) for one in signed])
 
     def _accepted(self, one: Sent, answer: Any) -> Sent:
-        """What the node took: this, or the same signed anew if its nonce was taken or its fee too low."""
+        """Return the accepted transaction, signed anew if its nonce was taken or its fee too low."""
         for _ in range(_TRIES):
             if not isinstance(answer, ChainError) or _says(answer, _KNOWN):
                 break
@@ -314,12 +319,15 @@ class Sender:
         return one
 
     def _is_held(self, sent: Sent) -> bool:
-        """Whether the node has a version in a block or waiting for one."""
+        """Return whether the node has a version of a transaction in a block or waiting for one."""
         asked = [("eth_getTransactionByHash", [one.hash]) for one in self._all_of(sent)]
         return any(isinstance(found, dict) for found in self.node.rpc_many(asked))
 
     def _appears(self, versions: Sequence[Sent]) -> bool:
-        """Whether one whose nonce is counted turns out to be in a block; if not, another took the nonce."""
+        """Return whether a version whose nonce is counted appears in a block.
+
+        If none does, another transaction took the nonce.
+        """
         end, pause = time.monotonic() + _SHOWN_AFTER_S, _SHORTEST_PAUSE_S
         while all(self.node.receipt(one.hash) is None for one in versions):
             if time.monotonic() > end:
@@ -329,13 +337,13 @@ class Sender:
         return True
 
     def send_again(self, sent: Sent) -> None:
-        """Broadcast what is in no block yet once more, with those of ours that must come before it.
+        """Broadcast a transaction that is in no block once more, with ours that must come before it.
 
-        For whoever looks at the chain instead of waiting: a reorganisation drops transactions that nobody
-        asks for any more, and later ones wait for their nonces.
+        This is for callers that look at the chain instead of waiting: a reorganisation drops transactions
+        that nobody asks for any more, and later ones wait for their nonces.
 
         Raises:
-            TransactionRefused: it can no longer be sent.
+            TransactionRefused: The transaction can no longer be sent.
         """
         if (refusal := self._send_again(sent)) is not None:
             raise refusal
@@ -343,13 +351,13 @@ class Sender:
     # Signing anew
 
     def _chosen(self, sent: Sent, live: Sequence[Sent], used: int, coming: int) -> Sent:
-        """The version to broadcast now: the same bytes wherever they can still count.
+        """Choose the version to broadcast now: the same bytes wherever they can still count.
 
         Args:
-            sent: one version.
-            live: those that are in no block.
-            used: the nonce after those in blocks.
-            coming: the nonce after those that the node holds.
+            sent: Version of the transaction.
+            live: Versions that are in no block.
+            used: Nonce after those in blocks.
+            coming: Nonce after those that the node holds.
         """
         live = [one for one in live if signer_of(one.raw) == self.address]  # another key's may not count
         near = [
@@ -367,7 +375,10 @@ class Sender:
         return self._signed_anew(sent)
 
     def _may_sign_anew(self, sent: Sent) -> bool:
-        """Whether it may get one more nonce: a lying node must not make us pay for ever more of them."""
+        """Return whether a transaction may get one more nonce.
+
+        A lying node must not make us pay for ever more of them.
+        """
         began: dict[int, int] = {}  # when each nonce was first signed
         for one in self._all_of(sent):
             began.setdefault(one.nonce, one.signed)
@@ -377,18 +388,18 @@ class Sender:
         return passed >= _NONCE_PAUSE_S * 2.0 ** (len(began) - _NONCES)
 
     def _step_back(self, sent: Sent) -> None:
-        """Let a rival with the same key go first, sooner or later."""
+        """Wait a random time, so that a rival with the same key goes first sooner or later."""
         nonces = len({one.nonce for one in self._all_of(sent)})
         time.sleep(secrets.randbelow(1000) / 1000 * _RIVAL_PAUSE_S * 2**nonces)
 
     def _signed_anew(self, sent: Sent) -> Sent:
-        """With another nonce."""
+        """Sign a transaction again with another nonce."""
         gas, _ = gas_and_tip(sent.raw)  # an estimate would not see what is still on its way before it
         value, to = value_of(sent.raw), sent.destination or None
         return self._replaced(sent, self._signed(to, sent.data, gas, sent.label, value))
 
     def _raised(self, sent: Sent) -> Sent:
-        """With a higher fee and the same nonce, so that one of the two counts at most."""
+        """Sign a transaction again with a higher fee and the same nonce, so that at most one counts."""
         self._fees = None
         fees = raised_fees(self.node, self._ceiling, sent.raw, sent.fee)
         gas, _ = gas_and_tip(sent.raw)
@@ -420,11 +431,11 @@ class Sender:
     # Waiting
 
     def wait(self, sent: Sent) -> Receipt:
-        """The receipt of a transaction that is deep enough in the chain.
+        """Wait for the confirmations of a transaction, and return its receipt.
 
         Raises:
-            TransactionRefused: it is in the chain, and its contract reverted.
-            NotConfirmed: it is not deep enough in time.
+            TransactionRefused: The transaction is in the chain, and its contract reverted.
+            NotConfirmed: The transaction does not have enough confirmations in time.
         """
         found = self.wait_many([sent])[0]
         if isinstance(found, TransactionRefused):
@@ -432,7 +443,10 @@ class Sender:
         return found
 
     def wait_many(self, sent: Sequence[Sent]) -> list[Receipt | TransactionRefused]:
-        """The receipt of each of several transactions, or why its contract reverted. See `wait`."""
+        """Return each transaction's receipt, or the reason why its contract reverted.
+
+        See `wait`.
+        """
         found: dict[int, Receipt | TransactionRefused] = {}
         start = again = stuck = time.monotonic()
         pause = _SHORTEST_PAUSE_S
@@ -460,11 +474,11 @@ class Sender:
     def transact(
         self, to: str | None, data: bytes, *, gas: int | None = None, label: str = "", value_wei: int = 0
     ) -> Receipt:
-        """Send, and wait."""
+        """Send a transaction, and wait for its confirmations."""
         return self.wait(self.send(to, data, gas=gas, label=label, value_wei=value_wei))
 
     def _confirmed(self, missing: dict[int, Sent]) -> dict[int, Receipt | TransactionRefused]:
-        """What became of those that are deep enough, by place."""
+        """Return the outcomes of the transactions that have enough confirmations, by place."""
         wanted = [(place, one) for place, sent in missing.items() for one in self._all_of(sent)]
         asked: list[tuple[str, list[Any]]] = [("eth_getTransactionReceipt", [one.hash]) for _, one in wanted]
         if self.confirmations:
@@ -493,7 +507,7 @@ class Sender:
         }
 
     def _may_follow(self, reverted: Sent) -> bool:
-        """Whether what was signed anew after a version that reverted may still get into a block, or has."""
+        """Return whether a version signed after a reverted one may still get into a block, or has."""
         versions = self._all_of(reverted)
         later = versions[versions.index(reverted) + 1 :]
         if not later:
@@ -509,14 +523,14 @@ class Sender:
         return answers
 
     def _send_again(self, sent: Sent, *, is_stuck: bool = False) -> TransactionRefused | None:
-        """Broadcast what is in no block once more: the same bytes wherever they can still count.
+        """Broadcast a transaction that is in no block once more: the same bytes if they can still count.
 
         Args:
-            sent: one version of it.
-            is_stuck: whether it has been the next for so long that it must be replaced.
+            sent: Version of the transaction.
+            is_stuck: True if the transaction has been the next for so long that it must be replaced.
 
         Returns:
-            Why it can no longer be sent, if it cannot; None otherwise.
+            The reason why the transaction can no longer be sent, if it cannot; None otherwise.
         """
         with self._alone():
             versions = self._all_of(sent)
@@ -566,7 +580,7 @@ def _says(answer: ChainError, words: Sequence[str]) -> bool:
 
 
 def _address(to: str | None) -> str:
-    """As the outbox keeps it: empty for a new contract."""
+    """Return an address in the form of the outbox: empty for a new contract."""
     if to is None:
         return ""
     if not is_address(to):

@@ -1,7 +1,7 @@
-"""Transactions that are in a chain, as a node tells them, with the bytes that their sender signed.
+"""Transactions that are in a chain, as a node reports them, with the bytes that their sender signed.
 
-A node tells the fields; the signed bytes are made of them again, and must have the transaction's hash and
-recover its sender. So whoever reads knows that the sender signed this very call, whatever the node.
+A node reports the fields; the signed bytes are rebuilt from them, and must have the transaction's hash and
+recover its sender. So the reader knows that the sender signed this very call, whatever the node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reticent.errors import ChainError, NodeUnavailable
 
 @dataclass(frozen=True)
 class Signed:
-    """What the signed bytes of a transaction say: their hash, who signed, and for which chain (None: any)."""
+    """The hash, the signer and the chain (None: any) of a transaction's signed bytes."""
 
     hash: bytes
     signer: str | None
@@ -32,15 +32,15 @@ class Transaction:
     """A transaction in a block.
 
     Attributes:
-        hash: of the signed bytes, as the node tells it.
-        sender: who signed, as the node tells it; addresses are in lower case.
-        to: whom it calls; None if it makes a contract.
-        data: of the call.
-        value_wei: that comes along.
-        block: its number.
-        block_hash: its hash.
-        position: in the block.
-        signed: what its bytes say; None for the kinds that a rollup makes by itself.
+        hash: Hash of the signed bytes, as the node reports it.
+        sender: Address that signed, as the node reports it; addresses are in lower case.
+        to: Address that is called; None if the transaction makes a contract.
+        data: Data of the call.
+        value_wei: Coin that goes with the transaction, in wei.
+        block: Number of the block.
+        block_hash: Hash of the block.
+        position: Index of the transaction in the block.
+        signed: Content of the signed bytes; None for the kinds that a rollup makes by itself.
     """
 
     hash: str
@@ -54,7 +54,7 @@ class Transaction:
     signed: Signed | None
 
     def is_signed(self, chain_id: int) -> bool | None:
-        """Whether the sender signed these fields for this chain; None where nobody signs that kind."""
+        """Return whether the sender signed these fields for this chain; None if nobody signs that kind."""
         if self.signed is None:
             return None
         theirs = "0x" + self.signed.hash.hex() == self.hash and self.signed.signer == self.sender
@@ -62,10 +62,10 @@ class Transaction:
 
 
 def transactions(node: Node, hashes: Sequence[str]) -> list[Transaction]:
-    """Transactions by their hashes.
+    """Return transactions by their hashes.
 
     Raises:
-        ChainError: the node does not have one, gives another, or refuses.
+        ChainError: The node does not have a transaction, gives another, or refuses.
     """
     found = node.rpc_many([("eth_getTransactionByHash", [one]) for one in hashes])
     for one, told in zip(hashes, found, strict=True):
@@ -81,7 +81,7 @@ def transactions(node: Node, hashes: Sequence[str]) -> list[Transaction]:
 
 
 def as_transaction(found: Any) -> Transaction:
-    """A transaction from its JSON."""
+    """Read a transaction from its JSON."""
     try:
         to = found["to"]
         return Transaction(
@@ -100,7 +100,7 @@ def as_transaction(found: Any) -> Transaction:
 
 
 def _signed(found: dict[str, Any]) -> Signed | None:
-    """What was signed, and by which signature (EIP-155, 2930, 1559, 4844, 7702)."""
+    """Rebuild the signed content of a transaction and its signer (EIP-155, 2930, 1559, 4844, 7702)."""
     number = {name: as_number(told) for name, told in found.items() if name in _NUMBERS and told is not None}
     to = b"" if found["to"] is None else as_bytes(found["to"])
     call = [number["gas"], to, number["value"], as_bytes(found["input"])]
@@ -125,7 +125,7 @@ def _signed(found: dict[str, Any]) -> Signed | None:
 
 
 def _legacy(fields: list[Any], v: int, r: int, s: int) -> Signed:
-    """Of the first kind; signed for one chain since EIP-155, and for any before."""
+    """Rebuild a transaction of the first kind; signed for one chain since EIP-155, and for any before."""
     raw = keccak(bytes(rlp.encode([*fields, v, r, s])))
     if v in (27, 28):
         return Signed(raw, recovered(keccak(bytes(rlp.encode(fields))), v, r, s), None)

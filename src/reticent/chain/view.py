@@ -15,7 +15,10 @@ TOGETHER = 100  # calls in one message to the node
 
 
 class ContractView:
-    """A contract at an address, as a node shows it. Its code must be the artifact's."""
+    """A contract at an address, as a node shows it.
+
+    Its code must be the artifact's.
+    """
 
     def __init__(self, node: Node, address: str, artifact: Artifact) -> None:
         self.node, self.address = node, checked_address("contract", address)
@@ -23,14 +26,14 @@ class ContractView:
         self.artifact.check(node, self.address)
 
     def call(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[Any, ...] | None:
-        """What a view answers; None where the contract was not there yet."""
+        """Return the answer of a view; None if the contract was not there yet."""
         data = self.node.call(self.address, self.artifact.encode(function, *arguments), block=block)
         return self._answer(function, data)
 
     def call_many(
         self, calls: Sequence[tuple[str, tuple[Any, ...]]], *, block: int | str = "latest"
     ) -> list[tuple[Any, ...] | None]:
-        """What several views answer, in few messages."""
+        """Return the answers of several views, in few messages."""
         if len(calls) == 1:
             return [self.call(calls[0][0], *calls[0][1], block=block)]
         found: list[tuple[Any, ...] | None] = []
@@ -44,7 +47,7 @@ class ContractView:
         return found
 
     def asked(self, function: str, *arguments: Any, block: int | str = "latest") -> tuple[str, list[Any]]:
-        """The call of a view as a message to the node."""
+        """Return the call of a view as a message to the node."""
         data = "0x" + self.artifact.encode(function, *arguments).hex()
         return "eth_call", [{"to": self.address, "data": data}, block_tag(block)]
 
@@ -53,7 +56,7 @@ class ContractView:
 
 
 def checked_address(field: str, given: Any) -> str:
-    """An address with its check digits."""
+    """Return an address with its check digits."""
     rule = f"{field} must be an address: 0x and 40 hexadecimal digits"
     if not isinstance(given, str) or not is_address(given):
         raise ParameterError(rule)
