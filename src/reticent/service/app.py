@@ -35,18 +35,18 @@ _WARM_S = 30.0  # that an ending process waits for a source
 
 
 class Desk(Protocol):
-    """What the shell needs of the desk: who has a key, whether it works, to begin and to end with it."""
+    """The interface of the desk for the application: its state and settings, a check, start and end."""
 
     @property
     def settings(self) -> Settings:
-        """Of the service."""
+        """The settings of the service."""
 
     @property
     def state(self) -> State:
         """Keys and visits."""
 
     def check(self) -> str | None:
-        """What cannot be read, if anything."""
+        """Return the reason why something cannot be read, if anything."""
 
     def warm(self) -> object:
         """Load what the first request needs."""
@@ -62,13 +62,13 @@ def create_app(
     desk: Callable[[], Desk],
     warmed: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """The application of one process.
+    """Build the application of one process.
 
     Args:
-        settings: of the service.
-        capabilities: what they add.
-        desk: how to make the desk, once the process runs.
-        warmed: is called once everything is loaded.
+        settings: Settings of the service.
+        capabilities: Capabilities whose routes and pages are added.
+        desk: Function that makes the desk, once the process runs.
+        warmed: Function that is called once everything is loaded.
     """
 
     @asynccontextmanager

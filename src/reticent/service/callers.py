@@ -1,6 +1,6 @@
-"""Who calls the API: by the key in the header, within the rate, in one of the roles that a call allows.
+"""The callers of the API: known by the key in the header, within the rate, in a role that a call allows.
 
-Who visits the pages is in `visits`.
+Visitors of the pages are in `visits`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLER = "reticent.caller"
 
 
 def state_of(request: Request) -> State:
-    """What this service remembers."""
+    """Return the state of this service."""
     state: State = request.app.state.desk.state
     return state
 
@@ -47,7 +47,7 @@ def known_caller(request: Request) -> Person | None:
 
 
 async def caller_of(request: Request) -> Person | None:
-    """The same, on the event loop, which waits for no other machine."""
+    """Return the caller of a request on the event loop, which waits for no other machine."""
     if _CALLER not in request.scope and state_of(request).database is not None:
         return await run_in_threadpool(known_caller, request)
     return known_caller(request)
@@ -60,7 +60,7 @@ def bearer_key(request: Request) -> str:
 
 
 class Caller(SecurityBase):
-    """Who calls, by the key in the header: within the rate, and in one of these roles if any are given."""
+    """A caller known by the key in the header: within the rate, and in one of the given roles, if any."""
 
     model = HTTPBearer(description="An API key: rk_...")
     scheme_name = "HTTPBearer"

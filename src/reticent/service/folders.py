@@ -21,13 +21,13 @@ T = TypeVar("T", bound=_Closes)
 
 
 class Folders(Generic[T]):
-    """What lies below a folder, by name.
+    """The objects below a folder, by name.
 
     Args:
-        folder: that holds them.
-        mark: the file by which one of them is known.
-        what: they are, in a refusal.
-        opened: opens one.
+        folder: Folder that holds the objects.
+        mark: File by which one of the objects is known.
+        what: Name of the kind of object, in a refusal.
+        opened: Function that opens an object.
     """
 
     def __init__(self, folder: Path, mark: str, what: str, opened: Callable[[Path], T]) -> None:
@@ -36,7 +36,7 @@ class Folders(Generic[T]):
         self._open: dict[str, T] = {}
 
     def names(self) -> list[str]:
-        """Of all of them."""
+        """Return the names of all objects, sorted."""
         return sorted(one.parent.name for one in self._folder.glob(f"*/{self._mark}"))
 
     def named(self, name: str) -> T:

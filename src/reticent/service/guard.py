@@ -45,7 +45,7 @@ class _Gone(Exception):
 class Guard:
     """ASGI middleware. A body is read whole before anything else happens, within a time and a size.
 
-    Whoever sends slowly takes no place from others: when too many bodies are under way, the slowest is cut.
+    Slow senders take no place from others: when too many bodies are under way, the slowest is cut.
     """
 
     def __init__(

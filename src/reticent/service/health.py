@@ -1,4 +1,4 @@
-"""For whoever runs the service: whether it lives, whether it shall be given work, and what it replied.
+"""Health checks for the operator: whether the service lives, whether to give it work, and its replies.
 
 A server that shall end (`draining`) is not ready, so that a balancer sends no more to it; it ends once what
 it was given is answered.
@@ -68,7 +68,7 @@ def metrics(request: Request, person: Watcher, state: TheState) -> str:
 def draining(app: FastAPI, drain_s: float) -> Iterator[None]:
     """After the first SIGTERM, take requests for so long still, without being ready; a second ends at once.
 
-    Whoever serves this process (uvicorn) had set a handler before, which ends it in order: that is called
+    The server of this process (uvicorn) had set a handler before, which ends it in order: that is called
     later. Signals come to the main thread alone: elsewhere, as in tests, nothing is changed.
     """
     app.state.is_draining = False

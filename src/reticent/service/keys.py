@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class Role(StrEnum):
-    """What a key is for."""
+    """The role of the holder of a key."""
 
     OWNER = "owner"  # registers data sets, makes keys, sets quotas
     ANALYST = "analyst"  # asks
@@ -30,7 +30,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Person:
-    """Who holds a key. `number` names the key for ever; a revoked one is never given again."""
+    """The holder of a key.
+
+    `number` names the key for ever; a revoked number is never given again.
+    """
 
     number: int
     name: str
@@ -43,7 +46,10 @@ def new_secret(prefix: str = PREFIX) -> str:
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret. It has 256 random bits: a slow hash would add nothing."""
+    """Return the hash that is kept of a secret.
+
+    A secret has 256 random bits: a slow hash would add nothing.
+    """
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

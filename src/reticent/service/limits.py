@@ -1,4 +1,4 @@
-"""What keeps one caller from taking the service from the others: rate, depth, and when replies leave."""
+"""Limits that keep one caller from taking the service from others: rate, depth, and when replies leave."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Rate:
     def wait_s(self, caller: str, amount: float = 1.0) -> float:
         """0 if the caller may go on; else after how many seconds it may.
 
-        Whoever wants more than a whole bucket gets it from a full one, and waits the longer afterwards.
+        A caller that wants more than a whole bucket gets it from a full one, and waits the longer afterwards.
         """
         now, needed = time.monotonic(), min(amount, float(self._burst))
         with self._guard:
@@ -40,7 +40,7 @@ class Rate:
         return 0.0 if allowed else (needed - left) / self._rate
 
     def full_s(self, caller: str, amount: float = 1.0) -> float:
-        """As `wait_s`, for a caller who does not go on yet: nothing is counted."""
+        """Return the wait as `wait_s` does, for a caller who does not go on yet: nothing is counted."""
         now, needed = time.monotonic(), min(amount, float(self._burst))
         left, since = self._buckets.get(caller, (float(self._burst), now))
         left = min(float(self._burst), left + (now - since) * self._rate)
@@ -64,9 +64,10 @@ def is_deeper(body: bytes, levels: int = DEEPEST_BODY) -> bool:
 
 
 def leaves_after_s(passed_s: float, deadline_s: float, grid_s: float) -> float:
-    """How long after a request its reply leaves, if it is ready after `passed_s` (mathematics 4.8).
+    """Return the seconds from a request to its reply, if it is ready after `passed_s` (mathematics 4.8).
 
-    At the deadline, which is made of public numbers, or at the first later multiple of the grid.
+    The reply leaves at the deadline, which is made of public numbers, or at the first later multiple of the
+    grid.
     """
     if not grid_s:
         return passed_s
@@ -102,9 +103,9 @@ async def until_deadline(start: float, deadline_s: float, grid_s: float) -> None
     """Wait until a reply may leave.
 
     Args:
-        start: when the request came, on the monotonic clock.
-        deadline_s: how long after it the reply leaves at the earliest.
-        grid_s: 0 for no waiting.
+        start: Time at which the request came, on the monotonic clock.
+        deadline_s: Seconds after the request at which the reply leaves at the earliest.
+        grid_s: Grid of the times of replies in seconds; 0 for no waiting.
     """
     if not grid_s:
         return

@@ -1,4 +1,4 @@
-"""What was answered, counted by route and status, as Prometheus reads it. No data, no names, no times."""
+"""Counts of answers by route and status, in the format of Prometheus. No data, no names, no times."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Metrics:
             self._counts[known, route or "none", status] += 1
 
     def text(self, jobs: Mapping[str, int], *, lost: int = 0, is_ready: bool = True) -> str:
-        """All counts.
+        """Format all counts as text.
 
         Args:
-            jobs: by their state, those of all processes.
-            lost: connections to the shared database that were made anew.
-            is_ready: whether the server takes new work.
+            jobs: Jobs of all processes, counted by their state.
+            lost: Connections to the shared database that were made anew.
+            is_ready: True if the server takes new work.
         """
         with self._guard:
             counts = sorted(self._counts.items())

@@ -28,7 +28,7 @@ def numbers(request: Request) -> HTMLResponse:
 
 @cache
 def _example() -> dict[str, Any]:
-    """What shares of one budget are as epsilons, and how often the best guess between two is right then."""
+    """Return shares of one budget as epsilons, and how often the best guess between two is right then."""
     epsilon, delta = _EXAMPLE
     cap = Budget(epsilon, delta).mu2_cap
     lines = []

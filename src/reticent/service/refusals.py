@@ -18,11 +18,11 @@ class Refused(errors.ReticentError):
     """The service refuses: nothing was charged and nothing was released.
 
     Attributes:
-        status: of HTTP.
-        kind: the type in the reply.
-        retry_s: after how long it may help to come again; None if it will not.
-        told: further public fields of the reply.
-        reply: all of the reply, if it is written already.
+        status: Status of HTTP.
+        kind: Type in the reply.
+        retry_s: Seconds after which a retry may help; None if it will not.
+        told: Further public fields of the reply.
+        reply: Bytes of the whole reply, if it is written already.
     """
 
     reply: bytes | None = None
@@ -67,7 +67,7 @@ def too_much(cells: int, pause_s: float) -> Refused:
 
 
 def busy() -> Refused:
-    """As much is being worked on as one process takes."""
+    """Return the refusal for a process that works on as many requests as it takes."""
     return Refused(503, "busy", "the service is busy: try again", retry_s=_SOON_S)
 
 
@@ -116,7 +116,7 @@ def explained(error: errors.ReticentError) -> tuple[int, dict[str, Any]]:
 
 
 def refused_as(error: errors.ReticentError, *, reply: bytes | None = None) -> Refused:
-    """The same refusal as one of the service, which has nothing but what the reply says."""
+    """Convert an error to a refusal of the service, which has nothing but what the reply says."""
     status, body = explained(error)
     told = dict(body["error"])
     kind, message = told.pop("type"), told.pop("message")
@@ -126,7 +126,7 @@ def refused_as(error: errors.ReticentError, *, reply: bytes | None = None) -> Re
 
 
 def headers(error: errors.ReticentError) -> dict[str, str]:
-    """What the headers of a refusal say: who must sign in, and when to come again."""
+    """Return the headers of a refusal: the sign-in scheme, and when to retry."""
     found = {}
     if isinstance(error, Refused) and error.status == 401:
         found["WWW-Authenticate"] = "Bearer"
@@ -148,7 +148,7 @@ def shape(kind: str, message: str) -> dict[str, Any]:
 
 
 def _offer(refusal: errors.QuestionRefused) -> dict[str, Any]:
-    """What a refused analyst may want to know: public numbers, and what is free."""
+    """Return the details for a refused analyst: public numbers, and what is free."""
     best = refusal.best
     return {
         "reachable_error": refusal.reachable_error,

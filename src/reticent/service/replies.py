@@ -1,4 +1,4 @@
-"""How replies are written: JSON in ASCII, so that no text of a caller can break them."""
+"""The format of replies: JSON in ASCII, so that no text of a caller can break them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every call shares: bodies that refuse unknown fields, finite numbers, and the one shape of refusals.
+"""The schemas that every call shares: strict bodies, finite numbers, and the one shape of refusals.
 
-The bodies of a capability are in its own `schemas`.
+Bodies refuse unknown fields. The bodies of a capability are in its own `schemas`.
 """
 
 from __future__ import annotations

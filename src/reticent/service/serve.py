@@ -57,12 +57,12 @@ def serve(
     """Serve until interrupted. With several workers each is a process of its own.
 
     Args:
-        settings: of the service.
-        application: names the function that makes it, `module:name`, by `made`.
-        host: where to listen.
-        port: 0 for any that is free.
-        workers: processes.
-        say: is told the address, once folder, ledger and port are found to be good.
+        settings: Settings of the service.
+        application: Name of the function that makes the application, `module:name`, by `made`.
+        host: Host name or address to listen on.
+        port: Port to listen on; 0 for any that is free.
+        workers: Number of processes.
+        say: Function that is called with the address, once folder, ledger and port are found to be good.
     """
     with listen(host, port) as place:  # what is wrong with the address is said here, once
         port = place.getsockname()[1]
@@ -113,7 +113,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(host: str, port: int) -> str:
-    """Where a browser finds it."""
+    """Return the address at which a browser finds the service."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

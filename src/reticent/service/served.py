@@ -1,4 +1,4 @@
-"""What a capability adds to the service."""
+"""The additions of a capability to the service."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Tab:
     """A way to a page, in the head of every page.
 
     Attributes:
-        place: where it stands; the smallest is on the left.
-        here: the name that the page gives itself.
-        address: of the page.
-        words: that are shown.
-        is_owners: whether only owners see it.
-        is_buyers: whether buyers see it, who see no others.
+        place: Position of the tab; the smallest is on the left.
+        here: Name that the page gives itself.
+        address: Address of the page.
+        words: Words that are shown.
+        is_owners: True if only owners see the tab.
+        is_buyers: True if buyers see the tab, who see no others.
     """
 
     place: int
@@ -35,14 +35,17 @@ class Tab:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """Its routes and pages. Whoever has none of a kind says so: nothing has a default.
+    """The routes and pages of a capability.
+
+    Every field must be given, also if the capability has none of a kind: nothing has a default.
 
     Attributes:
-        folder: where its `templates` and `static` lie, if it has any.
-        routers: its routes, of the API and of pages.
-        tabs: ways to its pages.
-        prepare: is given the application before it runs, and puts there what its routes need; or None.
-        running: what is held open while the application runs; or None.
+        folder: Folder of its `templates` and `static`, if it has any.
+        routers: Routes of the API and of pages.
+        tabs: Tabs that lead to its pages.
+        prepare: Function that gets the application before it runs, and puts there what its routes need; or
+            None.
+        running: Context that is held open while the application runs; or None.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""What an operator sets, and its defaults."""
+"""The settings of an operator, and their defaults."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from reticent.postgres import ADDRESSES
 
 @dataclass(frozen=True)
 class Settings:
-    """How a service runs. Limits on rates and numbers are those of one process.
+    """The settings of a service.
+
+    Limits on rates and numbers are those of one process.
 
     Args:
         folder: holds the declarations (`*.yaml`), the service's own state, and the ledger by default.
         ledger: a path or postgresql:// address, or the file that `reticent chain deploy` wrote; by default a
             file in the folder.
-        key: for a ledger on a chain, the file of the key that signs and pays what is asked here.
+        key: File of the key that signs and pays the questions asked here, for a ledger on a chain.
         owner: the address of who registered the data sets there; needed unless a commitment lies beside them.
         max_fee: the most that a unit of gas may cost there, in gwei, whatever the node says.
         max_tip: the most of that for the tip.
         witness: address of a witness of the ledger; without it the one that is noted beside it, if any.
         witness_key: its public key.
-        shared: whether several servers serve this: the state lies beside the ledger, which is in PostgreSQL,
+        shared: True if several servers serve this: the state lies beside the ledger, which is in PostgreSQL,
             and the folder holds only what `reticent publish` said.
         signing_key: the file of the key that signs heads of the ledger; by default in the folder.
-        drain_s: for how long a server that shall end still takes requests, while it is not ready.
+        drain_s: Seconds for which a server that shall end still takes requests, while it is not ready.
         traces: the address of a collector of OpenTelemetry (OTLP over HTTP), or a file for spans.
-        log_name: of a ledger that is made: witnesses know logs by name.
+        log_name: Name of a ledger that is created: witnesses know logs by name.
         grid_s: replies to questions leave at whole multiples of this, so that time tells nothing; 0 for tests
             and measurements only.
         rows_per_step: a question about this many public rows is given one more step of the grid.
@@ -38,20 +40,21 @@ class Settings:
         work_rate: cells a second that one key may ask for in the long run, in answers, prices and rehearsals,
             each counted once more for every `rows_per_step` public rows; and for what an answer may be
             estimated from, by the number of recorded values.
-        work_burst: the same at once; a question with more may be asked when none were for long enough.
+        work_burst: Cells that one key may ask for at once; a question with more may be asked when none were
+            for long enough.
         largest_body: bytes of a request.
-        body_s: how long the headers of a request, and then its body, may take to come.
+        body_s: Seconds that the headers of a request, and then its body, may take to come.
         most_at_once: requests that are worked on or wait; more are told to come again. As many bodies may be
             on their way; of more the oldest is cut.
         longest_s: a question that takes longer is answered through a job.
-        threads: those that answer questions, and as many for everything else.
-        job_threads: those that work on jobs.
+        threads: Threads that answer questions, and as many for everything else.
+        job_threads: Threads that work on jobs.
         job_lapse_s: a job whose process has not been heard of for so long is taken up by another.
         most_jobs: unfinished ones that one person may have.
-        most_epsilon: of the budget of a data set that is registered over the network, with `most_delta`; what
-            the operator declares in the folder by hand is not bound by them.
-        most_delta: beside it.
-        secure_cookie: whether browsers may send the cookie over https only.
+        most_epsilon: Largest epsilon of the budget of a data set that is registered over the network, with
+            `most_delta`; what the operator declares in the folder by hand is not bound by them.
+        most_delta: Largest delta beside `most_epsilon`.
+        secure_cookie: True if browsers may send the cookie over https only.
     """
 
     folder: Path
@@ -115,7 +118,7 @@ class Settings:
             return file.read(100).lstrip().startswith(b"{")
 
     def steps(self, rows: int | None) -> int:
-        """How much a look at all rows is counted: from the public number of them, 1 where that is private."""
+        """Return the weight of a look at all rows, from their public number; 1 if the number is private."""
         return 1 + (rows or 0) // self.rows_per_step
 
     def deadline_s(self, rows: int | None) -> float:

@@ -1,4 +1,4 @@
-"""How pages show numbers: as exact as their error allows, costs rounded up; and values for scripts."""
+"""The display of numbers on pages: as exact as their error allows, costs rounded up; values for scripts."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def problem(request: Request, error: ReticentError) -> Response:
 
 
 def told(request: Request, status: int, message: str) -> Response:
-    """What went wrong, as a page or a part of one."""
+    """Render an error message as a page or a part of a page."""
     if request.headers.get("hx-request"):
         shown = 200 if status in _EXPECTED else status
         return part(request, "problem_part.html", {"message": message}, shown)

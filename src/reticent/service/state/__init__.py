@@ -1,4 +1,4 @@
-"""What the service itself remembers: keys, visits, quotas, questions, attempts and jobs. No data.
+"""The memory of the service itself: keys, visits, quotas, questions, attempts and jobs. No data.
 
 A small SQLite file that all workers share, or tables in the PostgreSQL that all servers share. Losing it
 loses keys and quotas, never a charge: those are in the ledger. Of answers it keeps what retries and jobs must

@@ -1,4 +1,4 @@
-"""Where the state is kept: an SQLite file that all workers share, or a PostgreSQL that all servers do.
+"""The storage of the state: an SQLite file that all workers share, or a PostgreSQL that all servers do.
 
 Statements are written once, in what both understand, with `?` for parameters. A transaction may say what it
 is about: in PostgreSQL those about other things run beside it; SQLite has one at a time anyhow.
@@ -43,7 +43,7 @@ class Statements(Protocol):
 
 
 class Keeper(Protocol):
-    """What keeps the state."""
+    """The interface of a database that keeps the state."""
 
     def now(self) -> float:
         """Seconds since 1970, by the clock of everybody who shares it."""
@@ -69,7 +69,7 @@ class StateFile:
 
     @property
     def database(self) -> postgres.Database | None:
-        """What several servers share; None if the state is a file."""
+        """The database that several servers share; None if the state is a file."""
         return self._keeper if isinstance(self._keeper, postgres.Database) else None
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class StateFile:
 
     @contextmanager
     def _taken_along(self) -> Iterator[list[Any]]:
-        """Notes that were made and not written yet: whoever writes a later one takes them along, in order."""
+        """Yield notes that are not written yet; the writer of a later note writes them too, in order."""
         yield []
 
     def _writing(self, scope: str = "") -> AbstractContextManager[Statements]:

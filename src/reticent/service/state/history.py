@@ -1,4 +1,4 @@
-"""What was asked and answered."""
+"""The history of questions and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who registered a data set, and whose a file in the folder is."""
+"""The owners of registered data sets, and of files in the folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Source:
     """A file in the folder and whose it is.
 
     Attributes:
-        file: its name, at the end of all links.
-        identity: what tells it from another file of that name.
-        owner: who may register it.
-        is_revoked: whether the owner's key was taken back.
-        made: when it was assigned.
+        file: Name of the file, at the end of all links.
+        identity: Mark that distinguishes the file from another file of that name.
+        owner: Person who may register the file.
+        is_revoked: True if the owner's key was taken back.
+        made: Time at which the file was assigned.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a data set is made of: a file in the folder, and the table if it holds several."""
+    """The source of a data set: a file in the folder, and the table if the file holds several."""
 
     file: str
     part: str
@@ -65,12 +65,12 @@ class Owners(StateFile):
                 connection.execute("DELETE FROM registered WHERE dataset = ?", (dataset,))
 
     def registered(self, file: str) -> list[tuple[str, str]]:
-        """What was ever registered over a file: the name of the data set, and the part of the file."""
+        """Return all data sets ever registered over a file, each with its name and part of the file."""
         found = self._all("SELECT dataset, part FROM registered WHERE file = ? ORDER BY dataset", file)
         return [(dataset, part) for dataset, part in found]
 
     def owner(self, dataset: str) -> int | None:
-        """The number of whoever registered a data set; None for one that the operator put there."""
+        """Return the number of a data set's registrant; None for one that the operator put there."""
         row = self._one("SELECT person FROM owned WHERE dataset = ?", dataset)
         return None if row is None else int(row[0])
 

@@ -1,4 +1,4 @@
-"""Who has a key, and who visits with a browser."""
+"""The holders of keys, and the visitors with a browser."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class People(StateFile):
     def replace_key(
         self, name: str, *, number: int | None = None, key: str | None = None
     ) -> tuple[Person, str] | None:
-        """Another secret for a key that was lost: the old one and its visits end, all else stays as it is.
+        """Make another secret for a lost key: the old one and its visits end, all else stays as it is.
 
         Its number, quotas and what was used of them, files, data sets and jobs are those of the person.
 
         Args:
-            name: of the person.
-            number: of the person who is meant; None if whoever has the name is replaced.
-            key: the secret that is replaced, if it must still be valid.
+            name: Name of the person.
+            number: Number of the person; None to replace the key of the present holder of the name.
+            key: Secret that is replaced, if it must still be valid.
         """
         secret = new_secret()
         with self._writing() as connection:
@@ -100,12 +100,12 @@ class People(StateFile):
         return whom is not None and self.revoke(name, number=whom.number)
 
     def replace_by(self, person: Person, name: str, *, key: str | None = None) -> str | None:
-        """Another secret for whoever lost theirs, for an owner who may take that key back; else None.
+        """Make another secret for a lost key, if the owner may take that key back; else return None.
 
         Args:
-            person: the owner.
-            name: of whoever lost it.
-            key: with which the owner came: their own is replaced by it only while it is valid itself.
+            person: Owner who asks.
+            name: Name of the person who lost the key.
+            key: Secret with which the owner came: their own is replaced by it only while it is valid itself.
         """
         whom = self._theirs(person, name)
         if whom is None:
@@ -114,7 +114,10 @@ class People(StateFile):
         return None if found is None else found[1]
 
     def _theirs(self, person: Person, name: str) -> Person | None:
-        """Who has a name, if their key is an owner's to take back; a moment later it may be another's."""
+        """Return the holder of a name, if an owner may take back their key.
+
+        A moment later the name may be another's.
+        """
         whom = self.named(name)
         return whom if whom is not None and (whom.role is not Role.OWNER or whom == person) else None
 
@@ -126,11 +129,14 @@ class People(StateFile):
         ]
 
     def person(self, secret: str) -> Person | None:
-        """Who holds a key; None for an unknown or revoked one. Found by its hash, so time tells nothing."""
+        """Return the holder of a key; None for an unknown or revoked key.
+
+        The key is found by its hash, so time tells nothing.
+        """
         return _person(self._one(f"{_PERSON} digest = ?", digest(secret)))
 
     def named(self, name: str) -> Person | None:
-        """Who has a valid key under a name."""
+        """Return the person who has a valid key under a name."""
         return _person(self._one(f"{_PERSON} name = ?", name))
 
     def numbered(self, number: int) -> Person | None:

@@ -1,4 +1,4 @@
-"""What servers that share a state agree upon: which data sets they serve, from which accounts, who signs.
+"""The agreement of servers that share a state: the data sets they serve, from which accounts, who signs.
 
 One machine says so (`reticent publish`), that where the declarations have their home. Nobody who only serves
 decides whose rows are whose: two servers that did, each for itself, could open two accounts for the same
@@ -20,10 +20,10 @@ class Published:
     """A data set that all servers serve.
 
     Attributes:
-        dataset: its name.
-        declaration: the text that declares it, the same on every server.
-        account: from which it pays.
-        identity: of its people, as the account's terms have it.
+        dataset: Name of the data set.
+        declaration: Text that declares the data set, the same on every server.
+        account: Account from which the data set pays.
+        identity: Identity of its people, as the account's terms have it.
     """
 
     dataset: str
@@ -33,7 +33,10 @@ class Published:
 
 
 class Agreed(StateFile):
-    """What was published. A state in a file has nothing of it."""
+    """The published data sets.
+
+    A state in a file has none.
+    """
 
     def publish(self, one: Published) -> None:
         """Let all servers serve a data set, or serve it as it is declared by now."""

@@ -1,7 +1,8 @@
-"""What an analyst may be charged, and each request that is counted: a retry is not counted again.
+"""The quotas of analysts, and each request that is counted: a retry is not counted again.
 
-Limits and what was used of them belong to a name. They are kept under the number of whoever has it now, or
-had it last: work that began under a key which was taken back counts for the one that was made meanwhile.
+Limits and what was used of them belong to a name. They are kept under the number of the person who has the
+name now, or had it last: work that began under a key which was taken back counts for the one that was made
+meanwhile.
 """
 
 from __future__ import annotations
@@ -113,11 +114,11 @@ class Quotas(StateFile):
         """Count an attempt with what it was charged, and remember the question, all or nothing.
 
         Args:
-            attempt: which.
-            person: whose.
-            one: the question and its cost.
-            answer: what a retry must be told.
-            is_first: whether nothing was counted before this try. Else an earlier try may have been charged,
+            attempt: Id of the attempt.
+            person: Person who made the attempt.
+            one: Question and its cost.
+            answer: Answer that a retry must get.
+            is_first: True if nothing was counted before this try. Else an earlier try may have been charged,
                 of which this one knows nothing, and the larger count stands.
 
         Returns:
@@ -144,7 +145,7 @@ class Quotas(StateFile):
 
 
 def _scope(person: Person) -> str:
-    """What changes together: whatever is counted under one name, by whichever server."""
+    """Return the name of the group of counts that change together: those of one person, by any server."""
     return f"quota {person.name}"
 
 

@@ -17,7 +17,7 @@ _REMEMBERED_S = 7 * 24 * 3600.0  # attempts and finished jobs
 
 
 def own_folder(folder: Path) -> Path:
-    """Where the service of a folder keeps its own files."""
+    """Return the folder in which the service of a folder keeps its own files."""
     return folder / ".service"
 
 
