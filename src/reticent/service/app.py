@@ -43,7 +43,7 @@ class Desk(Protocol):
 
     @property
     def state(self) -> State:
-        """Keys and visits."""
+        """The state of the service: keys and visits."""
 
     def check(self) -> str | None:
         """Return the reason why something cannot be read, if anything."""

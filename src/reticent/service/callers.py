@@ -47,14 +47,14 @@ def known_caller(request: Request) -> Person | None:
 
 
 async def caller_of(request: Request) -> Person | None:
-    """Return the caller of a request on the event loop, which waits for no other machine."""
+    """Return the caller of a request without making the event loop wait for another machine."""
     if _CALLER not in request.scope and state_of(request).database is not None:
         return await run_in_threadpool(known_caller, request)
     return known_caller(request)
 
 
 def bearer_key(request: Request) -> str:
-    """The key in the header, if there is one."""
+    """Return the key in the header, if there is one."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret if scheme.lower() == "bearer" else ""
 

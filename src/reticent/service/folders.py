@@ -40,7 +40,7 @@ class Folders(Generic[T]):
         return sorted(one.parent.name for one in self._folder.glob(f"*/{self._mark}"))
 
     def named(self, name: str) -> T:
-        """The one of that name."""
+        """Return the object of a name."""
         held = self._open.get(name)
         if held is not None:
             return held

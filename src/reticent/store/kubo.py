@@ -1,7 +1,8 @@
 """A store in a node of IPFS: the RPC of Kubo, for blocks.
 
-Blocks are pinned when they are put, so that the node keeps them. Reference: Kubo RPC API v0, `block/get`,
-`block/put`, `pin/add`.
+Blocks are pinned when they are put, so that the node keeps them.
+
+Reference: Kubo RPC API v0, `block/get`, `block/put`, `pin/add`.
 """
 
 from __future__ import annotations

@@ -46,19 +46,19 @@ class Keeper(Protocol):
     """The interface of a database that keeps the state."""
 
     def now(self) -> float:
-        """Seconds since 1970, by the clock of everybody who shares it."""
+        """Return the seconds since 1970, by the clock of everybody who shares the state."""
 
     def one(self, sql: str, *given: object) -> tuple[Any, ...] | None:
-        """The first row of a query."""
+        """Return the first row of a query."""
 
     def all(self, sql: str, *given: object) -> list[tuple[Any, ...]]:
-        """All rows."""
+        """Return all rows of a query."""
 
     def writing(self, scope: str = "") -> AbstractContextManager[Statements]:
-        """A transaction, alone among those of its scope; without a scope, alone among all."""
+        """Open a transaction, alone among those of its scope; without a scope, alone among all."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the database."""
 
 
 class StateFile:

@@ -122,7 +122,7 @@ class People(StateFile):
         return whom if whom is not None and (whom.role is not Role.OWNER or whom == person) else None
 
     def all_keys(self) -> list[KeyRecord]:
-        """Every key that was ever made."""
+        """Return every key that was ever made."""
         rows = self._all("SELECT number, name, role, made, revoked FROM person ORDER BY number")
         return [
             KeyRecord(Person(number, name, Role(role)), made, gone) for number, name, role, made, gone in rows

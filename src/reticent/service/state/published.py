@@ -33,7 +33,9 @@ class Published:
 
 
 class Agreed(StateFile):
-    """The published data sets.
+    """The published agreement of servers that share a state.
+
+    A state in a file has none.
 
     A state in a file has none.
     """
