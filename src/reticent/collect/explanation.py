@@ -31,7 +31,7 @@ def explain(survey: Survey) -> list[str]:
         f"One report holds {which}. {told(survey.epsilon)}",
         f"A device that answers in all periods spends epsilon {total:g} in all. {_warned(total)}",
         *_learning(survey),
-        "Whoever collects sees reports, never what was measured. Whether a device reports does not depend "
+        "The collector sees reports, never what was measured. Whether a device reports does not depend "
         "on what it measured.",
         f"One report takes {Layout(survey).longest} bytes at most, "
         f"of which the answers take {answer_bits(survey)} bits.",

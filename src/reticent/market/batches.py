@@ -31,12 +31,12 @@ _NOTHING = bytes(_WORD)
 
 @dataclass(frozen=True)
 class Payment:
-    """What one payee gets.
+    """A payment to one payee in a batch.
 
     Attributes:
-        payee: the address that is paid.
-        amount: in the smallest unit of the coin or the token.
-        salt: 32 bytes, drawn.
+        payee: Address that is paid.
+        amount: Amount in the smallest unit of the coin or the token.
+        salt: Random salt of 32 bytes.
     """
 
     payee: str
@@ -78,7 +78,7 @@ class Batch:
 
     @property
     def root(self) -> bytes:
-        """What is written to the chain."""
+        """The Merkle root of the batch, which is written to the chain."""
         return self._rows[-1][0]
 
     def proof(self, place: int) -> list[bytes]:

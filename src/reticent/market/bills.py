@@ -35,10 +35,10 @@ class Bill(Published):
     """A menu whose levels are surveys.
 
     Args:
-        name: and `version` and `purpose`, see `Published`.
-        closes: when it ends, in seconds since 1970.
-        levels: of rising epsilon and rising pay.
-        surveys: the id of each level's survey.
+        name: Name of the bill; for this, `version` and `purpose` see `Published`.
+        closes: Time at which the bill ends, in seconds since 1970.
+        levels: Levels of rising epsilon and rising pay.
+        surveys: Id of each level's survey.
     """
 
     what = field = study = "bill"
@@ -58,7 +58,7 @@ class Bill(Published):
 
     @cached_property
     def menu(self) -> Menu:
-        """What a seller chooses from."""
+        """The menu that a seller chooses from."""
         return Menu(self.levels)
 
     def _fields(self) -> Mapping[str, Any]:

@@ -43,13 +43,13 @@ def deployed(sender: Sender, token: str = COIN) -> str:
 
 @dataclass(frozen=True)
 class Escrow:
-    """A deposit.
+    """A deposit in the escrow contract.
 
     Attributes:
-        buyer: who gets back what was not settled.
-        settler: who settles.
-        deadline: from when on nothing is settled, in seconds since 1970.
-        free: what was neither settled nor taken back.
+        buyer: Address that gets back the money that was not settled.
+        settler: Address that settles.
+        deadline: Time from which on nothing is settled, in seconds since 1970.
+        free: Amount that was neither settled nor taken back.
     """
 
     buyer: str
@@ -62,9 +62,9 @@ class EscrowContract(ContractView):
     """MarketEscrow at an address. It must be this version, made for this token.
 
     Args:
-        node: that shows it.
-        address: of the contract.
-        token: that it pays in; `COIN` for the coin of the chain.
+        node: Node through which the contract is read.
+        address: Address of the contract.
+        token: Token that the contract pays in; `COIN` for the coin of the chain.
     """
 
     def __init__(self, node: Node, address: str, token: str = COIN) -> None:
@@ -88,7 +88,7 @@ class EscrowContract(ContractView):
         raise ChainError(f"transaction {receipt.transaction} opened no escrow")
 
     def escrow(self, number: int) -> Escrow:
-        """What an escrow holds now."""
+        """Return the present state of an escrow."""
         answer = self.call("escrows", whole("number", number, low=0))
         if answer is None or answer[0][0] == COIN:
             raise ParameterError(f"number must be that of an escrow, got {number}")
@@ -103,7 +103,7 @@ class EscrowContract(ContractView):
         return sender.transact(self.address, data)
 
     def left(self, number: int, root: bytes) -> int | None:
-        """What is not claimed of a batch yet; None if there is no such batch."""
+        """Return the amount of a batch that is not claimed yet; None if there is no such batch."""
         answer = self.call("left", number, root)
         return None if answer is None or answer[0] == 0 else int(answer[0]) - 1
 

@@ -26,15 +26,16 @@ from reticent.market.trading import ReportForms, first_period
 
 @dataclass(frozen=True)
 class Books:
-    """What was found.
+    """The result of checking the books.
 
     Attributes:
-        bills: that were looked at.
-        sales: that were paid.
-        cents: that were paid for them.
-        refunds: that went back to buyers.
-        waiting: sales that are stored and not paid yet: the service goes on with them at its next start.
-        faults: what is wrong; none, if the books are in order.
+        bills: Number of bills that were checked.
+        sales: Number of sales that were paid.
+        cents: Cents that were paid for the sales.
+        refunds: Cents that went back to buyers.
+        waiting: Number of sales that are stored and not paid yet; the service goes on with them at its next
+            start.
+        faults: Descriptions of the faults; none, if the books are in order.
     """
 
     bills: int
@@ -46,12 +47,12 @@ class Books:
 
 
 def checked(store: SaleStore, operator: Operator, signer: bytes) -> Books:
-    """Do the books again.
+    """Check the books of a market against its ledger.
 
     Args:
-        store: of the market.
-        operator: whose secret knows the devices, and in whose ledger the money is.
-        signer: the public key that signed the bills.
+        store: File of the market.
+        operator: Operator whose secret knows the devices, and whose ledger holds the money.
+        signer: Public key that signed the bills.
     """
     ledger, faults = operator.record.ledger, list[str]()
     sales = cents = refunds = waiting = 0
@@ -73,7 +74,7 @@ def checked(store: SaleStore, operator: Operator, signer: bytes) -> Books:
 
 @dataclass
 class _Sums:
-    """Of one bill, in cents unless they are counts."""
+    """The sums of one bill: cents, except for the fields that are counts."""
 
     sales: int = 0
     waiting: int = 0

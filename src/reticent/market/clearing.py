@@ -2,10 +2,10 @@
 
 The total of the payments, cut at zero, falls strictly and continuously in c, from infinity to nothing, and
 the information with it. So the best c within a budget is the root of payment(c) = budget, and no Lagrangian
-is needed. What is returned is rounded up: the payments at it, as they are worked out, are within the budget.
+is needed. The returned c is rounded up: the payments at it, as they are worked out, are within the budget.
 
-The prices that c is found from must not be those that it pays: whoever is both could move c by a lie. Use
-prices of an earlier round, or `halves`.
+The prices that c is found from must not be those that it pays: a seller in both sets could move c by a lie.
+Use prices of an earlier round, or `halves`.
 
 Reference: Biswas 2023, Sections 7.3.3 and 7.3.4, Appendix H.
 Departure: H's closed forms hold only while every seller is active, and overspend otherwise (mathematics 5.1).
@@ -32,13 +32,13 @@ _NEAR = 1e-13  # of the budget
 
 
 def clearing_c(family: Family, prices: ArrayLike, budget: float, *, scale: float = 1.0) -> float:
-    """The least c at which all payments together are within the budget.
+    """Return the least c at which all payments together are within the budget.
 
     Args:
-        family: of the offers.
-        prices: per epsilon, numbers >= 0; a sample of those that will be paid, or an earlier round's.
-        budget: of the payments, > 0.
-        scale: the most epsilon that is taken from one seller.
+        family: Family of the offers.
+        prices: Prices per epsilon, numbers >= 0: a sample of those that will be paid, or an earlier round's.
+        budget: Budget for the payments, > 0.
+        scale: Largest epsilon that is taken from one seller.
 
     Raises:
         ParameterError: no prices, prices that are negative or no numbers, or no budget.

@@ -1,9 +1,9 @@
 """The money of a bill in the ledger: an account in whole cents, its deposit the cap, a request for each sale.
 
-One log, one witness and one `verify` for privacy and for money. What is paid under the key of a sale is never
-paid again, whatever crashed in between; what is paid in all never passes the deposit, whoever pays. At the
-end the refund is charged like any payment, so that payments and refund are the deposit to the cent, and
-nothing can be paid any more.
+One log, one witness and one `verify` for privacy and for money. A sale that is paid under its key is never
+paid again, whatever crashed in between; all payments together never pass the deposit, whichever process pays.
+At the end the refund is charged like any payment, so that payments and refund are the deposit to the cent,
+and nothing can be paid any more.
 
 Accounts are called escrow:<id of the bill>, keys sale:<id of the sale>. An id of a sale is no enrolment's:
 it is drawn from the operator's secret (`holds.sale_id`), and tells nobody else whose sale it is.
@@ -26,12 +26,12 @@ ESCROW, SALE, REFUND = "escrow:", "sale:", "refund"
 
 
 class Due(NamedTuple):
-    """A payment.
+    """A payment that is due for a sale.
 
     Attributes:
-        bill: the id of the bill that pays.
-        sale: the id of the sale.
-        cents: that are due for it in all.
+        bill: Id of the bill that pays.
+        sale: Id of the sale.
+        cents: Cents that are due for the sale in all.
     """
 
     bill: bytes
@@ -80,9 +80,9 @@ def paid(ledger: Ledger, due: Due) -> int:
 
 
 def refund(ledger: Ledger, bill: bytes) -> int:
-    """Give what is left back to the buyer, once; the cents that went back.
+    """Give the unspent deposit back to the buyer, once, and return the cents that went back.
 
-    For whoever made sure that no payment is under way. One that is all the same finds nothing left.
+    Make sure first that no payment is under way. A payment that is under way all the same finds nothing left.
     """
     name = account_of(bill)
     while (left := ledger.balance(name).remaining) and not refunded(ledger, bill):

@@ -1,10 +1,10 @@
-"""What a buyer gets: estimates with intervals from all levels together, and the reports without names.
+"""The goods of a buyer: estimates with intervals from all levels together, and reports without names.
 
 Before anything is shown it is entered into the operator's ledger, as for surveys: an account for each level,
 for one device that sold. Devices paid for their reports already, each out of its own ledger.
 
 Privacy: each report is epsilon-LDP at the level that its seller picked, between any two records, against
-whoever sees it, the buyer included. What all levels come to is post-processing.
+anybody who sees it, the buyer included. The estimates from all levels are post-processing.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ GUARANTEE = b"reticent.guarantee"  # in the file of reports
 
 @dataclass(frozen=True)
 class Goods:
-    """What was bought.
+    """The estimates that a bill bought.
 
     Attributes:
-        held: the bill.
-        levels: the estimates of each level; None where nothing was sold.
-        together: of all levels; as a level's where only one was sold.
-        apart: the names of attributes that sellers of one level report differently from those of others:
-            what they hold and what they ask for it belong together.
+        held: Bill that bought the estimates.
+        levels: Estimates of each level; None where nothing was sold.
+        together: Estimates from all levels; those of the level where only one was sold.
+        apart: Names of attributes that sellers of one level report differently from those of others: what
+            they hold and what they ask for it belong together.
     """
 
     held: HeldBill
@@ -60,7 +60,7 @@ class Goods:
 
 
 def goods(market: Market, held: HeldBill, *, confidence: float = 0.95) -> Goods:
-    """What a bill bought so far. It is entered into the ledger before it is returned."""
+    """Return what a bill bought so far, after entering the release into the ledger."""
     tallies = _tallies(market, held)
     return combined(held, tallies, confidence=confidence)
 
@@ -89,7 +89,7 @@ def _tallies(market: Market, held: HeldBill) -> list[Tally | None]:
 
 
 def tally_of(layout: Layout, reports: Sequence[bytes]) -> Tally:
-    """How often each symbol came in reports that were paid for."""
+    """Count each symbol in reports that were paid for."""
     found = Tally.empty(layout.survey)
     for one in _read(layout, reports):
         one.add_to(found)
@@ -208,14 +208,14 @@ def _table(found: Judged, survey: Survey, made: Any) -> Any:
 
 
 def guarantee(held: HeldBill, place: int) -> dict[str, Any]:
-    """What the reports of a level keep, in words that stay with them."""
+    """Return the guarantee of a level's reports, in words that stay with the reports."""
     survey = held.surveys[place]
     return {
         "guarantee": "local differential privacy (epsilon-LDP)",
         "epsilon": survey.epsilon,
         "unit": "one report of one enrolled device",
         "neighbours": "any two records that the device may hold",
-        "against": "whoever sees the report, its buyer included",
+        "against": "anybody who sees the report, including its buyer",
         "bill": held.bill.id.hex(),
         "level": place,
         "purpose": held.bill.purpose,

@@ -52,7 +52,7 @@ def sale_id(master: bytes, bill: bytes, reporter: bytes) -> bytes:
 
 
 def ask(enrolment: Enrolment, bill: Bill, place: int, now: float) -> bytes:
-    """What a device asks with for a level of a bill."""
+    """Build the signed message by which a device asks for a level of a bill."""
     number = whole("place", place, low=0, high=len(bill.levels) - 1)
     asked = whole("now", int(now * 1000), low=0, high=1000 * LATEST)
     content = b"".join((bytes([VERSION]), bill.id, enrolment.id, bytes([number]), asked.to_bytes(8, "big")))
@@ -64,13 +64,13 @@ class Hold:
     """Money that is set aside for a report.
 
     Attributes:
-        bill: the id of the bill.
-        sale: the id of the sale.
-        reporter: the id of the enrolment.
-        place: of the level.
-        units: of epsilon, as the level says.
-        cents: that are paid.
-        expires: until when the report must be there, in seconds since 1970.
+        bill: Id of the bill.
+        sale: Id of the sale.
+        reporter: Id of the enrolment.
+        place: Index of the level.
+        units: Units of epsilon, as the level says.
+        cents: Cents that are paid.
+        expires: Time by which the report must be there, in seconds since 1970.
     """
 
     bill: bytes
@@ -145,10 +145,10 @@ def _bytes(field: str, given: Any, size: int) -> bytes:
 
 
 class Forms:
-    """Of asks, as the intake judges them.
+    """The form of asks, by which the intake judges them.
 
     Args:
-        bills: the ids of those that are known; looked at with each ask.
+        bills: Ids of the known bills; looked at with each ask.
     """
 
     use, outcomes, start_bytes = Use.HOLD, HoldOutcome, 1 + ID_BYTES
@@ -158,7 +158,7 @@ class Forms:
         self._bills = bills
 
     def fault(self, length: int, start: bytes) -> HoldOutcome | None:
-        """What is wrong with all asks of this length that begin so."""
+        """Return the fault of all asks that have this length and beginning, or None."""
         if start[:1] != bytes([VERSION]):
             return HoldOutcome.VERSION
         if length != ASK_BYTES:

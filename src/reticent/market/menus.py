@@ -32,11 +32,11 @@ MOST_STATES = 200_000
 
 @dataclass(frozen=True)
 class Level:
-    """One line of a menu.
+    """A level of a menu: an epsilon and the pay for it.
 
     Attributes:
-        units: of epsilon that are sold, in units of 1e-12.
-        cents: that are paid for it.
+        units: Epsilon that is sold, in units of 1e-12.
+        cents: Cents that are paid for the level.
     """
 
     units: int
@@ -91,20 +91,20 @@ class Menu:
         return cls(tuple(found))
 
     def within(self, cents: int) -> Menu | None:
-        """What is left of it for a buyer who has so many cents; None if nothing is."""
+        """Return the part of the menu that costs at most so many cents; None if nothing does."""
         kept = tuple(level for level in self.levels if level.cents <= cents)
         return Menu(kept) if kept else None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a seller picks: for each menu the place of a level, or None.
+    """The choice of a seller: for each menu the place of a level, or None.
 
     Attributes:
-        places: of the levels.
-        units: of epsilon in all.
-        cents: in all.
-        gain: the cents less what the epsilon is worth to the seller.
+        places: Places of the levels.
+        units: Units of epsilon in all.
+        cents: Cents in all.
+        gain: Cents less what the epsilon is worth to the seller.
     """
 
     places: tuple[int | None, ...]
@@ -114,12 +114,12 @@ class Choice:
 
 
 def best_levels(menus: Sequence[Menu], price: Fraction | int, budget: int) -> Choice:
-    """The choice of most gain within a budget, exactly; of equals, one of less epsilon.
+    """Return the choice of most gain within a budget, exactly; of equals, one of less epsilon.
 
     Args:
-        menus: one for each buyer.
-        price: what an epsilon of 1 is worth to the seller, in cents.
-        budget: of epsilon, in units.
+        menus: Menus, one for each buyer.
+        price: Worth of an epsilon of 1 to the seller, in cents.
+        budget: Budget of epsilon, in units.
 
     Raises:
         ParameterError: a negative price, more menus than `MOST_MENUS`, or menus made so that no exact choice

@@ -35,14 +35,14 @@ _UNPLANNED = Menu((Level(UNITS_PER_ONE, 1),))
 
 
 def read(path: Path, *, menu: Menu | None = None) -> Wanted:
-    """The offer that a file describes.
+    """Read the offer that a file describes.
 
     Args:
-        path: of the file.
-        menu: instead of the levels in the file, which may be left out then.
+        path: Path of the file.
+        menu: Menu instead of the levels in the file, which may be left out then.
 
     Raises:
-        ParameterError: in one line, with the file, the field, the rule and the value.
+        ParameterError: The file breaks a rule; one line with the file, the field, the rule and the value.
     """
     return yaml_file.read("offer", path, lambda text: parse(text, menu=menu))
 
@@ -86,7 +86,7 @@ def _levels(given: Any) -> Menu:
 
 
 def body(wanted: Wanted) -> dict[str, Any]:
-    """The same as the body of a request."""
+    """Return an offer as the body of a request."""
     return {
         "name": wanted.name,
         "version": wanted.version,

@@ -1,4 +1,4 @@
-"""What a buyer wants, drawn up as a bill with a survey for each level: who asks what, at which epsilon.
+"""The offer of a buyer, and the bill with a survey for each level that is drawn up from the offer.
 
 Levels are rounded down: the survey of a level takes no more epsilon than the level says.
 """
@@ -25,17 +25,17 @@ LONGEST_NAME = 76  # what a survey is called is the name of the bill, and its pl
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a buyer publishes.
+    """An offer that a buyer publishes.
 
     Args:
-        name: of the bill; letters, digits, dots, dashes.
-        purpose: what the reports are for, in words that sellers read.
-        attributes: that a report tells of.
-        menu: how much epsilon at which pay.
-        deposit: in cents, of which sellers are paid.
-        closes: when it ends, in seconds since 1970.
-        hold_s: how long money is held for a device that said it would sell.
-        version: of its text, for people.
+        name: Name of the bill; letters, digits, dots, dashes.
+        purpose: Purpose of the reports, in words that sellers read.
+        attributes: Attributes that a report covers.
+        menu: Menu of epsilons and their pay.
+        deposit: Deposit in cents, from which sellers are paid.
+        closes: Time at which the bill ends, in seconds since 1970.
+        hold_s: Seconds for which money is held for a device that said it would sell.
+        version: Version of the bill's text, for people.
     """
 
     name: str

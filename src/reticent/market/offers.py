@@ -1,6 +1,7 @@
-"""What a buyer takes at which price, and what she pays so that the true price is the best answer.
+"""Offers: the epsilon that a buyer takes at each price, and payments that reward the true price best.
 
-An offer is a decreasing function f: from who asks p for each unit of epsilon the buyer takes f(p), and pays
+An offer is a decreasing function f: from a seller who asks p for each unit of epsilon the buyer takes f(p),
+and pays
 
     mu(p) = p f(p) + the integral of f from p on.
 
@@ -84,7 +85,7 @@ class Log(Offer):
         return self.scale * np.log(_down_from(math.e, self.c, prices, low=1.0))
 
     def payment(self, prices: ArrayLike) -> Floats:
-        """What is paid, for each price."""
+        """Return the payment for each price."""
         u = _down_from(math.e, self.c, prices, low=1.0)
         return np.asarray(self.scale / self.c * (math.e * np.log(u) - u + 1.0))
 
@@ -122,7 +123,7 @@ class Linear(Offer):
         return self.scale * _down_from(1.0, self.c, prices, low=0.0)
 
     def payment(self, prices: ArrayLike) -> Floats:
-        """What is paid, for each price."""
+        """Return the payment for each price."""
         left = _down_from(1.0, self.c, prices, low=0.0)
         return np.asarray(self.scale / (2.0 * self.c) * left * (2.0 - left))
 
@@ -173,7 +174,7 @@ class Steps(Offer):
         return np.append(np.array(self.epsilons), 0.0)[found]
 
     def payment(self, prices: ArrayLike) -> Floats:
-        """What is paid, for each price."""
+        """Return the payment for each price."""
         asked = np.asarray(prices, dtype=np.float64)
         ends, heights = np.array(self.prices), np.array(self.epsilons)
         areas = np.append(np.cumsum((np.diff(ends) * heights[1:])[::-1])[::-1], 0.0)  # beyond each end

@@ -1,4 +1,4 @@
-"""What a market says to devices: of what they ask for, and of what they send."""
+"""The replies of a market to devices: outcomes of asks, and outcomes of reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class HoldOutcome(Enum):
-    """What became of an ask. Money is set aside after the first only."""
+    """The outcome of an ask. Money is set aside after the first outcome only."""
 
     COUNTED = "held"
     SOLD = "sold"  # this enrolment has sold a level of the bill
@@ -23,7 +23,7 @@ class HoldOutcome(Enum):
 
 
 class SaleOutcome(Enum):
-    """What became of a report that was sold. After the first two it is paid for."""
+    """The outcome of a report that was sold. The report is paid for after the first two outcomes."""
 
     COUNTED = "paid"
     DUPLICATE = "duplicate"  # the very report that was paid for before

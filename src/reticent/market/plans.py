@@ -1,9 +1,9 @@
-"""What a budget buys: sellers, epsilon and the width of the interval, from a guess of what people ask.
+"""Plans of what a budget buys: sellers, epsilon and interval widths, from a guess of the sellers' prices.
 
 Buyers think in errors; the market in prices. A plan takes a guess of the prices (their median, and how far
 they spread), finds the offer that just spends the budget on such sellers, cuts it into a menu, lets each of
-them pick, and says how wide the interval would be. The guess moves the plan alone: what is published is the
-menu, and whoever sells is paid what it says. So a seller cannot move her own pay by it.
+them pick, and says how wide the interval would be. The guess moves the plan alone: only the menu is
+published, and a seller is paid what the menu says. So a seller cannot move her own pay by it.
 
 Reference: Biswas 2023, Sections 7.3.3 and 7.3.4, for the c that spends a budget.
 """
@@ -36,12 +36,12 @@ _QUANTILES = 2000  # that stand for all sellers
 
 @dataclass(frozen=True)
 class Guess:
-    """What people may ask for an epsilon of 1: prices whose logarithm is normal.
+    """A guess of the prices that people ask for an epsilon of 1: their logarithm is normal.
 
     Args:
-        sellers: who would look at the menu.
-        median: half of them ask less, in cents.
-        spread: the standard deviation of the logarithm; 0.7 has two thirds between half and twice the median.
+        sellers: Number of people who would look at the menu.
+        median: Median price in cents: half of the sellers ask less.
+        spread: Standard deviation of the logarithm; 0.7 has two thirds between half and twice the median.
     """
 
     sellers: int
@@ -63,7 +63,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one attribute: how far the estimate may be off, either way, at the confidence of the plan."""
+    """The expected error of one attribute's estimate, either way, at the confidence of the plan."""
 
     name: str
     half_width: float
@@ -71,15 +71,15 @@ class Expected:
 
 @dataclass(frozen=True)
 class MarketPlan:
-    """What a budget buys, if the guess is right.
+    """The purchase that a budget makes, if the guess is right.
 
     Attributes:
-        menu: to be published.
-        sellers: of each level.
-        cents: that are paid in all.
-        epsilon: that a seller sells on average.
-        expected: of each attribute.
-        confidence: of the intervals.
+        menu: Menu to be published.
+        sellers: Number of sellers of each level.
+        cents: Cents that are paid in all.
+        epsilon: Epsilon that a seller sells on average.
+        expected: Expected error of each attribute.
+        confidence: Confidence of the intervals.
     """
 
     menu: Menu
@@ -91,19 +91,19 @@ class MarketPlan:
 
     @property
     def count(self) -> float:
-        """Of sellers in all."""
+        """The number of sellers in all."""
         return sum(self.sellers)
 
 
 def menu_for(guess: Guess, budget: int, *, most: float = 2.0, levels: int = 8, family: Family = Log) -> Menu:
-    """The menu that spends a budget on sellers as guessed.
+    """Return the menu that spends a budget on sellers as guessed.
 
     Args:
-        guess: of the prices.
-        budget: in cents.
-        most: the epsilon that is taken from whoever gives it away.
-        levels: of the menu.
-        family: of the offer.
+        guess: Guess of the prices.
+        budget: Budget in cents.
+        most: Epsilon that is taken from a seller who gives it away.
+        levels: Number of levels of the menu.
+        family: Family of the offer.
 
     Raises:
         ParameterError: a number breaks its rule, or the budget pays less than a cent a report.
@@ -117,7 +117,7 @@ def menu_for(guess: Guess, budget: int, *, most: float = 2.0, levels: int = 8, f
 
 
 def planned(wanted: Wanted, guess: Guess, *, now: float, confidence: float = 0.95) -> MarketPlan:
-    """What a bill would buy of sellers as guessed: each picks the level that is best for her."""
+    """Plan what a bill would buy from sellers as guessed: each picks the level that is best for her."""
     counts, cents = _picked(wanted.menu, guess)
     served = min(1.0, wanted.deposit / cents) if cents else 0.0  # the last find no money left
     sellers = counts * served
@@ -133,7 +133,7 @@ def planned(wanted: Wanted, guess: Guess, *, now: float, confidence: float = 0.9
 
 
 def _picked(menu: Menu, guess: Guess) -> tuple[Floats, float]:
-    """How many sellers pick each level, and what they are paid in all."""
+    """Return the number of sellers who pick each level, and their pay in all."""
     cents = np.array([level.cents for level in menu.levels], dtype=np.float64)
     epsilons = np.array([level.units for level in menu.levels]) / UNITS_PER_ONE
     prices = guess.prices()
@@ -146,7 +146,7 @@ def _picked(menu: Menu, guess: Guess) -> tuple[Floats, float]:
 
 
 def _half_width(surveys: Sequence[Survey], place: int, sellers: Floats, confidence: float) -> float:
-    """Of the interval that all levels together would have; infinity where nobody sells."""
+    """Return the half width of the interval from all levels together; infinity where nobody sells."""
     counts, variances, reaches = [], [], []
     for survey, expected in zip(surveys, sellers.tolist(), strict=True):
         n = int(expected * survey.sample_size / len(survey.attributes))

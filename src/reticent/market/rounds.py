@@ -24,11 +24,11 @@ Pick = Callable[[Menu], Level | None]
 
 @dataclass(frozen=True)
 class Round:
-    """What was sold.
+    """The result of a round: the levels that were sold.
 
     Attributes:
-        sold: for each seller her level, or None.
-        deposit: the cents that the buyer paid in.
+        sold: Level that each seller sold, or None.
+        deposit: Cents that the buyer paid in.
     """
 
     sold: tuple[Level | None, ...]
@@ -51,10 +51,10 @@ def served(
     """Serve every seller once, in random order, until the deposit is spent.
 
     Args:
-        menus: of each seller; None for nothing.
-        picks: how each of them chooses.
-        deposit: in cents.
-        rng: draws the order; None for the secure stream.
+        menus: Menu of each seller; None for nothing.
+        picks: Function by which each seller chooses.
+        deposit: Deposit in cents.
+        rng: Random stream that draws the order; None for the secure stream.
     """
     left = whole("deposit", deposit, low=0)
     sold: list[Level | None] = [None] * len(menus)

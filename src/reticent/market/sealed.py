@@ -40,11 +40,11 @@ _LABEL = b"reticent-sealed-price/v1\n"
 
 @dataclass(frozen=True)
 class Sealed:
-    """A price and what opens its commitment; it stays with the seller until she reveals it.
+    """A price and the salt that opens its commitment; both stay with the seller until she reveals them.
 
     Attributes:
-        price: of an epsilon of 1, in whole cents.
-        salt: 32 random bytes: a guess of the price cannot be tested against the commitment.
+        price: Price of an epsilon of 1, in whole cents.
+        salt: Salt of 32 random bytes: a guess of the price cannot be tested against the commitment.
     """
 
     price: int
@@ -56,7 +56,7 @@ class Sealed:
             raise ParameterError(f"salt must be {SALT_BYTES} bytes")
 
     def commitment(self, market: bytes, seller: bytes) -> bytes:
-        """What is sent first: it holds in this market and for this seller alone."""
+        """Return the commitment that is sent first, valid in this market and for this seller alone."""
         content = b"".join(
             len(one).to_bytes(8, "big") + one for one in (market, seller, str(self.price).encode())
         )
@@ -67,10 +67,10 @@ class SealedMarket:
     """One market of reported prices.
 
     Args:
-        name: of the market, part of every commitment.
-        deposit: of the buyer, in cents.
-        most: the epsilon that is taken from whoever gives it away.
-        family: of the offers.
+        name: Name of the market, part of every commitment.
+        deposit: Deposit of the buyer, in cents.
+        most: Epsilon that is taken from a seller who gives it away.
+        family: Family of the offers.
     """
 
     def __init__(self, name: bytes, *, deposit: int, most: float = 1.0, family: Family = Log) -> None:
@@ -111,7 +111,7 @@ class SealedMarket:
         self._prices[seller] = sealed.price
 
     def settled(self, *, rng: Stream | None = None) -> tuple[Mapping[bytes, Level | None], Round]:
-        """What each seller who revealed sells, and the round; never over the deposit.
+        """Return what each seller who revealed sells, and the round; never over the deposit.
 
         Raises:
             ParameterError: fewer than two revealed: there are no halves.

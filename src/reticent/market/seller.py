@@ -31,7 +31,7 @@ MOST_ROUNDS = 1000  # of asking: each but the last finds a bill with less money 
 
 
 class Desk(Protocol):
-    """Where a seller sells: a `Market`, or one behind a service (`remote`)."""
+    """The market that a seller sells to: a `Market`, or one behind a service (`remote`)."""
 
     def hold(self, asks: Sequence[bytes]) -> list[tuple[HoldOutcome, bytes | None]]:
         """Set money aside."""
@@ -42,13 +42,13 @@ class Desk(Protocol):
 
 @dataclass(frozen=True)
 class Sale:
-    """What was sold.
+    """A report that was sold, and the market's reply.
 
     Attributes:
-        bill: of the buyer.
-        place: of the level.
-        report: the bytes that are sent.
-        outcome: what the market said of them.
+        bill: Bill of the buyer.
+        place: Index of the level.
+        report: Bytes that are sent.
+        outcome: Reply of the market to the report.
     """
 
     bill: Bill
@@ -58,7 +58,7 @@ class Sale:
 
     @property
     def cents(self) -> int:
-        """What was paid for it."""
+        """The cents that were paid for the sale."""
         return self.bill.levels[self.place].cents if self.outcome.is_paid else 0
 
 
@@ -66,10 +66,10 @@ class Seller:
     """One device, what an epsilon is worth to its owner, what she sells, and what she keeps back.
 
     Args:
-        device: whose ledger pays, and whose signer signs the bills and their surveys.
-        price: of an epsilon of 1, in cents; a whole number or a fraction.
-        kept: epsilon of the lifetime budget that is not for sale.
-        sells: the names of the attributes that may be asked about; None for all.
+        device: Device whose ledger pays, and whose signer signs the bills and their surveys.
+        price: Price of an epsilon of 1, in cents; a whole number or a fraction.
+        kept: Epsilon of the lifetime budget that is not for sale.
+        sells: Names of the attributes that may be asked about; None for all.
     """
 
     def __init__(
@@ -125,16 +125,16 @@ class Seller:
     def sell(
         self, bills: Sequence[Bill], values: Mapping[str, Any], market: Desk, *, now: float | None = None
     ) -> list[Sale]:
-        """Sell what is best, of bills that are open; what was sold of them is sent again.
+        """Sell the best levels of open bills, and send again what was already sold of them.
 
         Money is held for every level before the first is drawn. Where it is not, the best of the rest is
         taken.
 
         Args:
-            bills: that were taken. All that compete for the budget belong in one call.
-            values: the record, see `Device.report`.
-            market: that pays.
-            now: seconds since 1970; by default the clock's.
+            bills: Bills that were taken. All that compete for the budget belong in one call.
+            values: Record to report, see `Device.report`.
+            market: Market that pays.
+            now: Time in seconds since 1970; by default the clock's.
 
         Returns:
             A sale for each bill of which something was, or had been, drawn.

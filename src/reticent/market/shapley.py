@@ -1,4 +1,4 @@
-"""Who brought a federation over its quota: the Shapley value of a threshold game, exactly.
+"""Shares of the members that bring a federation over its quota: exact Shapley values of a threshold game.
 
 Members have whole weights w, and a coalition earns 1 if its weights reach the quota q. With every other
 member there by a coin of chance t, and t uniform,
@@ -45,15 +45,15 @@ _AT_ONCE = 1 << 20  # places of orders that are drawn together
 
 
 def threshold_values(weights: Sequence[int], quota: int, *, earlier_rule: bool = False) -> Floats:
-    """Each member's share of what is earned; they sum to 1, or to 0 if all together miss the quota.
+    """Return each member's share of the earnings; the sum is 1, or 0 if all together miss the quota.
 
     Exact, up to `INTEGRAL_ERROR` and the rounding of doubles (together below 1e-12), if the quota is at most
     `STEPS` times the greatest common divisor, or there are at most `FEW` members. Otherwise weights are first
     rounded to `STEPS` steps of the quota, and the shares are those of the rounded game.
 
     Args:
-        weights: what each member contributed, whole numbers >= 0.
-        quota: what must be reached, a whole number >= 1.
+        weights: Contribution of each member, whole numbers >= 0.
+        quota: Quota that must be reached, a whole number >= 1.
         earlier_rule: Use the nodes of earlier releases, for deals that were settled with them: too few where
             one member has a large part of all weights (shares were off by up to 2e-5).
 
@@ -84,16 +84,16 @@ def sampled_values(
     confidence: float = 0.999,
     rng: Stream | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Each member's share by drawn orders, and bounds that hold for all members at once.
+    """Return each member's share by drawn orders, and bounds that hold for all members at once.
 
     The bounds are those of Chernoff and Hoeffding: m KL(found || true) <= ln(2 n / (1 - confidence)).
 
     Args:
-        weights: what each member contributed, whole numbers >= 0, in all below 2^62.
-        quota: what must be reached, a whole number >= 1.
-        orders: that are drawn: m.
-        confidence: with which all bounds hold.
-        rng: draws them; None for the secure stream.
+        weights: Contribution of each member, whole numbers >= 0, in all below 2^62.
+        quota: Quota that must be reached, a whole number >= 1.
+        orders: Number m of orders that are drawn.
+        confidence: Confidence with which all bounds hold.
+        rng: Random stream that draws the orders; None for the secure stream.
 
     Returns:
         Shares, and the lower and upper bound of each.
@@ -248,7 +248,7 @@ def _kernel() -> Callable[..., None]:
 
 
 def _windows_in_arrays(weights: Any, counts: Any, chance: float, law: Floats, found: Floats) -> None:
-    """The same without numba: products by slices, divisions in strides of the weight."""
+    """Compute the windows without numba: products by slices, divisions in strides of the weight."""
     reach, away = law.size, 1.0 - chance
     law[0] = 1.0
     for w, count in zip(weights.tolist(), counts.tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""What a market keeps in one SQLite file: bills, money that is held, and the reports that were sold.
+"""The store of a market in one SQLite file: bills, money that is held, and the reports that were sold.
 
-The collector keeps counts only; whoever bought reports gets the reports, so they are kept here. A report is
+The collector keeps counts only; a buyer of reports gets the reports, so they are kept here. A report is
 stored once, then paid for in the ledger, then marked as paid; only what is marked is given to the buyer. The
 file's own sums (what is held, what is sold of each bill) keep holds within the deposit; the ledger's cap
 keeps payments within it whatever this file says.
@@ -71,12 +71,12 @@ class HeldBill:
     """A bill that is traded here.
 
     Attributes:
-        number: of its row.
-        bill: the text.
-        layouts: of the reports of each level.
-        buyer: who gets what is sold.
-        deposit: in cents.
-        hold_s: how long money is held for a device.
+        number: Number of the bill's row.
+        bill: Bill itself.
+        layouts: Layout of the reports of each level.
+        buyer: Buyer who gets what is sold.
+        deposit: Deposit in cents.
+        hold_s: Seconds for which money is held for a device.
     """
 
     number: int
@@ -88,13 +88,13 @@ class HeldBill:
 
     @cached_property
     def surveys(self) -> tuple[Survey, ...]:
-        """Of the levels."""
+        """The surveys of the levels."""
         return tuple(one.survey for one in self.layouts)
 
 
 @dataclass
 class Purse:
-    """What is held and sold of a bill, for whoever has the right to write."""
+    """The money of a bill that is held and sold, for a caller that has the right to write."""
 
     deposit: int
     funded: bool
@@ -112,11 +112,11 @@ class OpenHold(NamedTuple):
     """Money that is held for a sale.
 
     Attributes:
-        id: of the sale.
-        place: of the level.
-        cents: that are held.
-        expires: in seconds since 1970.
-        asked: when the device asked, by its clock, in milliseconds.
+        id: Id of the sale.
+        place: Index of the level.
+        cents: Cents that are held.
+        expires: Time at which the hold ends, in seconds since 1970.
+        asked: Time at which the device asked, by its clock, in milliseconds.
     """
 
     id: bytes
@@ -240,13 +240,13 @@ class SaleStore:
             return file, [one for (one,) in rows]
 
     def purse(self, held: HeldBill) -> Purse:
-        """What is held and sold of a bill."""
+        """Return the money of a bill that is held and sold."""
         with self.reading() as base:
             deposit, funded, state, kept, sold = base.execute(_PURSE, (held.number,)).fetchone()
         return Purse(deposit, bool(funded), state, kept, sold)
 
     def keep(self, held: HeldBill, purse: Purse) -> None:
-        """Write what a transaction changed of it; for whoever is in one."""
+        """Write the changed purse of a bill; call this within a transaction."""
         self._base.execute(
             "UPDATE bill SET funded = ?, state = ?, held = ?, sold = ? WHERE number = ?",
             (int(purse.funded), purse.state, purse.held, purse.sold, held.number),
@@ -255,21 +255,21 @@ class SaleStore:
     # Sales
 
     def release(self, held: HeldBill, purse: Purse, now: int) -> None:
-        """Free the money of holds that have ended; for whoever is in a transaction."""
+        """Free the money of holds that have ended; call this within a transaction."""
         ended = self._base.execute(
             "DELETE FROM hold WHERE bill = ? AND expires <= ? RETURNING cents", (held.number, now)
         ).fetchall()
         purse.held -= sum(cents for (cents,) in ended)
 
     def holds_of(self, held: HeldBill, identities: Sequence[bytes]) -> dict[bytes, OpenHold]:
-        """What is held for some sales, whether or not it has ended; for whoever is in a transaction."""
+        """Return the holds of some sales, ended or not; call this within a transaction."""
         rows = self._of(held, "SELECT id, place, cents, expires, asked FROM hold", identities)
         return {row[0]: OpenHold(*row) for row in rows}
 
     def sales_of(
         self, held: HeldBill, identities: Sequence[bytes]
     ) -> dict[bytes, tuple[int, int, bytes, int]]:
-        """Place, cents, report and state of those sales that are stored; for whoever is in a transaction."""
+        """Return place, cents, report and state of the stored sales; call this within a transaction."""
         rows = self._of(held, "SELECT id, place, cents, report, state FROM sale", identities)
         return {row[0]: row[1:] for row in rows}
 
@@ -283,19 +283,19 @@ class SaleStore:
             ).fetchall()
 
     def put_sales(self, held: HeldBill, sales: list[tuple[int, bytes, int, int, bytes, int]]) -> None:
-        """Store sales instead of their holds; for whoever is in a transaction."""
+        """Store sales instead of their holds; call this within a transaction."""
         list(self._of(held, "DELETE FROM hold", [row[1] for row in sales]))
         self._base.executemany("INSERT INTO sale VALUES (NULL, ?, ?, ?, ?, ?, ?)", sales)
 
     def put_holds(self, held: HeldBill, holds: Iterable[OpenHold]) -> None:
-        """Hold money instead of what was held for these sales; for whoever is in a transaction."""
+        """Replace the holds of these sales; call this within a transaction."""
         self._base.executemany(
             "INSERT OR REPLACE INTO hold VALUES (NULL, ?, ?, ?, ?, ?, ?)",
             [(held.number, one.id, one.place, one.cents, one.expires, one.asked) for one in holds],
         )
 
     def held_cents(self, held: HeldBill) -> int:
-        """What is held of a bill in all, hold by hold."""
+        """Return the cents of a bill that are held in all, summed hold by hold."""
         with self.reading() as base:
             (found,) = base.execute(
                 "SELECT coalesce(sum(cents), 0) FROM hold WHERE bill = ?", (held.number,)
@@ -330,7 +330,7 @@ class SaleStore:
         return [one for (one,) in rows]
 
     def counts(self, held: HeldBill) -> list[int]:
-        """How many reports of each level were paid for."""
+        """Return the number of reports of each level that were paid for."""
         with self.reading() as base:
             rows = base.execute(
                 "SELECT place, count(*) FROM sale WHERE bill = ? AND state = ? GROUP BY place",
@@ -366,7 +366,7 @@ class SaleStore:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What SQLite says, in our words: theirs could quote a row."""
+    """Report errors of SQLite in our own words: SQLite's words could quote a row."""
     try:
         with explained("the market's file"):
             yield

@@ -55,15 +55,15 @@ MOST_HOLD_S = 7 * 86_400
 
 @dataclass(frozen=True)
 class BillAccount:
-    """How a bill stands, in cents.
+    """The state of a bill and its money, in cents.
 
     Attributes:
-        state: waiting (for its deposit), open, closing or closed.
-        deposit: that the buyer paid in.
-        held: for devices that have not sent their reports yet.
-        paid: to sellers.
-        refund: that went back to the buyer.
-        counts: of the reports of each level that were paid for.
+        state: State of the bill: waiting (for its deposit), open, closing or closed.
+        deposit: Cents that the buyer paid in.
+        held: Cents held for devices that have not sent their reports yet.
+        paid: Cents paid to sellers.
+        refund: Cents that went back to the buyer.
+        counts: Number of the reports of each level that were paid for.
     """
 
     state: str
@@ -75,12 +75,12 @@ class BillAccount:
 
     @property
     def left(self) -> int:
-        """What is free for further sales, or goes back."""
+        """The cents that are free for further sales, or go back to the buyer."""
         return self.deposit - self.held - self.paid - self.refund
 
 
 class ReportForms:
-    """Of reports to levels of bills."""
+    """The form of reports to levels of bills."""
 
     use, outcomes, start_bytes, reporter = Use.SURVEY, SaleOutcome, 9, slice(13, 21)
 
@@ -88,7 +88,7 @@ class ReportForms:
         self._known = store.by_survey
 
     def fault(self, length: int, start: bytes) -> SaleOutcome | None:
-        """What is wrong with all reports of a length and beginning."""
+        """Return the fault of all reports of a length and beginning, or None."""
         if start[:1] != bytes([VERSION]) or length < SHORTEST:
             return SaleOutcome.VERSION if start and start[:1] != bytes([VERSION]) else SaleOutcome.LENGTH
         found = self._known.get(start[1:9])
@@ -169,10 +169,10 @@ class Market:
     """The market of an operator.
 
     Args:
-        store: its file.
-        operator: who knows the devices, and in whose ledger the money is.
-        key: that signs bills and holds; devices trust its public half.
-        clock: seconds since 1970.
+        store: File of the market.
+        operator: Operator who knows the devices, and whose ledger holds the money.
+        key: Private key that signs bills and holds; devices trust its public half.
+        clock: Function that returns the time in seconds since 1970.
     """
 
     def __init__(
@@ -189,16 +189,16 @@ class Market:
 
     @property
     def ledger(self) -> Ledger:
-        """Where the money is."""
+        """The ledger that holds the money."""
         return self._operator.record.ledger
 
     @property
     def operator(self) -> Operator:
-        """Who runs the market."""
+        """The operator who runs the market."""
         return self._operator
 
     def now(self) -> float:
-        """What its clock says."""
+        """Return the time of the market's clock."""
         return self._clock()
 
     def knows_ask(self, ask: bytes) -> bytes | None:
@@ -258,7 +258,7 @@ class Market:
             return 0
 
     def account(self, held: HeldBill) -> BillAccount:
-        """How a bill stands."""
+        """Return the state of a bill and its money."""
         purse, counts = self.store.purse(held), tuple(self.store.counts(held))
         if not purse.funded:
             state = "waiting" if purse.state == OPEN else "closed"
@@ -437,7 +437,7 @@ def first_period(periods: Any) -> Any:
 
 
 def _again(before: tuple[Any, ...], one: _Delivery) -> SaleOutcome:
-    """What a report is whose sale is stored already."""
+    """Return the outcome of a report whose sale is stored already."""
     place, _, report, state = before
     if place != one.place or report != one.report:
         return SaleOutcome.SECOND
