@@ -43,7 +43,7 @@ _SINGLES = 64
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed: epsilon with delta, or mu (Gaussian differential privacy)."""
+    """A privacy claim: epsilon with delta, or mu (Gaussian differential privacy)."""
 
     level: float
     delta: float = 0.0
@@ -89,9 +89,9 @@ def black_box(
         mechanism: f(value), f(value, size) or f(value, size, rng) -> outputs.
         inputs: at least two private values; all ordered pairs are compared.
         epsilon: the claimed loss: epsilon, or mu if `gaussian`, per unit if `distances` is given.
-        delta: of an (epsilon, delta) claim. With distances it is that of `ApproximateMetricDP`: P(S | x) <=
-            e^(epsilon d) (P(S | x') + delta).
-        gaussian: whether the claim is mu-GDP.
+        delta: Delta of an (epsilon, delta) claim. With distances it is that of `ApproximateMetricDP`: P(S |
+            x) <= e^(epsilon d) (P(S | x') + delta).
+        gaussian: True if the claim is mu-GDP.
         distances: d(input, input') for metric privacy: the claim for a pair is epsilon times it.
         samples: outputs per input.
         false_alarm: chance to accuse a mechanism that keeps its claim.
@@ -133,7 +133,7 @@ def black_box(
 
 
 def _scaled(claim: Claim, distance: float) -> float:
-    """What is left over between two inputs at a distance: e^(epsilon d) delta."""
+    """Return the delta between two inputs at a distance: e^(epsilon d) delta, at most 1."""
     return min(1.0, claim.delta * math.exp(min(claim.level * distance, 700.0)))
 
 

@@ -65,7 +65,7 @@ def check_matrix(
             it is that of `ApproximateMetricDP`: P(S | x) <= e^(epsilon d) (P(S | x') + delta).
         distances: d(input, input') for metric privacy; need not be symmetric (the smaller one counts; with a
             delta, that from the first to the second).
-        names: how to call the inputs.
+        names: Names of the inputs.
     """
     epsilon = real("epsilon", epsilon, low=0.0)
     names = [f"input {index}" for index in range(len(rows))] if names is None else names

@@ -138,9 +138,9 @@ def audit_callable(
         function: the mechanism.
         inputs: at least two private values, the extremes first of all.
         epsilon: the claim.
-        delta: of an (epsilon, delta) claim.
+        delta: Delta of an (epsilon, delta) claim.
         samples: outputs per input for the black box.
-        name: for the report.
+        name: Name for the report.
         rng: handed on to a function that takes it.
     """
     start = time.process_time()
@@ -175,8 +175,8 @@ def audit_all(
     Args:
         epsilons: the levels to make each mechanism at; the middle one alone for `ONE_LEVEL`. Paths have
             levels of their own.
-        quick: as in `audit`.
-        names: of the catalogue or of `PATHS`; all by default.
+        quick: Quick mode, see `audit`.
+        names: Names in the catalogue or in `PATHS`; all by default.
         workers: processes; one per core by default, 0 to stay in this one.
         progress: called with each report, how many are done, and how many there are.
     """

@@ -1,4 +1,4 @@
-"""What a server learns from updates, as one page: the truth, what was sent, what was rebuilt, in words."""
+"""A page that shows what a server learns from updates: the truth, what was sent, and what was rebuilt."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ Nothing rebuilt is no guarantee: an attack that fails proves nothing, noise with
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One update, or one reply: what it was made of, what left, what came back.
+    """An update or a reply as shown on the page: its source, what left, and what was rebuilt.
 
     Attributes:
-        title: of the exhibit.
-        found: whether a record was rebuilt, or something else was found.
-        lines: what the server learns, in words.
-        truth: the records, shape (records, numbers); None where nobody knows them.
-        sent: what left, a line for each part.
-        rebuilt: the records as the server has them; None for none.
-        columns: names of the numbers of a record.
-        shape: of records that are pictures; None for those that look like none.
-        label: what `rebuilt` is called.
+        title: Title of the exhibit.
+        found: True if a record was rebuilt, or something else was found.
+        lines: Lines that say what the server learns, in words.
+        truth: Records, shape (records, numbers); None where nobody knows them.
+        sent: Description of what left, a line for each part.
+        rebuilt: Records as the server has them; None for none.
+        columns: Names of the numbers of a record.
+        shape: Shape of records that are pictures; None for those that look like none.
+        label: Name under which `rebuilt` is shown.
     """
 
     title: str
@@ -92,14 +92,14 @@ def leak_page(
     findings: Sequence[Finding] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """The page as text.
+    """Return the page as text.
 
     Args:
-        exhibits: in the order in which they are shown.
-        title: of the page.
-        made: a line on when and how.
-        findings: of everything else that left.
-        notes: what was not looked at, and why.
+        exhibits: Exhibits in the order in which they are shown.
+        title: Title of the page.
+        made: Line on when and how the page was made.
+        findings: Findings about everything else that left.
+        notes: Notes on what was not looked at, and why.
     """
     bad = sum(one.found for one in exhibits) + sum(not one.passed for one in findings)
     verdict = (

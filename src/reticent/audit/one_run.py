@@ -1,4 +1,4 @@
-"""What one training proves: every canary is in it by the toss of a coin, and somebody guesses which ones are.
+"""Lower bounds from one training: every canary is in by the toss of a coin, and an attack guesses which.
 
 With m canaries, each in with chance 1/2 by itself, and r guesses made from what the training gave out (about
 the others nobody guesses), the number of right guesses under (epsilon, delta) is hardly above that of r coins
@@ -43,14 +43,14 @@ Bits = NDArray[np.bool_]
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
-    """The chance of so many right guesses, or more, is at most this under (epsilon, delta).
+    """Bound the chance of so many right guesses, or more, under (epsilon, delta).
 
     Args:
         canaries: m, each in the training with chance 1/2.
         guesses: r, how many were guessed.
         right: v, how many of the guesses were right.
-        epsilon: of the claim.
-        delta: of the claim.
+        epsilon: Epsilon of the claim.
+        delta: Delta of the claim.
 
     Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2: beta + 2 m delta alpha, with W ~ Bin(r, q),
         beta = P(W >= v) and alpha the largest P(v > W >= v - i) / i over i.
@@ -113,13 +113,14 @@ def judged(
     """Compare guesses with the truth, and say what they prove against (epsilon, delta).
 
     Args:
-        included: which canaries were in, drawn by fair coins that the training did not see otherwise.
+        included: Booleans that say which canaries were in, drawn by fair coins that the training did not see
+            otherwise.
         scores: one number for each canary, from what the training gave out: the higher, the likelier it was
             in. If all are -1, 0 or 1 and delta is 0, they are the guesses themselves: 0 for none.
-        epsilon: of the claim.
-        delta: of the claim.
-        guesses: how many of the canaries are guessed, one number or several, fixed beforehand; all of them, a
-            half, a quarter and so on if not given.
+        epsilon: Epsilon of the claim.
+        delta: Delta of the claim.
+        guesses: Numbers of canaries that are guessed, one or several, fixed beforehand; all of them, a half,
+            a quarter and so on if not given.
         false_alarm: chance to accuse a training that keeps its claim.
     """
     claimed, slack = real("epsilon", epsilon, low=0.0), real("delta", delta, low=0.0, high=1.0)

@@ -49,18 +49,19 @@ def audit_run(
         train: called once. With a number of canaries it gets an array that says of each whether it is in, and
             returns the scores. With a sequence of canaries it gets the list of those that are in, and returns
             whatever the claim says may be seen: a model, all updates, all messages.
-        canaries: how many, or the records themselves: rare, and as telling as the claim allows.
-        epsilon: of the claim, between a training with a canary and without it (or with its other, see below).
-        delta: of the claim.
+        canaries: Number of canaries, or the records themselves: rare, and as telling as the claim allows.
+        epsilon: Epsilon of the claim, between a training with a canary and without it (or with its other, see
+            below).
+        delta: Delta of the claim.
         score: (what `train` returned, canary) to a number, the higher the likelier the canary was in. Needed
             with a sequence unless `train` returns scores itself.
-        others: what stands in for each canary that is not in, for claims about records that are replaced or,
-            with local privacy, about any two values. The list that `train` gets is then as long as
-            `canaries`, and in the same order.
+        others: Records that stand in for each canary that is not in, for claims about records that are
+            replaced or, with local privacy, about any two values. The list that `train` gets is then as long
+            as `canaries`, and in the same order.
         guesses: see `one_run.judged`.
         false_alarm: chance to accuse a training that keeps its claim.
-        name: for the report.
-        rng: for the coins: None, secure; a SimulationStream where an audit must be repeatable.
+        name: Name for the report.
+        rng: Random stream for the coins: None, secure; a SimulationStream where an audit must be repeatable.
     """
     start = time.process_time()
     listed = None if isinstance(canaries, int) else list(canaries)
@@ -102,7 +103,7 @@ def audit_training(
     records of a client have gradients far apart; the guess is which of them the step of its round is like.
 
     Args:
-        task: with a model.
+        task: Task with a model.
         canaries: clients.
         false_alarm: chance to accuse a training that keeps its claim.
         rng: None for secure randomness; a SimulationStream, for coins and training, to repeat an audit.

@@ -73,7 +73,7 @@ def check_support(
         inputs: at least two private values.
         epsilon: the claim, which bounds how often chance alone would show such a difference.
         possible: (outputs, value) -> booleans, whether each output can come from the value at all.
-        outputs: how many to draw per input.
+        outputs: Number of outputs to draw per input.
         false_alarm: chance to accuse a mechanism that keeps its claim (no role with `possible`).
         rng: handed on to a mechanism that takes it.
     """
@@ -118,7 +118,7 @@ def _by_membership(
 
 
 def _needed(epsilon: float, error: float) -> int:
-    """How many one-sided hits are beyond chance: (e^eps / (1 + e^eps))^k <= error."""
+    """Return the number of one-sided hits that is beyond chance: (e^eps / (1 + e^eps))^k <= error."""
     return math.ceil(math.log(error) / -math.log1p(math.exp(-epsilon)))
 
 

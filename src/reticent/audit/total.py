@@ -73,7 +73,7 @@ def check_streams(
         make: returns a fresh (value, size) -> reports with the randomness of production.
         value: a private value for which reports are as random as they get.
         draws: reports per call.
-        fork: whether to compare forked processes (where the system has them).
+        fork: True to compare forked processes (where the system has them).
     """
     first = make()
     one, two = (_codes(drawn(first, value, draws)) for _ in range(2))

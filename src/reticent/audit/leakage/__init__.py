@@ -1,4 +1,4 @@
-"""What an update says, exactly: records from gradients without a search, and how much any attack can learn.
+"""Exact leakage of updates: records from gradients without a search, and bounds on any attack.
 
 * `inversion`: the entry, for any sequence of linear layers with ReLU between them (`layers`).
 * `records`, `clones`: one record, with or without the gradients of biases; the lengths that share an update.

@@ -38,11 +38,11 @@ _SEARCH = 2026  # the same search every time
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look.
+    """The effort of a search.
 
     Attributes:
-        sets: of classes that are tried, where they are not told.
-        rounds: of starts, for classes that are told or certain.
+        sets: Number of sets of classes that are tried, where the classes are not given.
+        rounds: Number of rounds of starts, for classes that are given or certain.
     """
 
     sets: int = 240
@@ -55,7 +55,7 @@ def scattered(stream: SimulationStream, *shape: int) -> Floats:
 
 
 def rank_of(update: Update, tolerance: float) -> int:
-    """How many records the last layer's gradient can tell apart."""
+    """Return the number of records that the last layer's gradient can tell apart."""
     values = np.linalg.svd(update.weights[-1], compute_uv=False)
     if values[0] == 0.0:
         return 0
@@ -108,7 +108,7 @@ def _misses(last: _Last, one_hot: Floats, a: Floats) -> tuple[Floats, Floats]:
 
 
 def _derivatives(last: _Last, one_hot: Floats, d: Floats, a: Floats) -> Floats:
-    """Of the misfits by A, shape (starts, equations, k k)."""
+    """Return the derivatives of the misfits by A, shape (starts, equations, k k)."""
     starts, k, m = d.shape
     p = d + one_hot
     turned = last.scores.T
@@ -207,18 +207,18 @@ def batch_candidates(
     every: bool = False,
     noise: float = 0.0,
 ) -> Iterator[Candidate]:
-    """Batches of `rank` records with this update, which is a mean over `records`; each was checked.
+    """Yield batches of `rank` records with this update, a mean over `records`; each was checked.
 
     Args:
-        layers: a classifier with more classes than `rank`.
-        update: of it.
-        tolerances: for each layer, what of its gradient may be rounding or noise, in proportion.
-        rank: how many records left a trace.
-        records: of the mean; more than `rank` where some records are silent.
-        labels: the classes of the records that left a trace, if they are told, in any order.
-        non_negative: whether records are known to have no negative numbers.
-        effort: how long to look.
-        every: whether more than one batch may have the update, and all that can be found are wanted.
+        layers: Classifier with more classes than `rank`.
+        update: Update of the classifier.
+        tolerances: Share of each layer's gradient that may be rounding or noise.
+        rank: Number of records that left a trace.
+        records: Number of records in the mean; more than `rank` where some records are silent.
+        labels: Classes of the records that left a trace, if they are given, in any order.
+        non_negative: True if records are known to have no negative numbers.
+        effort: Effort of the search.
+        every: True if more than one batch may have the update, and all that can be found are wanted.
         noise: Standard deviation of the noise on each number, if there is any.
     """
     tries = effort or Effort()
@@ -249,7 +249,7 @@ def batch_candidates(
 def _moved(
     layers: Layers, update: Update, kept: Candidate, one_hot: Floats, rank: int, records: int
 ) -> float:
-    """How far the records move if the update is rounded otherwise: the largest change of two tries."""
+    """Return how far other roundings of the update move the records: the largest change of two tries."""
     worst, size = 0.0, max(float(np.abs(kept.records).max()), 1e-300)
     for seed in range(2):
         stream = SimulationStream(_SEARCH, path=(seed,))

@@ -1,4 +1,4 @@
-"""How often any attack can succeed against an update that is private: the bound to set beside every attack.
+"""Bounds on the success of any attack against an update that is private, to set beside every attack.
 
 An attacker wants a record, or one within some distance of it. `guess` is kappa: the best chance of success
 without having seen the update, over the attacker's prior. Each bound holds for every attack, whatever it
@@ -18,12 +18,12 @@ _NORMAL = NormalDist()
 
 
 def success_under_epsilon(guess: float, epsilon: float, *, delta: float = 0.0) -> float:
-    """The greatest chance of success against a (epsilon, delta)-private update: guess e^epsilon + delta.
+    """Bound the chance of success against an (epsilon, delta)-private update: guess e^epsilon + delta.
 
     Args:
-        guess: kappa, the best chance without the update.
-        epsilon: of the update, for the relation between the record and what stands in its place.
-        delta: of the update.
+        guess: Best chance without the update, kappa.
+        epsilon: Epsilon of the update, for the relation between the record and what stands in its place.
+        delta: Delta of the update.
 
     Reference: Balle et al. 2022, reconstruction robustness.
     """
@@ -36,7 +36,9 @@ def success_under_epsilon(guess: float, epsilon: float, *, delta: float = 0.0) -
 
 
 def success_under_exchange(guess: float, epsilon: float) -> float:
-    """The same for pure epsilon between any two records: e^epsilon guess / (1 - guess + e^epsilon guess).
+    """Bound the chance under pure epsilon between any two records.
+
+    The bound is e^epsilon guess / (1 - guess + e^epsilon guess).
 
     A sharper bound than `success_under_epsilon`, for updates which hide *which* record was used (local
     privacy, replace one): given an output y, records outside of the guessed set have at least e^-epsilon
@@ -44,8 +46,8 @@ def success_under_exchange(guess: float, epsilon: float) -> float:
     it is e^epsilon / (N - 1 + e^epsilon), which randomised response reaches.
 
     Args:
-        guess: kappa, the best chance without the update.
-        epsilon: of the update, between any two records.
+        guess: Best chance without the update, kappa.
+        epsilon: Epsilon of the update, between any two records.
     """
     kappa, level = real("guess", guess, low=0.0, high=1.0), real("epsilon", epsilon, low=0.0)
     if kappa == 0.0:
@@ -54,11 +56,11 @@ def success_under_exchange(guess: float, epsilon: float) -> float:
 
 
 def success_under_mu(guess: float, mu: float) -> float:
-    """The greatest chance of success against a mu-GDP update: Phi(Phi^-1(guess) + mu).
+    """Bound the chance of success against a mu-GDP update: Phi(Phi^-1(guess) + mu).
 
     Args:
-        guess: kappa, the best chance without the update.
-        mu: of the update, for the relation between the record and what stands in its place.
+        guess: Best chance without the update, kappa.
+        mu: Level mu of the update, for the relation between the record and what stands in its place.
 
     Reference: Hayes et al. 2023, for Gaussian noise and one release; Dong, Roth and Su 2022 for the
         trade-off curve, which is concave in kappa, so that a mean over records keeps the bound.

@@ -134,14 +134,14 @@ def _rising_root(slope: float, delta: float, a: float) -> float:
 
 
 def lengths(scores: Floats, offsets: Floats, label: int, seen: Floats, *, tolerance: float) -> list[float]:
-    """Every t > 0 with t (softmax(t scores + offsets) - e_label) = seen, up to the tolerance.
+    """Return every t > 0 with t (softmax(t scores + offsets) - e_label) = seen, up to the tolerance.
 
     Args:
         scores: W u, of each label.
         offsets: b, of each label.
         label: y.
         seen: a, of each label; negative at y alone.
-        tolerance: what of `seen`, in proportion, may be rounding or noise.
+        tolerance: Share of `seen` that may be rounding or noise.
     """
     a = -float(seen[label])
     if a <= 0.0:
@@ -169,7 +169,7 @@ def lengths(scores: Floats, offsets: Floats, label: int, seen: Floats, *, tolera
 
 
 def _starts(scores: Floats, offsets: Floats, label: int, seen: Floats, a: float) -> list[float]:
-    """Where to begin: as if t were small, and from the ratios of the other labels' probabilities."""
+    """Return starting points: as if t were small, and from the ratios of the other labels' probabilities."""
     found = [a / max(1.0 - float(_softmax(a * scores + offsets)[label]), 1e-300)]
     weight = np.maximum(seen, 0.0)
     weight[label] = 0.0
@@ -199,7 +199,7 @@ def _polished(t: float, scores: Floats, offsets: Floats, label: int, seen: Float
 
 
 def _misfit(t: float, scores: Floats, offsets: Floats, label: int, seen: Floats) -> float:
-    """How far t is from solving, in proportion to what was seen."""
+    """Return the distance of t from solving the equation, in proportion to what was seen."""
     d = _softmax(t * scores + offsets)
     d[label] -= 1.0
     return float(np.linalg.norm(t * d - seen) / np.linalg.norm(seen))

@@ -24,15 +24,17 @@ from reticent.mechanisms.base import Floats
 
 @dataclass(frozen=True)
 class GradientAudit:
-    """What the server learns from one update.
+    """The knowledge that the server gains from one update.
 
     Attributes:
-        leak: the verdict, with the records that were rebuilt.
-        enters: what they are: "the record", or what enters a layer, where those below were not inverted.
-        notes: what was not inverted, and why.
-        sensitivity: at what was rebuilt (or at the truth); None where nothing was, or it is too large.
-        truth: what the batch really was, if it was given.
-        error: the largest error of what was rebuilt, in proportion to the largest number; None without truth.
+        leak: Verdict, with the records that were rebuilt.
+        enters: Description of the rebuilt records: "the record", or what enters a layer, where those below
+            were not inverted.
+        notes: Notes on what was not inverted, and why.
+        sensitivity: Sensitivity at what was rebuilt (or at the truth); None where nothing was, or it is too
+            large.
+        truth: Batch as it really was, if it was given.
+        error: Largest error of what was rebuilt, in proportion to the largest number; None without truth.
     """
 
     leak: Leak
@@ -88,27 +90,29 @@ def gradients(
     noise: float = 0.0,
     effort: Effort | None = None,
 ) -> GradientAudit:
-    """What one update of a model tells whoever receives it.
+    """Audit what one update of a model reveals to its receiver.
 
     Args:
-        model: a module of PyTorch; `Layers`; or a pair of a model of `reticent.federated` and its theta.
-        batch: records and targets whose update is taken, by PyTorch itself for its modules. The attacker
-            is not shown them: they say how good he was.
-        update: instead of a batch, arrays by name, as they were sent.
-        loss: see `sources.subject`.
-        send: what your code does with the arrays before they leave (clipping, noise, leaving some out).
-        rate: if what is sent are steps of -rate times the gradient.
-        records: how many the server knows there are; often a reply tells.
-        labels: their classes, if the server knows them.
-        truth: the records behind an update, to compare with; the attacker is not shown them.
-        non_negative: whether records are known to have no negative numbers.
+        model: Model: a module of PyTorch; `Layers`; or a pair of a model of `reticent.federated` and its
+            theta.
+        batch: Records and targets whose update is taken, by PyTorch itself for its modules. The attacker is
+            not shown them: they say how good he was.
+        update: Arrays by name, as they were sent, instead of a batch.
+        loss: Loss of the model, see `sources.subject`.
+        send: Function that your code applies to the arrays before they leave (clipping, noise, leaving some
+            out).
+        rate: Learning rate, if what is sent are steps of -rate times the gradient.
+        records: Number of records that the server knows of; often a reply tells.
+        labels: Classes of the records, if the server knows them.
+        truth: Records behind an update, to compare with; the attacker is not shown them.
+        non_negative: True if records are known to have no negative numbers.
         noise: Standard deviation of the noise on each number that is sent, if the server knows of any.
-        effort: how long to look for batches.
+        effort: Effort of the search for batches.
 
     Returns:
         The verdict. A batch is called known only if its own update is the one that was sent.
 
-    Privacy: the audit computes on the batch itself and hands back what it rebuilds; it is for whoever holds
+    Privacy: the audit computes on the batch itself and hands back what it rebuilds; it is for the holder of
         the data, and nothing of it is private.
     """
     if (batch is None) == (update is None):

@@ -1,4 +1,4 @@
-"""What an update reveals: the one entry for any model that is a sequence of linear layers with ReLU."""
+"""Inversion of updates: the one entry for any model that is a sequence of linear layers with ReLU."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def invert(
     noise: float = 0.0,
     effort: Effort | None = None,
 ) -> Leak:
-    """What the holder of an update and of the model learns of the records behind it.
+    """Return what the holder of an update and of the model learns of the records behind the update.
 
     A batch is said to be known only if its own update is the one that was seen, in every layer, up to the
     rounding of its numbers; where the equations leave a choice, the choice is what is told.
 
     Args:
-        layers: the model that the update is of, before the update.
-        update: the mean gradient of a batch.
-        records: of the batch, if that is known.
-        labels: their classes, if they are known, in any order.
-        non_negative: whether records are known to have no negative numbers, as pictures have none.
-        noise: the standard deviation of noise on each number of the update, if there is any.
-        effort: how long to look for batches.
+        layers: Model that the update is of, before the update.
+        update: Mean gradient of a batch.
+        records: Number of records of the batch, if it is known.
+        labels: Classes of the records, if they are known, in any order.
+        non_negative: True if records are known to have no negative numbers, as pictures have none.
+        noise: Standard deviation of noise on each number of the update, if there is any.
+        effort: Effort of the search for batches.
 
     Raises:
         ParameterError: an update of another model, with numbers that are not finite, or with options that
@@ -105,7 +105,7 @@ def _are_batches_alike(layers: Layers) -> bool:
 
 
 def _of_how_many(found: Leak) -> Leak:
-    """What is known of one record, where nobody said that there is one."""
+    """Return what is known of one record, where nobody said that there is one."""
     reason = (
         "this record if there is one, else a mean of several, which looks the same (say how many there are)"
     )
@@ -154,7 +154,10 @@ def _logistic(
     noise: float,
     effort: Effort | None,
 ) -> Leak:
-    """As softmax of two classes, whose scores are 0 and f: class 1 is the target 1, class 0 the target -1."""
+    """Invert a logistic model as softmax of two classes with scores 0 and f.
+
+    Class 1 is the target 1, class 0 the target -1.
+    """
     last = len(layers) - 1
     w, b, g, slope = layers.weights[last], layers.biases[last], update.weights[last], update.biases[last]
     two = Layers(
@@ -269,7 +272,7 @@ def _known(
 
 
 def _family(layers: Layers, update: Update, count: int | None, certain: tuple[int, ...], reason: str) -> Leak:
-    """How many dimensions a batch of this size has left, where it is generic."""
+    """Return the verdict with the dimensions that a generic batch of this size has left."""
     if count is None:
         return Leak(Kind.FAMILY, None, None, (), certain, reason)
     shared = tuple(bias is not None for bias in update.biases)

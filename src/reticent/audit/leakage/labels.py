@@ -1,4 +1,4 @@
-"""Which classes a batch holds, from the signs of the last layer's gradient, and how many of each.
+"""Classes of a batch from the signs of the last layer's gradient, and the number of records of each.
 
 The row of class j in the last layer's gradient is the mean of (p_j - [y = j]) h over the records. What enters
 a hidden last layer is never negative, so a row with a negative number has a record of its class for certain;
@@ -84,7 +84,7 @@ def label_sets(
 
 
 def _pull(layers: Layers, update: Update, non_negative: bool) -> tuple[Floats | None, bool]:
-    """How each class is pulled, and whether its scale is known."""
+    """Return the pull on each class, and whether the scale of the pull is known."""
     slopes = update.biases[-1]
     if slopes is not None:
         return slopes, True
@@ -100,7 +100,7 @@ def _pool(rough: Floats | None, certain: tuple[int, ...], classes: int) -> list[
 
 
 def _count(pool: int, free: int) -> int:
-    """How many sets of `free` classes, with repetition."""
+    """Return the number of sets of `free` classes, with repetition."""
     found = 1
     for place in range(free):
         found = found * (pool + place) // (place + 1)

@@ -55,19 +55,19 @@ class Layers:
 
     @property
     def inputs(self) -> int:
-        """How many numbers a record has."""
+        """The number of features of a record."""
         return int(self.weights[0].shape[1])
 
     @property
     def outputs(self) -> int:
-        """How many scores there are."""
+        """The number of scores."""
         return int(self.weights[-1].shape[0])
 
     def __len__(self) -> int:
         return len(self.weights)
 
     def forward(self, records: Floats) -> tuple[list[Floats], Floats]:
-        """What enters each layer, shapes (records, inputs of it), and the scores."""
+        """Return the values that enter each layer, shapes (records, inputs of the layer), and the scores."""
         entering = [records]
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             entering.append(np.maximum(entering[-1] @ w.T + b, 0.0))
@@ -109,9 +109,9 @@ class Update:
     """The mean gradient of a batch, by layer.
 
     Attributes:
-        weights: of each layer's weights.
-        biases: of each layer's biases; None where they are not shared, or there are none.
-        precision: the rounding of its numbers, in proportion: that of float64, or of float32.
+        weights: Gradient of each layer's weights.
+        biases: Gradient of each layer's biases; None where they are not shared, or there are none.
+        precision: Rounding of the numbers, in proportion: that of float64, or of float32.
     """
 
     weights: tuple[Floats, ...]
@@ -124,11 +124,11 @@ class Update:
         return tuple(_square(weights) for weights in self.weights)
 
     def without_biases(self) -> Update:
-        """The same with the gradients of weights alone."""
+        """Return the update with the gradients of weights alone."""
         return Update(self.weights, (None,) * len(self.weights), self.precision)
 
     def rounded(self) -> Update:
-        """The same in float32."""
+        """Return the update rounded to float32."""
         return Update(
             tuple(w.astype(np.float32).astype(np.float64) for w in self.weights),
             tuple(None if b is None else b.astype(np.float32).astype(np.float64) for b in self.biases),

@@ -34,7 +34,7 @@ MAX_NOISE_MOVEMENT = 0.5  # from here on what was rebuilt says nothing of the re
 
 @dataclass(frozen=True)
 class _Chain:
-    """What enters each layer and comes back to it, from the layer `top` down; up to an unknown length."""
+    """The values that enter each layer and come back to it, from `top` down, up to an unknown length."""
 
     top: int
     entering: list[Floats]
@@ -44,15 +44,15 @@ class _Chain:
 def one_record(
     layers: Layers, update: Update, tolerances: list[float], *, noise: float = 0.0, non_negative: bool = False
 ) -> Leak | None:
-    """What an update of one record reveals of it; None if no single record has this update.
+    """Return what an update reveals of its one record; None if no single record has this update.
 
     Args:
-        layers: the model, as the record met it.
-        update: of it, finite, and not all zero in the first layer.
-        tolerances: for each layer, what of its gradient may be rounding or noise, in proportion.
+        layers: Model, as the record met it.
+        update: Update of the model, finite, and not all zero in the first layer.
+        tolerances: Share of each layer's gradient that may be rounding or noise.
         noise: Standard deviation of the noise on each number. Under noise a record is called known only as
             far as noise of this size does not move it.
-        non_negative: whether records are known to have no negative numbers.
+        non_negative: True if records are known to have no negative numbers.
     """
     leak = _exact_record(layers, update, tolerances, non_negative, is_checked=noise == 0.0)
     if leak is None or noise == 0.0:
@@ -286,7 +286,7 @@ def _target(layers: Layers, scores: Floats, shown: Floats) -> tuple[Floats, Floa
 
 
 def _layer_misfit(update: Update, place: int, d: Floats, h: Floats, solved: Floats | None) -> float:
-    """How far d h^T is from the gradient of the weights, and d from that of the bias, in proportion.
+    """Return the misfit of d h^T to the weights' gradient, and of d to the bias', in proportion.
 
     With E the difference: E h, E^T d and |E| are looked at, without forming d h^T. Where h was solved from
     slopes that E^T takes to zero, d is compared with these instead.

@@ -1,4 +1,4 @@
-"""How an update moves with its records: the family that it leaves, its condition, the error under noise.
+"""Sensitivity of an update to its records: the family that it leaves, its condition, the error under noise.
 
 J is the derivative of the whole update by all numbers of the batch (and by its targets, where these are real
 numbers). J^T J is made from the layers' own derivatives, so that J, which has a row for each
@@ -32,9 +32,9 @@ class Sensitivity:
     """The derivatives of an update at one batch.
 
     Attributes:
-        numbers: of the batch, with its targets where they are free.
-        dimension: of the family of batches near this one that have the same update.
-        condition: the condition number; infinite where there is a family.
+        numbers: Count of numbers of the batch, with its targets where they are free.
+        dimension: Dimension of the family of batches near this one that have the same update.
+        condition: Condition number; infinite where there is a family.
     """
 
     numbers: int
@@ -48,20 +48,20 @@ class Sensitivity:
         return real("noise", noise, low=0.0) * self._spread
 
     def error_of_mean(self, noise: float) -> float:
-        """The same for the numbers of the mean of the batch's records."""
+        """Return the error for the numbers of the mean of the batch's records."""
         return real("noise", noise, low=0.0) * self._mean_spread
 
 
 def sensitivity(
     layers: Layers, records: Floats, targets: Targets, *, biases: tuple[bool, ...] | bool = True
 ) -> Sensitivity:
-    """The sensitivity of the mean gradient of a batch.
+    """Return the sensitivity of the mean gradient of a batch.
 
     Args:
-        layers: the model.
-        records: shape (records, inputs).
-        targets: of them.
-        biases: whether the biases' gradients are shared, for all layers or for each.
+        layers: Model.
+        records: Records, shape (records, inputs).
+        targets: Targets of the records.
+        biases: True if the biases' gradients are shared, for all layers or for each.
 
     Raises:
         ParameterError: a batch of more numbers than `MOST_NUMBERS`.

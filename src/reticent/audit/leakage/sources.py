@@ -58,13 +58,15 @@ class Subject:
     """A model whose updates are judged.
 
     Attributes:
-        layers: what is inverted of it.
-        names: of the weights and the biases of each layer; None for a bias that there is not.
-        parameters: the shapes of all parameters, by name.
-        enters: what the layers take, in words.
-        notes: what is not inverted, and why.
-        measured: of a batch (records, targets): the update, as arrays, and what entered the layers.
-        unpacked: the arrays of the layers from those that are sent, where these are others.
+        layers: Layers of the model that are inverted.
+        names: Names of the weights and the biases of each layer; None for a bias that there is not.
+        parameters: Shapes of all parameters, by name.
+        enters: Description of what the layers take, in words.
+        notes: Notes on what is not inverted, and why.
+        measured: Function that takes a batch (records, targets) and returns the update, as arrays, and what
+            entered the layers.
+        unpacked: Function that makes the arrays of the layers from those that are sent, where these are
+            others.
         first: Linear layer with biases below those that are inverted, which shows what enters it by itself.
     """
 
@@ -102,12 +104,12 @@ class Subject:
 
 
 def subject(model: Any, *, loss: Any = None) -> Subject:
-    """What is judged: a module of PyTorch, `Layers`, or a pair of a model of `federated` and its theta.
+    """Return the subject for a module of PyTorch, for `Layers`, or for a model of `federated` and its theta.
 
     Args:
-        model: what is trained.
-        loss: of a module: "cross-entropy" (if nothing is said), "squares", "logistic", "hinge", or PyTorch's
-            `CrossEntropyLoss()` or `MSELoss()`. Other models know their own.
+        model: Model that is trained.
+        loss: Loss of a module: "cross-entropy" (if nothing is said), "squares", "logistic", "hinge", or
+            PyTorch's `CrossEntropyLoss()` or `MSELoss()`. Other models know their own.
 
     Raises:
         ParameterError: a model of which nothing can be inverted, in one line.

@@ -1,4 +1,4 @@
-"""What an update reveals, in the words of an information channel.
+"""Verdicts on what an update reveals, in the words of an information channel.
 
 Reference: Biswas 2023, Section 6.3.5: a deterministic channel from records to updates. It reveals
     *everything* where one input alone has this update.
@@ -14,7 +14,7 @@ from reticent.mechanisms.base import Floats
 
 
 class Kind(Enum):
-    """How many records have an update."""
+    """The kind of a verdict: the number of records that have an update."""
 
     EVERYTHING = "everything"
     CANDIDATES = "one of n candidates"
@@ -25,13 +25,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One batch that has the update.
+    """A batch that has the update.
 
     Attributes:
-        records: shape (records, inputs).
-        targets: their classes, or numbers.
-        misfit: how far its update is from the one that was seen, in proportion, at the worst layer.
-        moved: how far other roundings of the update move it, in proportion; 0 where that is not looked at.
+        records: Records, shape (records, inputs).
+        targets: Classes of the records, or numbers.
+        misfit: Distance of the batch's update from the one that was seen, in proportion, at the worst layer.
+        moved: Distance by which other roundings of the update move the batch, in proportion; 0 where that is
+            not looked at.
     """
 
     records: Floats
@@ -42,18 +43,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Leak:
-    """What the holder of an update learns of the records behind it.
+    """The knowledge that the holder of an update gains of the records behind it.
 
     Attributes:
-        kind: how many batches have the update.
-        number: of candidates, or of dimensions; 1 for everything; for nothing all dimensions of the batch, or
-            of one record where their number is not known. None where it is not known.
-        records: how many records the batch has, as far as that is known.
-        candidates: the batches that were found; each was checked against the whole update.
-        labels: classes that are certainly among the batch's, whatever else is known.
-        reason: why, in words.
-        assumes_no_noise: whether `labels` hold only if the update carries no noise, which it does not show.
-        is_first_layer: whether the records follow from the first layer alone, in any number of local steps.
+        kind: Kind of the verdict: how many batches have the update.
+        number: Number of candidates, or of dimensions; 1 for everything; for nothing all dimensions of the
+            batch, or of one record where their number is not known. None where it is not known.
+        records: Number of records of the batch, as far as it is known.
+        candidates: Batches that were found; each was checked against the whole update.
+        labels: Classes that are certainly among the batch's, whatever else is known.
+        reason: Reason of the verdict, in words.
+        assumes_no_noise: True if `labels` hold only if the update carries no noise, which it does not show.
+        is_first_layer: True if the records follow from the first layer alone, in any number of local steps.
     """
 
     kind: Kind

@@ -29,7 +29,7 @@ Draw = Callable[[], Sequence[int]]
 
 
 def _within(secret: bytes, number: int) -> Stream:
-    """The same stream in two neighbouring rounds."""
+    """Return a stream that is the same in two neighbouring rounds."""
     mixed = hashlib.sha256(secret + (number // 2).to_bytes(4, "big")).digest()
     return SimulationStream(int.from_bytes(mixed[:7], "big"))
 
@@ -124,7 +124,7 @@ class SilentOnOverflow(Client):
 
 
 class NonceOfTheValue(Device):
-    """Makes the nonce of a report from its values, to find it again: whoever tries all values reads them."""
+    """A device that makes the nonce from the values: anybody who tries all values reads them."""
 
     def report(self, survey: Any, values: Mapping[str, Any], *, period: int | None = None) -> bytes:
         """Keep the values for the draw."""

@@ -57,7 +57,7 @@ class CheapNoise:
 
 
 class SeedOfTheSession:
-    """A session whose noise begins with a fixed seed: whoever opens equal tables sees equal noise."""
+    """A session whose noise begins with a fixed seed: equal tables get equal noise."""
 
     def __call__(self, path: Path, **options: Any) -> Session:
         """Open the data set."""

@@ -1,4 +1,4 @@
-"""Which check is meant for which planted bug, and the right mechanism that must pass the same check."""
+"""The check that is meant for each planted bug, and the right mechanism that must pass the same check."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _few(kind: Any) -> Callable[[], Any]:
 
 
 def _seen(mechanism: Any, quick: bool) -> Finding:
-    """What is read of seeds and numbers, of two opposite vectors."""
+    """Audit seeds and numbers by the black box, on two opposite vectors."""
     subject = subject_of(mechanism)
     samples = 60_000 if quick else 1_000_000
     return black_box(subject.sampler(None), subject.contrasts, epsilon=subject.level, samples=samples)

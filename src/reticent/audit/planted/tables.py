@@ -41,7 +41,7 @@ class Table(Channel):
         return self._law(0.0 if math.isnan(x) else min(1.0, max(-1.0, x)))
 
     def probabilities(self, values: ArrayLike) -> Floats:
-        """The same in doubles."""
+        """Return the probabilities in doubles."""
         given = np.asarray(values, dtype=np.float64)
         rows = [[float(p) for p in self.exact_probabilities(x)] for x in given.reshape(-1)]
         return np.array(rows).reshape(*given.shape, self.size)

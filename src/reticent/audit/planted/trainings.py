@@ -36,7 +36,7 @@ class DPSGD:
 
     @property
     def epsilon(self) -> float:
-        """What it claims at `DELTA`."""
+        """The epsilon that the training claims at `DELTA`."""
         return float(epsilon_of(math.sqrt(self.steps) / self.sigma, DELTA))
 
     def __call__(self, records: Sequence[int]) -> Seen:
@@ -52,7 +52,7 @@ class DPSGD:
         return seen
 
     def gradients(self, theta: Floats) -> Floats:
-        """Of every canary, each of which has a coordinate of its own."""
+        """Return the gradient of every canary, each of which has a coordinate of its own."""
         return _SLOPE * (theta - 1.0)
 
     def _clipped(self, gradients: Floats) -> Floats:
@@ -80,7 +80,7 @@ class ClipSkipped(DPSGD):
     """DP-SGD that does not clip: a record a hundred times too large has a hundred times the say."""
 
     def gradients(self, theta: Floats) -> Floats:
-        """Of records with large numbers."""
+        """Return the gradients of records with large numbers."""
         return 100.0 * super().gradients(theta)
 
     def _clipped(self, gradients: Floats) -> Floats:

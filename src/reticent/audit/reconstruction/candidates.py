@@ -36,15 +36,15 @@ def posterior_of_reports(
     gradients: Any,
     prior: Any = None,
 ) -> Floats:
-    """The chance of each candidate given a client's report, from its bytes: shape (payloads, N).
+    """Return the chance of each candidate given the bytes of a client's report: shape (payloads, N).
 
     Args:
-        task: of the reports.
-        number: of the round.
-        payloads: as they came.
-        master: the operator's key: the server is the attacker.
-        gradients: of each candidate, shape (N, d).
-        prior: of each candidate; None for equal chances.
+        task: Task of the reports.
+        number: Number of the round.
+        payloads: Payloads as they came.
+        master: Operator's key: the server is the attacker.
+        gradients: Gradient of each candidate, shape (N, d).
+        prior: Prior chance of each candidate; None for equal chances.
 
     Raises:
         ParameterError: a payload is not one of this round, or gradients are not of this task.
@@ -64,17 +64,19 @@ def posterior_of_reports(
 
 
 def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any, prior: Any = None) -> float:
-    """How often the best attacker names the right candidate from one report of a client in a round, exactly.
+    """Return the exact chance that the best attacker names the right candidate from one report.
+
+    The report is that of one client in one round.
 
     The sum over all reports of the greatest joint chance: Bayes vulnerability. Coordinates and dither levels
     are public, and settled by the task, the client and the round.
 
     Args:
-        task: of the report.
-        client: its number, see `payload.client_number`.
-        number: of the round.
-        gradients: of each candidate, shape (N, d).
-        prior: of each candidate; None for equal chances.
+        task: Task of the report.
+        client: Number of the client, see `payload.client_number`.
+        number: Number of the round.
+        gradients: Gradient of each candidate, shape (N, d).
+        prior: Prior chance of each candidate; None for equal chances.
 
     Reference: Alvim et al. 2020, Definition 5.2 (posterior Bayes vulnerability).
     """
@@ -105,13 +107,13 @@ def _law(task: Task, known: Floats, asked: Any) -> Floats:
 
 
 def posterior_of_gaussian(update: Any, candidates: Any, noise: float, prior: Any = None) -> Floats:
-    """The chance of each candidate given a noisy update.
+    """Return the chance of each candidate given a noisy update.
 
     Args:
-        update: as it was sent, d numbers.
-        candidates: what each would send without noise, clipped, shape (N, d).
-        noise: the standard deviation of each number.
-        prior: of each candidate; None for equal chances.
+        update: Update as it was sent, d numbers.
+        candidates: Vectors that each candidate would send without noise, clipped, shape (N, d).
+        noise: Standard deviation of each number.
+        prior: Prior chance of each candidate; None for equal chances.
     """
     seen, known = np.asarray(update, dtype=np.float64), np.asarray(candidates, dtype=np.float64)
     if known.ndim != 2 or seen.shape != known.shape[1:] or not np.isfinite(seen).all():

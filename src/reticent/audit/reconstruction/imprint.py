@@ -27,13 +27,13 @@ from reticent.mechanisms.base import Floats
 def imprinted(
     module: Any, public: Any, rows: int = 512, *, loss: str = "cross-entropy"
 ) -> tuple[Network, Floats]:
-    """A network with an imprint layer ahead of `module`, and the theta that a malicious server sends.
+    """Build a network with an imprint layer ahead of `module`, and the theta that a malicious server sends.
 
     Args:
-        module: what is pretended to be learnt; takes records of the shape of the public ones.
-        public: records, from which quantiles of brightness are taken.
-        rows: of the imprint layer.
-        loss: see `Network`.
+        module: Module that is pretended to be learnt; takes records of the shape of the public ones.
+        public: Records, from which quantiles of brightness are taken.
+        rows: Number of rows of the imprint layer.
+        loss: Loss, see `Network`.
 
     Reference: Fowl et al. 2022, Section 3.1 and Eq. 3.
     """
@@ -68,13 +68,13 @@ def imprinted(
 def read_imprint(
     network: Network, update: Any, shape: tuple[int, ...], rows: int = 512, *, least: float = 1e-6
 ) -> Floats:
-    """The records that the rows of an imprint layer hold: shape (found, *shape), bounded by 0 and 1.
+    """Return the records that an imprint layer's rows hold: shape (found, *shape), bounded by 0 and 1.
 
     Args:
-        network: of `imprinted`.
-        update: the mean gradient of a batch.
-        shape: of one record.
-        rows: of the imprint layer.
+        network: Network that `imprinted` built.
+        update: Mean gradient of a batch.
+        shape: Shape of one record.
+        rows: Number of rows of the imprint layer.
         least: a difference of bias gradients below this share of the largest holds no record.
     """
     width, given = math.prod(shape), np.asarray(update, dtype=np.float64)

@@ -27,9 +27,9 @@ class LinearGuess:
     """The most likely record.
 
     Attributes:
-        record: its features.
-        slope: of its loss, as likely as can be: the sign is the label's in classification.
-        error: the expected squared error of a feature, if slope and prior are right.
+        record: Features of the record.
+        slope: Most likely slope of the record's loss: the sign is the label's in classification.
+        error: Expected squared error of a feature, if slope and prior are right.
     """
 
     record: Floats
@@ -40,15 +40,15 @@ class LinearGuess:
 def most_likely_linear(
     model: Model, theta: Any, update: Any, prior: GaussianPrior, noise: float, *, slope: float | None = None
 ) -> LinearGuess:
-    """The most likely record of a noisy gradient of `model`.
+    """Return the most likely record of a noisy gradient of `model`.
 
     Args:
         model: linear, logistic or a support vector machine; the penalty at theta is subtracted.
-        theta: what the client started from.
+        theta: Parameters that the client started from.
         update: the gradient of one record, with noise; scaled as a whole by clipping, it does as well.
-        prior: of records, from public ones.
+        prior: Prior of records, from public ones.
         noise: the standard deviation of each number; 0 for none.
-        slope: of the record's loss, if it is known: -y/2 for logistic regression at zero.
+        slope: Slope of the record's loss, if it is known: -y/2 for logistic regression at zero.
 
     Reference: Bishop 2006, Eqs. 2.113 to 2.117 (linear Gaussian models), for each slope.
     """

@@ -103,7 +103,7 @@ class Matcher:
         return Rebuilt(inside, np.asarray(labels), objective, self.evaluations)
 
     def start(self, seed: int, normal: bool) -> Floats:
-        """Where an attack begins: standard normal as printed, or uniform within the bounds."""
+        """Return the start of an attack: standard normal as printed, or uniform within the bounds."""
         stream, shape = SimulationStream(seed, path=(23,)), (self.observed.records, *self.observed.shape)
         count = math.prod(shape)
         if normal:
@@ -118,8 +118,8 @@ def dlg(observed: Observed, *, seed: int = 0, rounds: int = 300, inner: int = 20
 
     Args:
         observed: the update.
-        seed: of the start.
-        rounds: of L-BFGS; 300 as printed.
+        seed: Seed of the start.
+        rounds: Rounds of L-BFGS; 300 as printed.
         inner: steps of a round; 20, PyTorch's own, as printed.
 
     Reference: Zhu et al. 2019, Algorithm 1 and Section 4.
@@ -174,9 +174,9 @@ def cosine(
 
     Args:
         observed: the update.
-        seed: of the start.
-        steps: of Adam; the rate falls to a tenth after 3/8, 5/8 and 7/8 of them.
-        rate: of the first steps, as a share of half the range of the features.
+        seed: Seed of the start.
+        steps: Steps of Adam; the rate falls to a tenth after 3/8, 5/8 and 7/8 of them.
+        rate: Rate of the first steps, as a share of half the range of the features.
         variation: the weight of the total variation of pictures; more of it under more noise.
         start: records to begin with; None for uniform noise.
 
@@ -210,7 +210,7 @@ def most_likely(
     rate: float = 0.1,
     start: Any = None,
 ) -> Rebuilt:
-    """The most likely records given the update, its noise and a public prior: maximum a posteriori.
+    """Return the most likely records given the update, its noise and a public prior: maximum a posteriori.
 
     |g - g'|^2 / (2 s^2) + |z|^2 / 2 for records mean + L z, by Adam. For a linear model
     the answer is known in closed form, see `linear`.
@@ -218,10 +218,10 @@ def most_likely(
     Args:
         observed: the update; if it was clipped or scaled, so that its length is not the gradient's, use
             `cosine`.
-        prior: of the records, from public ones.
+        prior: Prior of the records, from public ones.
         noise: the standard deviation of each number of the update.
-        steps: of Adam, see `cosine`.
-        rate: of the first steps, in standard deviations of the prior.
+        steps: Steps of Adam, see `cosine`.
+        rate: Rate of the first steps, in standard deviations of the prior.
         start: records to begin with, what `cosine` found; None for the prior's mean.
 
     Reference: Balunovic et al. 2022, Section 3, Eq. 2, with a Gaussian prior.

@@ -1,4 +1,4 @@
-"""How near rebuilt records are to the true ones. Simulation only: whoever measures knows the truth."""
+"""Distances of rebuilt records from the true ones, for simulations: they need the truth."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def psnr(truth: Any, rebuilt: Any, *, span: float = 1.0) -> float:
     """Peak signal to noise in decibels: 10 log10(span^2 / mse), at most 200.
 
     Args:
-        truth: records.
-        rebuilt: as many.
-        span: of the features, high minus low.
+        truth: Records.
+        rebuilt: Rebuilt records, as many.
+        span: Range of the features, high minus low.
     """
     error = mse(truth, rebuilt) / real("span", span, low=0.0, open_low=True) ** 2
     return MOST_PSNR if error < 10.0 ** (-MOST_PSNR / 10.0) else -10.0 * math.log10(error)
@@ -63,7 +63,7 @@ def ssim(truth: Any, rebuilt: Any, *, span: float = 1.0) -> float:
 
 
 def matched(truth: Any, rebuilt: Any) -> NDArray[np.int64]:
-    """Which rebuilt record is meant for each true one: the assignment of least squared error in all.
+    """Assign a rebuilt record to each true one, with the least squared error in all.
 
     A batch's update does not depend on the order of its records, so none is rebuilt.
     """
@@ -82,16 +82,16 @@ def matched(truth: Any, rebuilt: Any) -> NDArray[np.int64]:
 
 
 def attributes_right(encoding: Encoding, truth: Any, rebuilt: Any, *, tolerance: float = 0.05) -> Floats:
-    """The share of attributes of each encoded record that are told rightly.
+    """Return the share of attributes of each encoded record that are rebuilt rightly.
 
     A category is right if its columns are nearest to the code of the true value, a number if it is within
     `tolerance` of its range.
 
     Args:
-        encoding: of the table.
-        truth: encoded records, shape (records, inputs).
-        rebuilt: as many.
-        tolerance: as a share of the range of a number.
+        encoding: Encoding of the table.
+        truth: Encoded records, shape (records, inputs).
+        rebuilt: Rebuilt records, as many.
+        tolerance: Tolerance as a share of the range of a number.
     """
     mine, other = _pair(truth, rebuilt)
     if mine.ndim != 2 or mine.shape[1] != encoding.inputs:

@@ -1,4 +1,4 @@
-"""What a server has in hand when it wants its client's records back, and what it got.
+"""The update and the knowledge of a server that wants its client's records back, and its result.
 
 Everything here is numpy; `matching` and `imprint` need the part `torch`.
 """
@@ -18,12 +18,12 @@ from reticent.mechanisms.base import Floats
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """How a client moved before it sent anything (FedAvg).
+    """The local steps of a client before it sent anything (FedAvg).
 
     Attributes:
-        rate: of a step.
-        epochs: over all its records.
-        batch: records of a step, in order; None for all.
+        rate: Learning rate of a step.
+        epochs: Passes over all its records.
+        batch: Records of a step, in order; None for all.
     """
 
     rate: float
@@ -43,11 +43,11 @@ class Observed:
 
     Attributes:
         network: a `torch_models.Network`.
-        theta: what the client started from; the server sent it.
+        theta: Parameters that the client started from; the server sent them.
         update: the mean gradient of the client's records, or what local steps moved by: start minus end.
-        shape: of one record: (28, 28), or (features,).
-        labels: of the records, if they are known; otherwise those that the last layer tells.
-        records: how many there are.
+        shape: Shape of one record: (28, 28), or (features,).
+        labels: Labels of the records, if they are known; otherwise those that the last layer tells.
+        records: Number of records.
         low: no feature is lower.
         high: no feature is higher.
         local: None if the update is a gradient.
@@ -91,13 +91,14 @@ class Observed:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What an attack made of an update.
+    """The result of an attack on an update.
 
     Attributes:
-        records: shape (records, *shape), within the bounds.
-        labels: of the records.
-        objective: of the attack, in the end: what is left between the update and that of the records.
-        evaluations: how often the attack took a gradient of the network.
+        records: Rebuilt records, shape (records, *shape), within the bounds.
+        labels: Labels of the records.
+        objective: Objective of the attack, in the end: what is left between the update and that of the
+            records.
+        evaluations: Number of gradients of the network that the attack took.
     """
 
     records: Floats

@@ -1,4 +1,4 @@
-"""What anybody may think of records before an update is seen: a normal law of public ones."""
+"""A public prior of records before an update is seen: a normal law of public ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GaussianPrior:
     """Records are mean + factor z, z standard normal.
 
     Attributes:
-        mean: of d features, flat. The best guess without an update.
+        mean: Mean of d features, flat. The best guess without an update.
         factor: shape (d, directions), orthogonal columns whose lengths are standard deviations.
     """
 
@@ -26,11 +26,11 @@ class GaussianPrior:
 
     @classmethod
     def of(cls, public: Any, *, directions: int | None = None, floor: float = 1e-3) -> GaussianPrior:
-        """The normal law of public records.
+        """Return the normal law of public records.
 
         Args:
-            public: records, one a row, of any shape each.
-            directions: how many principal ones are kept; None for all.
+            public: Records, one a row, of any shape each.
+            directions: Number of principal directions that are kept; None for all.
             floor: no standard deviation is taken to be less, in units of a feature.
         """
         rows = np.asarray(public, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a client may send in the place of its gradient: as it is, clipped, with noise; and what that keeps.
+"""Updates that a client may send instead of its gradient: as it is, clipped, with noise; their guarantees.
 
 `gaussian` and `laplace` are drawn as the library's clients draw them, on a grid. The documents' rule is here
 to be attacked. For simulations and tests: nothing here charges a ledger.
@@ -28,10 +28,10 @@ class Sent:
     """An update as the server sees it.
 
     Attributes:
-        update: the numbers.
-        noise: the standard deviation of each; 0 for none.
-        mu: that it keeps between any two data sets of the client; None if it keeps none.
-        epsilon: the same, of a pure guarantee.
+        update: Numbers of the update.
+        noise: Standard deviation of each number; 0 for none.
+        mu: Level mu that the update keeps between any two data sets of the client; None if it keeps none.
+        epsilon: Epsilon of a pure guarantee between any two data sets of the client; None if it keeps none.
     """
 
     update: Floats
@@ -41,7 +41,7 @@ class Sent:
 
 
 def raw(gradient: Any) -> Sent:
-    """As it is. Nothing is kept."""
+    """Send the gradient as it is, without any guarantee."""
     return Sent(_row(gradient))
 
 
