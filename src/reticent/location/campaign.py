@@ -41,16 +41,16 @@ _MOST_KEPT = 1 << 22  # cells of all rounds whose estimates are kept in memory
 
 @dataclass(frozen=True)
 class Settings:
-    """What a campaign asks, fixed when it begins.
+    """The settings of a campaign, fixed when it begins.
 
     Args:
         name: letters, digits, dots, dashes.
-        purpose: in words that the person behind a device reads.
+        purpose: Purpose in words that the person behind a device reads.
         south, north, west, east: the box, in degrees.
         rows, columns: of the grid.
         closed: cells where nobody can be.
         beta: per kilometre; a report keeps 2 beta per kilometre.
-        rounds: how many there are.
+        rounds: Number of rounds.
         turns: see `Privic`.
         updates: see `Privic`; None follows the reports.
         defence: against liars.
@@ -90,9 +90,9 @@ class Campaign:
     """One campaign and its files.
 
     Args:
-        folder: that `begin` made.
-        operator: who knows the devices, and in whose ledger it is entered what is learnt.
-        key: the operator's signing key.
+        folder: Folder that `begin` made.
+        operator: Operator who knows the devices, and whose ledger records what is learnt.
+        key: Signing key of the operator.
     """
 
     def __init__(self, folder: str | os.PathLike[str], operator: Operator, key: Ed25519PrivateKey) -> None:
@@ -199,7 +199,7 @@ class Campaign:
         )
 
     def _learnt(self, numbers: Iterable[int]) -> dict[int, NDArray[Any]]:
-        """How often each cell was reported in some rounds, once it is in the ledger that it is told.
+        """Return the count of each cell's reports in some rounds, once the ledger records the release.
 
         Of a round without reports nothing is told, and nothing is entered.
         """
@@ -239,12 +239,12 @@ class Campaign:
         return Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
 
     def privic(self) -> Privic:
-        """What the rounds come to so far, the open one too. They are in the ledger then; see `steps`."""
+        """Return the state after the rounds so far, the open one too. They are in the ledger then; see `steps`."""
         *_, (_, _, found) = [(None, None, self._begun), *self.steps()]
         return found
 
     def counts(self, number: int) -> NDArray[Any]:
-        """How often each cell was reported in a round, which is in the ledger then; see `steps`."""
+        """Return the count of each cell's reports in a round, which is in the ledger then; see `steps`."""
         return self._learnt([number])[number]
 
 

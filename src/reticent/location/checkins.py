@@ -1,10 +1,11 @@
 """Check-ins of a file as cells of a grid, or places on roads: CSV, gzipped or not, and Parquet.
 
-For simulations, and for whoever holds positions already. Rows are private, so reading is a total function of
-them: a row that is short, odd or no number at all is a check-in in the middle of the box, one outside of the
-box is in the nearest cell (`Grid.cells`). What a cell of the table says, and where a row ends, depends on no
-other row (`tables.cells`, `tables.records`), and no type of a column is refused. Errors speak of the file
-and its columns only, and never quote a line: a file without a header has a person in its first one.
+For simulations, and for an operator that holds positions already. Rows are private, so reading is a total
+function of them: a row that is short, odd or no number at all is a check-in in the middle of the box, one
+outside of the box is in the nearest cell (`Grid.cells`). What a cell of the table says, and where a row ends,
+depends on no other row (`tables.cells`, `tables.records`), and no type of a column is refused. Errors speak
+of the file and its columns only, and never quote a line: a file without a header has a person in its first
+one.
 
 Privacy: none. Cells and histograms are the data themselves; nothing of them may leave but by a channel.
 """
@@ -93,7 +94,7 @@ def read_points(
 
 
 def histogram(path: str | os.PathLike[str], grid: Grid, **columns: Any) -> Cells:
-    """How many check-ins of a file are in each cell; columns as for `cells`."""
+    """Count the check-ins of a file in each cell; columns as for `cells`."""
     return grid.histogram(cells(path, grid, **columns))
 
 

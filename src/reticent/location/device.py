@@ -1,4 +1,4 @@
-"""What runs on a phone: one private report of a place in each round, within a lifetime budget per kilometre.
+"""The code on a phone: one private report of a place in each round, within a lifetime budget per kilometre.
 
 A device is a total function of where it is (mathematics 4.1): points outside of the box, missing and odd
 ones are reported like any other. It refuses only for what everybody may know: a round that is not signed,

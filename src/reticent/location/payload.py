@@ -22,7 +22,7 @@ _HEAD_BYTES = 17
 
 
 class Outcome(Enum):
-    """What became of a report. The first two are acknowledged."""
+    """The outcome of a report. The first two are acknowledged."""
 
     COUNTED = "counted"
     DUPLICATE = "duplicate"  # the very report that was counted before
@@ -36,7 +36,7 @@ class Outcome(Enum):
 
 
 def cell_bytes(asked: PlaceRound) -> int:
-    """How many bytes a cell takes."""
+    """Return the number of bytes that a cell takes."""
     return max(1, ((asked.grid.size - 1).bit_length() + 7) // 8)
 
 
@@ -52,12 +52,12 @@ def written(asked: PlaceRound, enrolment: Enrolment, cell: int) -> bytes:
 
 
 def form(asked: PlaceRound) -> Form[Outcome]:
-    """Of the reports of a round."""
+    """Return the form of the reports of a round."""
     start = ((bytes([VERSION]), Outcome.VERSION), (asked.id, Outcome.ROUND))
     return Form(Use.PLACE, size(asked), start, Outcome)
 
 
 def cell_of(asked: PlaceRound, report: bytes) -> int | None:
-    """What a report that was admitted says; None if it is no open cell of the grid."""
+    """Return the cell of a report that was admitted; None if it is no open cell of the grid."""
     cell = int.from_bytes(report[_HEAD_BYTES:-TAG_BYTES], "big")
     return cell if cell < asked.grid.size and asked.grid.open[cell] else None

@@ -6,8 +6,8 @@
 
 Reference: Biswas 2023, Section 3.6, Algorithm 1. Departures: the estimate is GIBU over all rounds from the
     last one on, so many updates a round as its reports allow (`updates_for`; more would fit the noise),
-    instead of an average of rounds; and the channel is defended (`Defence`), since whoever reports false
-    places shapes everybody's channel (Section 3.8).
+    instead of an average of rounds; and the channel is defended (`Defence`), since people who report false
+    places shape everybody's channel (Section 3.8).
 
 Privacy: each report keeps 2 beta per unit of distance, whatever the rounds before learnt or were told. The
     defence is about elasticity alone: how well an isolated place hides among others. The number of updates is
@@ -38,7 +38,7 @@ MOST_UPDATES = 400
 
 
 def updates_for(reports: int, beta: float, spread: float) -> int:
-    """How many updates of GIBU the estimate of a round takes: 250 (reports / 10,000)^(3/4) / (beta spread)^2.
+    """Return the number of updates of GIBU for a round: 250 (reports / 10,000)^(3/4) / (beta spread)^2.
 
     Few updates leave the estimate too smooth, many fit the noise. More reports carry more of them; and the
     more the noise blurs, whose length is 1/beta beside the spread of the people, the more are needed to see
@@ -53,7 +53,7 @@ def updates_for(reports: int, beta: float, spread: float) -> int:
 
 @dataclass(frozen=True)
 class Defence:
-    """What keeps liars from shaping the channel of honest people.
+    """The limits that keep liars from shaping the channel of honest people.
 
     Args:
         most_staying: no place is reported as itself more often, whatever the reports say.
@@ -86,9 +86,9 @@ class Privic:
     Attributes:
         space: the places.
         beta: the loss parameter of every round's channel.
-        turns: of Blahut-Arimoto in a round.
-        updates: of GIBU in a round; None for as many as `updates_for` says.
-        estimate: where people are, as far as the rounds tell; even at first.
+        turns: Turns of Blahut-Arimoto in a round.
+        updates: Updates of GIBU in a round; None for as many as `updates_for` says.
+        estimate: Distribution of people, as far as the rounds tell; even at first.
         rounds: the channels and counts so far.
         alarms: rounds after which the estimate jumped.
     """
@@ -117,7 +117,7 @@ class Privic:
 
     @property
     def spread(self) -> float:
-        """How far people are from their middle, by the estimate: the root of the mean square.
+        """The distance of people from their middle, by the estimate: the root of the mean square.
 
         Half of the mean squared distance between two of them, which needs no middle.
         """
@@ -126,7 +126,7 @@ class Privic:
         return math.sqrt(max(float(self.estimate @ self._squares(self.estimate)) / 2.0, 0.0))
 
     def copy(self) -> Privic:
-        """The same state, of which one may learn something else."""
+        """Return a copy of the state that may learn something else."""
         found = copy(self)
         found.rounds, found.alarms = list(self.rounds), list(self.alarms)
         return found

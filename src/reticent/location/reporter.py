@@ -1,4 +1,4 @@
-"""Whoever tells where it is pays per kilometre, by one account, whatever it is asked: rounds or stations.
+"""A reporter of places that pays per kilometre, by one account for rounds and for stations.
 
 Levels add up: two points that are d apart by every distance that was reported in keep the sum of the levels
 times d, where rounds count straight lines between cells and stations the streets.

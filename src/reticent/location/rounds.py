@@ -47,14 +47,14 @@ _MAP = ("geometry", "box", "rows", "columns", "closed", "cell_km")
 
 @dataclass(frozen=True)
 class PlaceRound(Published):
-    """What devices are asked in one round.
+    """A round: the question that devices are asked.
 
     Args:
-        name: of the campaign; see `Published`, as for `version` and `purpose`.
-        number: of the round, from 0.
-        rounds: how many there are.
-        grid: over a box.
-        beta: of the channel, in 1/km.
+        name: Name of the campaign; for this, `version` and `purpose` see `Published`.
+        number: Number of the round, from 0.
+        rounds: Number of rounds.
+        grid: Grid over a box.
+        beta: Loss parameter of the channel, in 1/km.
         marginal: c, whole numbers that sum to 2^31, none of them zero in an open cell.
     """
 
@@ -121,17 +121,17 @@ class PlaceRound(Published):
 
     @property
     def guarantee(self) -> MetricDP:
-        """What one report keeps between any two points of the globe: cells take them farther apart."""
+        """The guarantee of one report between any two points of the globe: cells take them farther apart."""
         return replace(self.channel.guarantee, slack=self.grid.jump)
 
     @cached_property
     def units(self) -> int:
-        """What one report costs a device's ledger, in units of 1e-12 per km, rounded up."""
+        """The cost of one report to a device's ledger, in units of 1e-12 per km, rounded up."""
         return cost_units(self.channel.level)
 
     @cached_property
     def most_units(self) -> int:
-        """What a report of any round on this grid with this beta costs at most, whatever c is."""
+        """The largest cost of a report of any round on this grid with this beta, whatever c is."""
         masses = self.grid.open.astype(np.float64)
         masses[np.argmax(masses)] += TOTAL - masses.sum()
         return cost_units(ElasticChannel(self.grid, masses, self.beta).level)
@@ -210,7 +210,7 @@ def verified(file: bytes, signer: bytes) -> PlaceRound:
 
 
 def round_of(file: bytes) -> PlaceRound:
-    """The round of a signed file, whoever signed it."""
+    """Return the round of a signed file, without checking the signer."""
     return signing.unverified(PlaceRound, file)
 
 

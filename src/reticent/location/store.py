@@ -37,8 +37,8 @@ class ReportStore:
     """The rounds of one campaign and the reports that came in.
 
     Args:
-        path: of the database; made if there is none.
-        operator: who knows the devices.
+        path: Path of the database; made if there is none.
+        operator: Operator who knows the devices.
     """
 
     def __init__(self, path: str | os.PathLike[str], operator: Operator) -> None:
@@ -117,7 +117,7 @@ class ReportStore:
         return outcomes
 
     def reporter(self, report: bytes) -> bytes | None:
-        """Who made a report of the last round, if it may count."""
+        """Return the reporter of a report of the last round, if the report may count."""
         asked = self.rounds()[-1]
         self._intake.look()
         who = self._intake.reporter(report, payload.form(asked))
@@ -133,7 +133,7 @@ class ReportStore:
         return Outcome.DUPLICATE if held[0] == cell else Outcome.SECOND
 
     def counts(self, number: int) -> NDArray[np.int64]:
-        """How often each cell was reported in a round."""
+        """Return the count of each cell's reports in a round."""
         found = np.zeros(self.rounds()[number].grid.size, dtype=np.int64)
         with self._guard:
             rows = self._base.execute(
@@ -144,7 +144,7 @@ class ReportStore:
         return found
 
     def reports(self, number: int) -> int:
-        """How many reports were counted in a round."""
+        """Return the number of reports that were counted in a round."""
         with self._guard:
             sql = "SELECT COUNT(*) FROM reports WHERE round = ?"
             return int(self._base.execute(sql, (number,)).fetchone()[0])

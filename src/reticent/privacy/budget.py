@@ -50,7 +50,7 @@ def cap_units(amount: Amount) -> int:
 
 
 def mu2_cost(guarantee: Guarantee) -> int:
-    """What a release costs an account in mu^2: mu^2 of a GDP release, or of a pure one through its mu.
+    """Return the cost of a release to an account in mu^2: mu^2 of a GDP release, or of a pure one by its mu.
 
     Raises:
         MixedGuarantees: The kind has no sound place in a mu^2 account. rho-zCDP is not GDP (mathematics 4.4),
@@ -67,7 +67,10 @@ def mu2_cost(guarantee: Guarantee) -> int:
 
 
 def pure_mu2_units(epsilon_units: int) -> int:
-    """What a pure release of so many units of epsilon costs an account in mu^2, in its units, rounded up."""
+    """Return the cost of a pure release to an account in mu^2, in its units, rounded up.
+
+    The release is given by its units of epsilon.
+    """
     from reticent.privacy.conversions import pure_to_mu
     from reticent.privacy.rounding import float_up
 

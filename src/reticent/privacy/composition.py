@@ -133,7 +133,7 @@ _Part = Guarantee | _Laplace | None  # None: not private at all
 
 @dataclass(frozen=True)
 class _Mixture:
-    """What is composed, sorted by kind, with the sound bounds on it."""
+    """The guarantees that are composed, sorted by kind, with the sound bounds on them."""
 
     counts: dict[Guarantee | _Laplace, int]
     not_private: bool

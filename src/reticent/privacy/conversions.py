@@ -203,7 +203,7 @@ class ClassicalComparison:
 
     Attributes:
         classical_sigma: sqrt(2 ln(1.25/delta)) * sensitivity / epsilon.
-        exact_sigma: What the exact curve needs. Use this one.
+        exact_sigma: Sigma that the exact curve needs. Use this one.
         ratio: classical_sigma / exact_sigma.
         true_delta: The delta that the classical sigma really keeps at this epsilon.
     """

@@ -188,7 +188,7 @@ def _odd_sum_forward(m: float, h: float) -> float:
 
 
 def _odd_sum_backward(m: float, h: float) -> float:
-    """The same sum for m >= 2 and h <= max(1/4, m/8), through the ratios r_k = M_k / M_{k-1}.
+    """Compute the odd sum for m >= 2 and h <= max(1/4, m/8), through the ratios r_k = M_k / M_{k-1}.
 
     r_k = k / (m + r_{k+1}), so each further moment multiplies the term by q_k = h / (m + r_{k+1}).
     """

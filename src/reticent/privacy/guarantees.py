@@ -1,4 +1,4 @@
-"""What is promised: frozen values that say what is protected, between which neighbours, how strongly.
+"""Guarantees: frozen values that say what is protected, between which neighbours, how strongly.
 
 A guarantee is computed before any data is touched. Guarantees of one
 kind compose exactly, rounded up. Two that differ in kind, unit of protection, neighbours or unit of
@@ -58,8 +58,8 @@ class Guarantee(ABC):
     """The family's contract: a strength (in the subclass), a unit of protection, and neighbours.
 
     Attributes:
-        unit: What is protected: "one row", "one person", "one report".
-        neighbours: Between which inputs.
+        unit: Unit of protection: "one row", "one person", "one report".
+        neighbours: Inputs between which the guarantee holds.
     """
 
     unit: str = field(default="one row", kw_only=True)
@@ -339,7 +339,7 @@ class ApproximateMetricDP(_ByDistance):
 
     Attributes:
         epsilon_per_unit: The level, in 1 / distance_unit.
-        delta: What is left over, 0 < delta < 1.
+        delta: Probability that is left over, 0 < delta < 1.
         distance_unit: The unit of distance: "km".
         slack: Added to every distance, for mechanisms that first move a point to a place.
 

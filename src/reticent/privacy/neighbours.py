@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Neighbours(Enum):
-    """Which two inputs must look alike."""
+    """The relation between two inputs that must look alike."""
 
     REPLACE_ONE = "replace one"
     ADD_REMOVE_ONE = "add or remove one"

@@ -4,11 +4,11 @@ A stream encrypts zeros into one reused buffer and hands out pieces of that buff
 request goes to value i whatever the size of the pieces, so that compiled and plain code that
 read the same stream draw the same symbols.
 
-`SecureStream` has no state that could be copied: each thread of each process has its own key,
-drawn from the operating system, thrown away after a fork and after `REKEY_BYTES`, and a draw nested into
-another one has a key of its own. The first words are the operating system's own: whoever draws a few of them,
-as a device does, loads no cipher.
-`SimulationStream` is deterministic, for tests and simulations, and must be passed explicitly.
+`SecureStream` has no state that could be copied: each thread of each process has its own key, drawn from the
+operating system, thrown away after a fork and after `REKEY_BYTES`, and a draw nested into another one has a
+key of its own. The first words are the operating system's own: a program that draws a few of them, as a
+device does, loads no cipher. `SimulationStream` is deterministic, for tests and simulations, and must be
+passed explicitly.
 
 Not here: distributions (see `draws` and the mechanisms).
 """
@@ -54,7 +54,8 @@ class _KeyStream:
     Args:
         key: 32 bytes.
         nonce: 16 bytes.
-        first: what is given before the first block of the cipher, 8 bytes a word; nobody else may know it.
+        first: Bytes that are given before the first block of the cipher, 8 bytes a word; nobody else may know
+            them.
     """
 
     def __init__(self, key: bytes, nonce: bytes, first: bytearray | None = None) -> None:
