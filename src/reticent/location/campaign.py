@@ -239,7 +239,7 @@ class Campaign:
         return Privic(one.grid, one.beta, one.defence, turns=one.turns, updates=one.updates)
 
     def privic(self) -> Privic:
-        """Return the state after the rounds so far, the open one too. They are in the ledger then; see `steps`."""
+        """Return the state after all rounds, the open one too. They are in the ledger then; see `steps`."""
         *_, (_, _, found) = [(None, None, self._begun), *self.steps()]
         return found
 
