@@ -1,4 +1,4 @@
-"""Where people can be: grids, finite sets with a metric, road networks, and sums that fall with distance."""
+"""Spaces where people can be: grids, finite metric sets, road networks; and sums that fall with distance."""
 
 from reticent.spaces.finite import FiniteSpace
 from reticent.spaces.grid import Box, Grid

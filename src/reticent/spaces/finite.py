@@ -22,7 +22,7 @@ class Space(Protocol):
 
     @property
     def unit(self) -> str:
-        """Of distances."""
+        """The unit of distances."""
 
     @property
     def size(self) -> int:
@@ -30,7 +30,7 @@ class Space(Protocol):
 
     @property
     def open(self) -> Flags:
-        """Which places can be reported and be true."""
+        """The places that can be reported and be true, one flag each."""
 
     @property
     def shortest(self) -> float:
@@ -48,8 +48,8 @@ class FiniteSpace:
     """Places given by the distances between them.
 
     Args:
-        matrix: the distances, symmetric, zero on the diagonal alone, with the triangle inequality.
-        unit: of the distances: "km".
+        matrix: Distances, symmetric, zero on the diagonal alone, with the triangle inequality.
+        unit: Unit of the distances: "km".
 
     Raises:
         ParameterError: the matrix is no metric; a guarantee by distance would mean nothing.

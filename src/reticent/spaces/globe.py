@@ -12,7 +12,7 @@ not opposite the centre.
 
 **The nearest point of a rectangle shortens too**, as that of every convex set: for the nearest points p, q of
 x, y it is (x - p) . (q - p) <= 0 and (y - q) . (p - q) <= 0, and their sum is |p - q|^2 <= (x - y) . (p - q).
-So whoever is outside of a rectangle may be counted at its border (`Grid.cells`).
+So people outside of a rectangle may be counted at its border (`Grid.cells`).
 
 **Some who are far away are counted within, and that cannot be helped.** A continuous map of the globe into
 the rectangle that leaves the rectangle in its place takes all of it a second time, from outside: else the
@@ -47,15 +47,15 @@ class View:
     """The globe from far above a point.
 
     Args:
-        latitude: of the centre, in degrees.
-        longitude: of the centre.
+        latitude: Latitude of the centre, in degrees.
+        longitude: Longitude of the centre.
     """
 
     latitude: float
     longitude: float
 
     def kilometres(self, latitudes: Floats, longitudes: Floats) -> tuple[Floats, Floats]:
-        """How far east and north of the centre points are seen: P, a total function.
+        """Return how far east and north of the centre points are seen: P, a total function.
 
         A latitude beyond a pole is the pole; longitudes go around the world. What has no number for one of
         them, or an infinite longitude, is at the centre.
@@ -69,7 +69,7 @@ class View:
         return np.nan_to_num(across, nan=0.0), np.nan_to_num(up, nan=0.0)
 
     def degrees(self, east: Floats, north: Floats) -> Floats:
-        """Where on the near hemisphere points are that are seen there: latitudes and longitudes, last axis.
+        """Return latitudes and longitudes (last axis) of points seen on the near hemisphere.
 
         Longitudes go on beyond the date line, so that what is seen in one piece stays in one.
         """

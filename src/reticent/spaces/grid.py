@@ -71,7 +71,9 @@ class Box:
 
     @cached_property
     def height_km(self) -> float:
-        """Of the least rectangle about the middle, as it is seen, that holds the box: from south to north.
+        """The height, from south to north, of the least rectangle about the middle that holds the box.
+
+        The rectangle is measured as it is seen.
 
         A point at latitude b and a longitude a away is seen R (sin(b - m) + 2 sin m cos b sin^2(a / 2)) to
         the north, m the latitude of the middle. That grows with b, and with a where m is in the north; so one
@@ -84,7 +86,7 @@ class Box:
 
     @cached_property
     def width_km(self) -> float:
-        """Of the same rectangle: from west to east, where the box is widest."""
+        """The width, from west to east, of the rectangle of `height_km`, where the box is widest."""
         nearest = max(self.south, -self.north, 0.0)  # to the equator
         half = math.radians(self.east - self.west) / 2.0
         return 2.0 * RADIUS_KM * math.cos(math.radians(nearest)) * math.sin(half)
@@ -95,13 +97,13 @@ class Grid:
     """Equal cells.
 
     Args:
-        rows: from south to north.
-        columns: from west to east.
-        height: of a cell, in `unit`.
-        width: of a cell.
-        box: where the grid lies, if points are to be found in it.
+        rows: Number of rows, from south to north.
+        columns: Number of columns, from west to east.
+        height: Height of a cell, in `unit`.
+        width: Width of a cell.
+        box: Box in which the grid lies, if points are to be found in it.
         closed: cells where nobody can be (water, say), which are never reported. Public knowledge.
-        unit: of distances: "km", or "cell" for grids of no particular size.
+        unit: Unit of distances: "km", or "cell" for grids of no particular size.
     """
 
     rows: int
@@ -143,7 +145,7 @@ class Grid:
 
     @cached_property
     def open(self) -> Flags:
-        """Which cells are not closed."""
+        """The cells that are not closed, one flag each."""
         flags = np.ones(self.size, dtype=np.bool_)
         flags[list(self.closed)] = False
         flags.flags.writeable = False
@@ -219,7 +221,7 @@ class Grid:
 
     @cached_property
     def _nearest_open(self) -> Cells:
-        """Of each cell itself, or the open cell nearest to it: first along columns, then along rows."""
+        """The nearest open cell of each cell, or the cell itself: first along columns, then along rows."""
         nearest = np.arange(self.size)
         if not self.closed:
             return nearest
@@ -239,7 +241,7 @@ class Grid:
 
     @cached_property
     def jump(self) -> float:
-        """How many km farther apart two points of the globe may be as cells than they are on the ground.
+        """The most km that two points of the globe may be farther apart as cells than on the ground.
 
         Two points a hair apart on both sides of a border are told apart as if they were this far apart.
 
@@ -255,12 +257,12 @@ class Grid:
         return diagonal + 2.0 * float(np.hypot(moved[:, 0], moved[:, 1]).max()) + ROUNDING_KM
 
     def histogram(self, cells: Any) -> Cells:
-        """How many of the cells are each one."""
+        """Count the occurrences of each cell."""
         return np.bincount(np.asarray(cells, dtype=np.int64), minlength=self.size)
 
 
 def _along(away: Floats, side: float, parts: int) -> Cells:
-    """Which of so many parts it is, all about the middle; the first or the last beyond them."""
+    """Return the index of the part, of so many about the middle; the first or the last beyond them."""
     return np.clip(np.floor(away / side + parts / 2.0), 0, parts - 1).astype(np.int64)
 
 

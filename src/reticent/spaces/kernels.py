@@ -29,12 +29,12 @@ Weight = Callable[[Floats], Floats]  # of distances
 
 
 def kernel(space: Space, weight: Weight, *, dense: bool | None = None) -> Kernel:
-    """The sum with the weights of all distances.
+    """Return the sum with the weights of all distances.
 
     Args:
-        space: a grid, a road network, or anything with distances.
-        weight: from distances to weights, of any shape.
-        dense: whether to keep the n x n matrix; by default for fewer than a thousand places.
+        space: Grid, road network, or anything with distances.
+        weight: Function from distances to weights, of any shape.
+        dense: True to keep the n x n matrix; by default for fewer than a thousand places.
     """
     if dense is None:
         dense = not isinstance(space, (Grid, Roads)) or space.size < DENSE_BELOW
@@ -70,8 +70,8 @@ class Sparse:
     """A constant and a sparse matrix, for places of which only the near ones differ: 12 bytes an entry.
 
     Args:
-        roads: a network with a horizon.
-        weight: from distances to weights.
+        roads: Network with a horizon.
+        weight: Function from distances to weights.
     """
 
     def __init__(self, roads: Roads, weight: Weight) -> None:

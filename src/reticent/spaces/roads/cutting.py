@@ -2,7 +2,7 @@
 
 A street is cut into as many equal parts as make them nearest to the wanted length. A place stands for a part,
 and where it is, is its middle; two parts that meet are as far apart as half of both. What cannot be reached
-from, and does not reach, the largest part of the network is left out: whoever is there belongs to the nearest
+from, and does not reach, the largest part of the network is left out: people there belong to the nearest
 place (`snapping`).
 
 Reference: Biswas 2023, Section 4.6.2: edges cut into segments of equal length.
@@ -30,12 +30,12 @@ LEAST_KM = 0.001  # of a part
 
 
 def cut(roads: RoadMap, segment_m: float = 100.0, *, metric: str = "street") -> Roads:
-    """The places of a map.
+    """Cut a map into places.
 
     Args:
-        roads: the map.
-        segment_m: how long parts should be, in metres.
-        metric: see `Roads`.
+        roads: Map to cut.
+        segment_m: Wanted length of the parts, in metres.
+        metric: Metric, see `Roads`.
 
     Raises:
         ParameterError: there would be more than 2^20 places, or fewer than two.
@@ -109,7 +109,7 @@ def _points(roads: RoadMap, kept: Numbers, parts: Numbers) -> tuple[Floats, Floa
 
 
 def _joints(roads: RoadMap, street: Numbers, number: Numbers, of: Numbers) -> tuple[Numbers, Numbers]:
-    """What each part joins: nodes by their number, cuts by numbers beyond."""
+    """Return the joints at both ends of each part: nodes by their number, cuts by numbers beyond."""
     cuts = len(roads.points) + np.arange(street.size)  # the cut after each part
     first = np.where(number == 0, roads.starts[street], np.concatenate([[0], cuts[:-1]]))
     last = np.where(number == of - 1, roads.ends[street], cuts)

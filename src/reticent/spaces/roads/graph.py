@@ -34,12 +34,12 @@ Places = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Sparse rows: what is near each of some places. Twelve bytes an entry.
+    """Sparse rows: the places that are near each of some places. Twelve bytes an entry.
 
     Attributes:
-        starts: where each row begins, and where the last ends.
-        places: what is near.
-        far: how far, in the order of `places`. The order within a row means nothing.
+        starts: Index at which each row begins, and at which the last ends.
+        places: Places that are near.
+        far: Distances, in the order of `places`. The order within a row means nothing.
     """
 
     starts: Starts
@@ -50,7 +50,7 @@ class Rows:
         return len(self.starts) - 1
 
     def row(self, place: int) -> tuple[Places, Floats]:
-        """What is near a place, and how far it is."""
+        """Return the places near a place, and their distances."""
         here = slice(int(self.starts[place]), int(self.starts[place + 1]))
         return self.places[here], self.far[here]
 
@@ -60,9 +60,9 @@ class Graph:
     """Arcs between places 0 .. n - 1, all lengths > 0, sorted by where they begin.
 
     Attributes:
-        starts: where the arcs of each place begin, and where the last ones end.
-        ends: where each arc leads.
-        lengths: how long it is.
+        starts: Index at which the arcs of each place begin, and at which the last ones end.
+        ends: Place to which each arc leads.
+        lengths: Length of each arc.
     """
 
     starts: Starts
@@ -100,7 +100,7 @@ class Graph:
 
     @cached_property
     def begins(self) -> Places:
-        """Where each arc begins."""
+        """The place where each arc begins."""
         return np.repeat(np.arange(self.size, dtype=np.int32), np.diff(self.starts))
 
     @cached_property
@@ -125,7 +125,7 @@ class Graph:
 
     @cached_property
     def matrix(self) -> Any:
-        """As scipy's sparse graphs are."""
+        """The graph as a sparse matrix of scipy."""
         try:
             from scipy.sparse import csr_array
         except ImportError as error:
@@ -141,7 +141,7 @@ class Graph:
         return np.asarray(dijkstra(self.matrix, directed=True, indices=place, limit=limit))
 
     def _plain_distances(self, place: int, limit: float) -> Floats:
-        """The same by a heap, 0.1 s for a city."""
+        """Return the distances from a place by a heap, 0.1 s for a city."""
         far = [math.inf] * self.size
         far[place] = 0.0
         queue, starts = [(0.0, place)], self.starts.tolist()
@@ -158,7 +158,7 @@ class Graph:
         return np.array(far)
 
     def rows(self, limit: float, places: Any = None, *, compiled: bool | None = None) -> Rows:
-        """What is within a limit of each place (of all, or of some): never a full matrix.
+        """Return the places within a limit of each place (of all, or of some): never a full matrix.
 
         Raises:
             ParameterError: there would be more than 2^28 entries.

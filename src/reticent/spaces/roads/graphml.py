@@ -99,7 +99,7 @@ def _number(key: str, name: str, said: Values) -> float:
 
 
 class _Document:
-    """What expat tells, put together."""
+    """The document that is put together from the events of expat."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Values] = {}

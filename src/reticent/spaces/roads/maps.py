@@ -1,4 +1,4 @@
-"""What a map of streets says, whatever file it came from: checked once, here.
+"""A map of streets, whatever file it came from: checked once, here.
 
 A street leads from one node to another, along a line, for so many metres; cars may use it forward, backward
 or both ways. Whatever is no such map is refused with the field, the rule and the value: a map is public.
@@ -37,13 +37,13 @@ class Street:
     """One street while a map is read.
 
     Args:
-        start: the node where it begins, as the file calls it.
-        end: where it ends.
-        line: latitudes and longitudes from start to end, both included; None for a straight one.
-        metres: its length; None for that of the line.
-        forward: whether cars may drive from start to end.
-        backward: the other way.
-        kmh: how fast.
+        start: Node where the street begins, as the file calls it.
+        end: Node where the street ends.
+        line: Latitudes and longitudes from start to end, both included; None for a straight one.
+        metres: Length of the street; None for that of the line.
+        forward: True if cars may drive from start to end.
+        backward: True if cars may drive from end to start.
+        kmh: Speed of cars.
     """
 
     start: Hashable
@@ -60,13 +60,15 @@ class RoadMap:
     """Streets between nodes.
 
     Attributes:
-        points: latitude and longitude of each node.
-        starts: the node where each street begins. ends: where it ends.
-        metres: how long it is.
-        forward: whether cars may drive it from start to end. backward: the other way.
-        kmh: how fast.
-        lines: its points, from start to end: shape (points, 2).
-        told: what was left out while reading, by reason.
+        points: Latitude and longitude of each node.
+        starts: Node where each street begins.
+        ends: Node where each street ends.
+        metres: Length of each street.
+        forward: Flag of each street: cars may drive from start to end.
+        backward: Flag of each street: cars may drive from end to start.
+        kmh: Speed of cars on each street.
+        lines: Points of each street, from start to end: shape (points, 2).
+        told: Counts of what was left out while reading, by reason.
     """
 
     points: Floats

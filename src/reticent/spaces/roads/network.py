@@ -43,12 +43,12 @@ class Roads:
             millimetre). So their sums are exact in doubles, in whatever order: distances are symmetric and
             keep the triangle inequality exactly.
         driving: arcs in km as cars drive.
-        seconds: the same in seconds.
+        seconds: Arcs in seconds as cars drive.
         metric: "street" for kilometres along streets without direction, "straight" for straight lines.
-        horizon_km: beyond which nothing is farther.
+        horizon_km: Horizon beyond which nothing is farther.
         lines: both ends of each place, in degrees; to draw it.
         streets: the street of the map that each place is a part of.
-        told: what was left out of the map, by reason.
+        told: Counts of what was left out of the map, by reason.
 
     Raises:
         ParameterError: there are fewer than two places, or some that do not reach each other; street is
@@ -97,11 +97,11 @@ class Roads:
             raise ParameterError("all places of a road network must be joined by streets, got islands")
 
     def within(self, horizon_km: float) -> Roads:
-        """The same places, all that is farther than the horizon being as far as it."""
+        """Return the places with a horizon: all that is farther is as far as the horizon."""
         return self._changed(horizon=_horizon(horizon_km, self.street))
 
     def by(self, metric: str) -> Roads:
-        """The same places with another metric."""
+        """Return the places with another metric."""
         return self._changed(metric=_one_of("metric", metric, METRICS))
 
     def _changed(self, **fields: Any) -> Roads:
@@ -141,7 +141,7 @@ class Roads:
         return np.asarray(far)
 
     def rows(self, limit_km: float, places: Any = None) -> Rows:
-        """What is within a limit of each place (of all, or of some)."""
+        """Return the places within a limit of each place (of all, or of some)."""
         if self.metric == "street":
             return self.street.rows(limit_km, places)
         return snapping.straight_rows(self.seen, limit_km, places, APART_KM)
@@ -152,7 +152,7 @@ class Roads:
         return self.street if self.metric == "street" else None
 
     def drive(self, cost: str = "length") -> Graph:
-        """What driving from place to place takes: "length" in km, or "time" in seconds."""
+        """Return the graph of driving from place to place: "length" in km, or "time" in seconds."""
         return self.driving if _one_of("cost", cost, COSTS) == "length" else self.seconds
 
     # Points
@@ -165,7 +165,7 @@ class Roads:
 
     @cached_property
     def seen(self) -> Floats:
-        """Where the places are seen, in km east and north of the middle."""
+        """The positions at which the places are seen, in km east and north of the middle."""
         return np.stack(self.view.kilometres(self.points[:, 0], self.points[:, 1]), axis=1)
 
     @cached_property
@@ -195,7 +195,7 @@ class Roads:
 
     @cached_property
     def jump(self) -> float:
-        """How far apart two points may be as places that are a hair apart on the ground, in km.
+        """The largest distance as places of two points that are a hair apart on the ground, in km.
 
         The largest distance between two places whose cells touch, within the rectangle of all places: on both
         banks of a river it is the way over the next bridge. Never more than the horizon. A way on the ground

@@ -43,7 +43,7 @@ def read_map(path: str | os.PathLike[str], nodes: str | os.PathLike[str] | None 
 
 
 def file_text(path: Path) -> bytes:
-    """What is in a file, unpacked."""
+    """Return the contents of a file, unpacked."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == _GZIP

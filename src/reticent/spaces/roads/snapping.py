@@ -97,7 +97,7 @@ def _meets(start: Floats, stop: Floats, low: Floats, high: Floats) -> Flags:
 
 
 def straight_rows(seen: Floats, limit: float, places: Any, least: float) -> Rows:
-    """What is within a limit of each place by straight lines."""
+    """Return the places within a limit of each place by straight lines."""
     try:
         from scipy.spatial import KDTree
     except ImportError as error:

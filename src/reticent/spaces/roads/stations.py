@@ -1,4 +1,4 @@
-"""Which stations are nearest by car, and from where: cells of a road network.
+"""The stations that are nearest by car, and the places they serve: cells of a road network.
 
 The cell of a station are the places that drive to it first (Voronoi); with k, the places that have it among
 their k nearest. A fenced place has only places of its own cell about it: whichever of them is reported, the
@@ -35,9 +35,9 @@ class Stations:
     """Sites on a road network.
 
     Args:
-        roads: the network.
-        places: where the sites are; stations at one place are one site.
-        cost: what driving is counted in, "length" (km) or "time" (seconds).
+        roads: Road network.
+        places: Places of the sites; stations at one place are one site.
+        cost: Cost that driving is counted in, "length" (km) or "time" (seconds).
     """
 
     roads: Roads
@@ -63,17 +63,17 @@ class Stations:
 
     @property
     def graph(self) -> Graph:
-        """What driving costs."""
+        """The graph of the cost of driving."""
         return self.roads.drive(self.cost)
 
     def nearest(self, k: int = 1, free: Any = None) -> tuple[Cells, Floats]:
-        """The k nearest sites of every place and what driving there costs: shapes (places, k).
+        """Return the k nearest sites of every place and the cost of driving there: shapes (places, k).
 
         Where there are fewer sites than k, the last columns say site -1 at an infinite cost.
 
         Args:
-            k: how many.
-            free: which sites count, one flag each; None for all.
+            k: Number of sites.
+            free: Flags of the sites that count, one each; None for all.
         """
         k = whole("k", k, low=1, high=64)
         counted = np.ones(self.size, dtype=np.bool_) if free is None else np.asarray(free, dtype=np.bool_)
@@ -83,7 +83,7 @@ class Stations:
 
     @cached_property
     def costs(self) -> Floats:
-        """What driving from every place to every site costs: shape (places, sites)."""
+        """Return the cost of driving from every place to every site: shape (places, sites)."""
         if self.size * self.roads.size > MOST_COSTS:
             raise ParameterError(f"sites times places must be at most {MOST_COSTS:,}")
         back, found = self.graph.backward, np.empty((self.roads.size, self.size))
@@ -92,11 +92,11 @@ class Stations:
         return found
 
     def fenced(self, balls: Rows, k: int = 1, free: Any = None) -> Flags:
-        """The places whose ball lies within the cell of their nearest site.
+        """Return flags of the places whose ball lies within the cell of their nearest site.
 
         Args:
-            balls: what may be reported from each place, `roads.rows(radius)`.
-            k: how many sites an answer names: within then means that the site is among the k nearest.
+            balls: Places that may be reported from each place, `roads.rows(radius)`.
+            k: Number of sites that an answer names: within then means that the site is among the k nearest.
             free: see `nearest`.
         """
         if len(balls) != self.roads.size:

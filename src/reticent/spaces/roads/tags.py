@@ -1,4 +1,4 @@
-"""What OpenStreetMap's tags say about cars: may they, which way, how fast.
+"""The meaning of OpenStreetMap's tags for cars: access, direction and speed.
 
 Reference: the project's own pages on the keys highway, access, oneway, junction and maxspeed.
 Departure: times of day, kinds of cars and turns that are forbidden are not looked at. What is open to
@@ -61,7 +61,7 @@ def directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
 
 
 def kmh(tags: Mapping[str, str]) -> float:
-    """How fast cars drive: what is signed, the slowest of several, else what is usual for the class."""
+    """Return the speed of cars: as signed, the slowest of several, else the usual one of the class."""
     for key in ("speed_kph", "maxspeed"):
         found = [_speed(one) for one in _several(tags.get(key, ""))]
         if signed := [one for one in found if one is not None]:
