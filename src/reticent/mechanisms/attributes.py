@@ -1,4 +1,4 @@
-"""What a record may hold: numbers within bounds, and categories out of a list."""
+"""Attributes of a record: numbers within bounds, and categories out of a list."""
 
 from __future__ import annotations
 

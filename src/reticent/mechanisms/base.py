@@ -1,4 +1,4 @@
-"""What every mechanism is: a `Randomiser`; with a finite alphabet, a `Channel`.
+"""Base classes of all mechanisms: a `Randomiser`; with a finite alphabet, a `Channel`.
 
 A randomiser has a guarantee and `perturb`. A channel adds the alphabet, its exact probabilities,
 symbols and their packing into bits; estimators, auditors and coders work on any channel.
@@ -145,7 +145,7 @@ class Randomiser(ABC):
 
     @cached_property
     def guarantee(self) -> LocalDP:
-        """What one report keeps."""
+        """The guarantee of one report."""
         from reticent.privacy.guarantees import LocalDP  # a device never asks
 
         return LocalDP(self.epsilon)
@@ -169,7 +169,7 @@ class Channel(Randomiser):
 
     @abstractmethod
     def probabilities(self, values: ArrayLike) -> Floats:
-        """The same law for many inputs in doubles: shape values.shape + (size,)."""
+        """Return the law for many inputs in doubles: shape values.shape + (size,)."""
 
     @abstractmethod
     def sample(self, values: ArrayLike, rng: Stream | None = None) -> Symbols:

@@ -42,7 +42,7 @@ def loaded(name: str) -> Any:
 
 
 def travelling(names: dict[str, str]) -> list[str]:
-    """Those that a signed text can carry. All of them are loaded."""
+    """Return the names of mechanisms that a signed text can carry. All of them are loaded."""
     return [name for name in names if loaded(name).travels is not None]
 
 

@@ -36,11 +36,11 @@ class DiscreteGaussian:
     Args:
         sensitivity: the largest Euclidean distance between the answers of neighbours, in grid units.
         information: the mu^2 that one use costs (the ledger's figure).
-        unit: what is protected.
-        neighbours: between which data sets.
+        unit: Unit of protection.
+        neighbours: Relation between neighbouring data sets.
 
     Attributes:
-        sigma: in grid units, the smallest double that keeps `information`.
+        sigma: Standard deviation in grid units, the smallest double that keeps `information`.
         guarantee: mu-GDP with mu = sqrt(information), rounded up.
 
     Reference: Canonne, Kamath and Steinke 2020, Definition 1 and Algorithm 3 (as run by OpenDP).

@@ -53,7 +53,7 @@ def _decimal(exact: Fraction) -> Decimal:
 
 
 def _digits(rate: Fraction, rare: float) -> int:
-    """How many digits leave a part above them that is rare."""
+    """Return the number of digits that leave a rare part above them."""
     return max(0, math.ceil(math.log2(rare / rate)))
 
 
@@ -204,7 +204,7 @@ class TwoSidedGeometric:
         """Return `size` independent draws.
 
         Args:
-            size: how many.
+            size: Number of draws.
             rng: None for secure randomness; a SimulationStream in tests and simulations.
         """
         stream = secure_or(rng)

@@ -79,7 +79,7 @@ def unpack_bits(data: bytes, count: int, width: int, size: int) -> Symbols:
 
 
 def count_bits(data: bytes, count: int, width: int, size: int) -> Symbols:
-    """How often each number occurs in packed ones: `bincount(unpack_bits(...))`, without holding them all."""
+    """Count each number in packed ones: `bincount(unpack_bits(...))`, without holding them all."""
     held = _checked(data, count, width)
     if 8 % width == 0:
         found = _fold(np.bincount(held, minlength=256), width)
@@ -97,7 +97,7 @@ def count_bits(data: bytes, count: int, width: int, size: int) -> Symbols:
 
 
 def _fold(counts: NDArray[Any], width: int) -> Symbols:
-    """How often each number occurs, from how often each byte does."""
+    """Count each number, from the counts of each byte."""
     found = np.zeros(1 << width, dtype=np.int64)
     for shift in range(0, 8, width):
         found += np.bincount(

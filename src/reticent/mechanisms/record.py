@@ -41,12 +41,12 @@ _GRID = np.linspace(-1.0, 1.0, 257)
 
 @dataclass(frozen=True)
 class RecordReports:
-    """What n people sent.
+    """The reports of n people.
 
     Attributes:
-        sampled: the attributes that each person reported, shape (n, k), increasing in each row.
-        reports: for each attribute the reports of those who sampled it, in the order of the people:
-            symbol indices of the mechanism (numbers, KRR), or what an oracle's `perturb` makes.
+        sampled: Attributes that each person reported, shape (n, k), increasing in each row.
+        reports: Reports of each attribute by those who sampled it, in the order of the people: symbol indices
+            of the mechanism (numbers, KRR), or what an oracle's `perturb` makes.
     """
 
     sampled: NDArray[np.int64]
@@ -54,7 +54,7 @@ class RecordReports:
 
     @property
     def people(self) -> int:
-        """How many people sent a report."""
+        """The number of people who sent a report."""
         return len(self.sampled)
 
 
@@ -65,7 +65,7 @@ class RecordEstimates:
     Attributes:
         means: the mean of each numeric attribute.
         frequencies: the shares of each categorical attribute, in the order of its categories.
-        counts: how many people reported each attribute.
+        counts: Number of people who reported each attribute.
     """
 
     means: Mapping[str, float]
@@ -79,8 +79,8 @@ class Record:
     Args:
         attributes: at least one `Number` or `Category`, with distinct names.
         epsilon: the LDP level of the whole record.
-        sample_size: how many attributes a person reports: None for the k of least variance,
-            "documents" for max(1, min(d, floor(epsilon/2.5))), or a whole number.
+        sample_size: Number of attributes that a person reports: None for the k of least variance, "documents"
+            for max(1, min(d, floor(epsilon/2.5))), or a whole number.
 
     Privacy: epsilon-LDP for one record, between any two records: the drawn attributes do not depend
         on the data, and k reports under epsilon/k (rounded down) compose to at most epsilon.
@@ -234,10 +234,10 @@ class Record:
     def estimate(
         self, reports: RecordReports, weights: Literal["design", "realised"] = "design"
     ) -> RecordEstimates:
-        """Unbiased means and shares of all the people, from what they sent.
+        """Return unbiased means and shares of all the people, from what they sent.
 
         Args:
-            reports: from `perturb`, or assembled from many devices.
+            reports: Reports from `perturb`, or assembled from many devices.
             weights: "design" multiplies what arrived by d/k and divides by n, as the papers do: unbiased
                 for any n. "realised" divides by the number of people who reported the attribute, which
                 is public: unbiased given that number, less variance for means far from the middle and
@@ -265,7 +265,10 @@ class Record:
         return RecordEstimates(means, frequencies, counts)
 
     def _checked_counts(self, reports: RecordReports) -> dict[str, int]:
-        """How many people reported each attribute, if the reports are such as `perturb` makes."""
+        """Return the number of people who reported each attribute.
+
+        The reports must be such as `perturb` makes.
+        """
         sampled, d = np.asarray(reports.sampled), len(self.attributes)
         if sampled.ndim != 2 or sampled.shape[1] != self.sample_size or not len(sampled):
             raise ParameterError(f"sampled must have shape (n, {self.sample_size}), got {sampled.shape}")
@@ -284,7 +287,7 @@ class Record:
         return {a.name: int(count) for a, count in zip(self.attributes, counts, strict=True)}
 
     def describe(self) -> str:
-        """What a person sends, by which mechanism, and how well it can be learnt."""
+        """Describe what a person sends, by which mechanism, and how well it can be learnt."""
         d, k = len(self.attributes), self.sample_size
         lines = [
             f"Each person reports {k} of {d} attributes under epsilon {self.epsilon_each:g} each, "

@@ -36,7 +36,7 @@ def success_under_epsilon(guess: float, epsilon: float, *, delta: float = 0.0) -
 
 
 def success_under_exchange(guess: float, epsilon: float) -> float:
-    """Bound the chance under pure epsilon between any two records.
+    """Bound the chance of success under pure epsilon between any two records.
 
     The bound is e^epsilon guess / (1 - guess + e^epsilon guess).
 

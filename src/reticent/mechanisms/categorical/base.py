@@ -1,4 +1,4 @@
-"""What the categorical mechanisms share: the declared categories, totality, and one estimator.
+"""The common base of the categorical mechanisms: declared categories, totality, and one estimator.
 
 A report *supports* some categories. Whatever the mechanism, it supports the true category with
 probability p and any other one with probability q, so that from C supports among n reports
@@ -200,7 +200,7 @@ class FrequencyOracle(Randomiser):
 
     @abstractmethod
     def support_counts(self, reports: Any) -> Symbols:
-        """How many of the reports support each category: k counts."""
+        """Count the reports that support each category: k counts."""
 
     @abstractmethod
     def pack(self, reports: Any) -> bytes:

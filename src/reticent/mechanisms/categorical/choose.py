@@ -1,4 +1,4 @@
-"""Which categorical mechanism to use: the least exact variance, within a number of bits if asked."""
+"""The choice of a categorical mechanism: the least exact variance, within a number of bits if asked."""
 
 from __future__ import annotations
 

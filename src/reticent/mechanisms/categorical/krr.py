@@ -116,7 +116,7 @@ class KRR(Channel, FrequencyOracle):
         return row
 
     def probabilities(self, values: ArrayLike) -> Floats:
-        """The same law in doubles: shape values.shape + (k,)."""
+        """Return the law in doubles: shape values.shape + (k,)."""
         indices = self.categories.indices(self.categories.array(values))
         law = np.full((*indices.shape, self.size), float(self.q))
         np.put_along_axis(law, indices[..., None], float(self.p), axis=-1)
@@ -136,7 +136,7 @@ class KRR(Channel, FrequencyOracle):
         return reports
 
     def support_counts(self, reports: ArrayLike) -> Symbols:
-        """How many of the symbols are each category."""
+        """Count the symbols of each category."""
         symbols = np.asarray(reports)
         if not np.issubdtype(symbols.dtype, np.integer):
             raise ParameterTypeError(f"reports must be symbol indices, got dtype {symbols.dtype}")

@@ -151,7 +151,7 @@ class OLH(FrequencyOracle):
         reports["seed"] = seeds
 
     def support_counts(self, reports: ArrayLike) -> Symbols:
-        """How many of the reports support each category: n k hashes, in blocks."""
+        """Count the reports that support each category: n k hashes, in blocks."""
         given = self._checked(reports)
         counts = np.zeros(self.categories.size, dtype=np.int64)
         for start in range(0, given.size, _BLOCK):
@@ -180,7 +180,7 @@ class OLH(FrequencyOracle):
         return self._checked(reports)
 
     def legal(self, reports: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these (seed, value) records a report can be."""
+        """Return a flag for each (seed, value) record: true if a report can be so."""
         return _proper(reports["seed"]) & (reports["value"] < self.buckets)
 
     def _checked(self, reports: ArrayLike) -> NDArray[Any]:

@@ -74,7 +74,7 @@ class OUE(FrequencyOracle):
         Args:
             values: categories (indices, or labels if declared); unknown ones become the fallback.
             rng: None for secure randomness; a SimulationStream in tests and simulations.
-            out: where to write the rows.
+            out: Array to write the rows to.
         """
         stream = secure_or(rng)
         array = self.categories.array(values)
@@ -111,7 +111,7 @@ class OUE(FrequencyOracle):
         flat[ties] = np.where(self.categories.indices(values[row]) == place, flat[ties], hits)
 
     def support_counts(self, reports: ArrayLike) -> Symbols:
-        """How many of the rows have each bit set."""
+        """Count the rows that have each bit set."""
         rows = self._checked(reports)
         counts = np.zeros(self.categories.size, dtype=np.int64)
         for start in range(0, len(rows), _COUNT_ROWS):

@@ -102,7 +102,7 @@ class Subset(FrequencyOracle):
 
     @property
     def size(self) -> int:
-        """How many reports there are."""
+        """The number of possible reports."""
         return self.seeds * self.modulus
 
     @property
@@ -152,7 +152,7 @@ class Subset(FrequencyOracle):
         return (self.elements(seeds, np.arange(self.subset_size)) + shifts) % self.modulus
 
     def support_counts(self, reports: ArrayLike) -> Symbols:
-        """How many of the sets hold each category; equal reports are looked at once where they are many."""
+        """Count the sets that hold each category; equal reports are looked at once where they are many."""
         given = self._checked(reports)
         weights: NDArray[Any] | None = None
         if given.size > self.size:
@@ -189,7 +189,7 @@ def best_size(epsilon: float, categories: int) -> int:
 
 
 def least_variance(epsilon: float, categories: int) -> float:
-    """That of the best w."""
+    """Return the ideal variance of the best w."""
     w = best_size(epsilon, categories)
     return ideal_variance(epsilon, modulus_for(categories, w), w)
 

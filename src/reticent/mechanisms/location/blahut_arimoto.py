@@ -43,14 +43,14 @@ def blahut_arimoto(
     dense: bool | None = None,
     sums: Kernel | None = None,
 ) -> ElasticChannel:
-    """The channel after so many turns from a uniform c, or when c moves by less than `tolerance` in all.
+    """Return the channel after `turns` from a uniform c, or when c moves by less than `tolerance` in all.
 
     Args:
         space: the places.
-        prior: where people are thought to be; counts will do.
+        prior: Distribution of people, as it is thought to be; counts will do.
         beta: the loss parameter; the level is 2 beta.
-        turns: at most.
-        tolerance: of the sum of |change of c|.
+        turns: Largest number of turns.
+        tolerance: Tolerance of the sum of |change of c|.
         floor: the share of the mass that is spread over all open places.
         dense: see `kernel`.
         sums: see `ElasticChannel`.
@@ -99,7 +99,7 @@ def for_distortion(space: Space, prior: Any, distortion: float, **options: Any) 
 
 
 def capped(channel: ElasticChannel, most: float, *, turns: int = 50) -> ElasticChannel:
-    """The same channel with c changed so that no place is reported as itself more often than `most`.
+    """Return the channel with c changed so that no place is reported as itself more often than `most`.
 
     P(x|x) = c(x)/Z(x) <= most, i.e. c(x) <= ratio (K c - c)(x), ratio = most/(1-most). c is cut where it is
     above, a few times, since cutting lowers the right side elsewhere. What is left is made good by adding as
@@ -108,7 +108,8 @@ def capped(channel: ElasticChannel, most: float, *, turns: int = 50) -> ElasticC
     Where a space is too sparse for any c (K has no eigenvalue above 1/most), c is v itself: nearly the
     eigenvector, which reports all places as themselves equally often.
 
-    Privacy: unchanged, since any c keeps 2 beta; this is about who is hidden among whom, whoever lies.
+    Privacy: unchanged, since any c keeps 2 beta; this is about who is hidden among whom, whatever liars
+    report.
     """
     most = real("most", most, low=0.0, high=1.0, open_low=True)
     if most == 1.0 or (channel.staying <= most).all():
@@ -138,5 +139,5 @@ def _even_staying(channel: ElasticChannel, most: float) -> tuple[Floats, bool]:
 
 
 def uniform_over(space: Space) -> Floats:
-    """As many people everywhere."""
+    """Return the distribution with as many people at every open place."""
     return np.asarray(space.open / space.open.sum())

@@ -84,7 +84,7 @@ class ElasticChannel:
 
     @property
     def rounding(self) -> float:
-        """What rounding adds to a level.
+        """The increase of a level by rounding.
 
         Four weights enter a ratio, each right to (beta diameter - ln c + 64) 2^-50 of itself; and distances
         keep the triangle inequality to 2^-48, which is used twice.
@@ -94,7 +94,7 @@ class ElasticChannel:
 
     @property
     def guarantee(self) -> MetricDP:
-        """What one report keeps."""
+        """The guarantee of one report."""
         return MetricDP(self.level, self.space.unit)
 
     @cached_property
@@ -180,7 +180,7 @@ class ElasticChannel:
         return self.marginal / self.normaliser
 
     def mutual_information(self, prior: Floats) -> float:
-        """What a report tells about the place, in nats, for a given prior.
+        """Return the information of a report about the place, in nats, for a given prior.
 
         ln P(y|x) - ln m(y) = ln c(y) - beta d(x, y) - ln Z(x) - ln m(y), m the law of the reports.
         """

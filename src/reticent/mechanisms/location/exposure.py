@@ -50,7 +50,7 @@ class Near(Protocol):
         """The number of places."""
 
     def rows(self, limit: float, places: Any = None, /) -> Rows:
-        """What is within a limit of some places."""
+        """Return the places within a limit of some places."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +58,10 @@ class Law:
     """P(y | x) by rows: the y that can be reported from each x, and their chances. Twelve bytes an entry.
 
     Attributes:
-        starts: where each row begins, and where the last ends.
-        places: what can be reported.
-        chances: how often, in the order of `places`.
-        totals: the normaliser of each row.
+        starts: Index at which each row begins, and at which the last ends.
+        places: Places that can be reported.
+        chances: Chances of the reports, in the order of `places`.
+        totals: Normaliser of each row.
     """
 
     starts: Starts
@@ -91,7 +91,7 @@ class Law:
         return len(self.totals)
 
     def row(self, place: int) -> tuple[Places, Floats]:
-        """What may be reported from a place, and with which chances."""
+        """Return the places that may be reported from a place, and their chances."""
         here = slice(int(self.starts[place]), int(self.starts[place + 1]))
         return self.places[here], self.chances[here]
 

@@ -57,7 +57,7 @@ class TableChannel:
 
     @property
     def guarantee(self) -> MetricDP:
-        """What one report keeps."""
+        """The guarantee of one report."""
         return MetricDP(self.level, self.space.unit)
 
     def probabilities(self, place: int) -> Floats:
@@ -65,7 +65,7 @@ class TableChannel:
         return np.asarray(self.matrix[place])
 
     def weights(self, place: int) -> list[int]:
-        """The same as whole numbers."""
+        """Return the law of the report of one place as whole numbers."""
         numbers, exponents = np.frexp(self.matrix[place])
         return whole_numbers(numbers * 2.0**_DOUBLE_BITS, exponents)
 
@@ -101,7 +101,7 @@ class TableChannel:
         return np.asarray(self.matrix.diagonal())
 
     def mutual_information(self, prior: Floats) -> float:
-        """What a report tells about the place, in nats."""
+        """Return the information of a report about the place, in nats."""
         joint = np.asarray(prior)[:, None] * self.matrix
         law = joint.sum(axis=0)
         held = joint > 0.0

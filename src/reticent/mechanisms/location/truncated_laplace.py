@@ -38,14 +38,14 @@ class TruncatedLaplace:
     """One channel on a road network.
 
     Args:
-        space: the network, by a metric without direction.
-        level: epsilon, in 1/km.
-        radius_km: beyond which nothing is reported.
-        most_delta: what delta may be at most; more than 0.01 must be asked for by name.
+        space: Network, by a metric without direction.
+        level: Level epsilon, in 1/km.
+        radius_km: Radius beyond which nothing is reported.
+        most_delta: Largest delta that is accepted; more than 0.01 must be asked for by name.
 
     Attributes:
-        law: the rows.
-        delta: over all places, pairs and sets, at this level.
+        law: Rows of the channel.
+        delta: Delta over all places, pairs and sets, at this level.
 
     Raises:
         ParameterError: the space has a direction, or delta is larger.
@@ -75,7 +75,7 @@ class TruncatedLaplace:
 
     @property
     def guarantee(self) -> ApproximateMetricDP:
-        """What one report keeps."""
+        """The guarantee of one report."""
         return ApproximateMetricDP(self.level, self.delta, self.space.unit)
 
     def delta_at(self, claim: float) -> float:
@@ -106,7 +106,7 @@ class TruncatedLaplace:
         return found
 
     def weights(self, place: int) -> list[int]:
-        """The same as whole numbers: nothing within the radius weighs nothing, and all beyond it does."""
+        """Return the law of one place's report as whole numbers: positive within the radius, zero beyond."""
         far = self.space.distances(place)
         logs = np.where(far <= self.radius_km, far * (-self.level / math.log(2.0)), -np.inf)
         return exact_weights(logs)

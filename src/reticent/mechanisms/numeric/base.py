@@ -1,4 +1,4 @@
-"""What the numeric mechanisms share: bounds, totality, sampling over blocks, exact moments.
+"""The common base of the numeric mechanisms: bounds, totality, sampling over blocks, exact moments.
 
 A numeric mechanism reports one number of [-1, 1] without bias; `bounds` maps any declared
 interval to it and back. Values outside are clamped and NaN becomes the middle of the bounds:
@@ -161,7 +161,7 @@ class NumericChannel(NumericRandomiser, Channel):
         Args:
             values: numbers of any shape; clamped to the bounds, NaN to their middle.
             rng: None for secure randomness; a SimulationStream in tests and simulations.
-            out: where to write the reports, a float64 array of the same shape.
+            out: Array to write the reports to, float64 of the same shape.
         """
         return self._run(values, rng, out, symbols=False)
 

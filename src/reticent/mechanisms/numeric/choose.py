@@ -1,4 +1,4 @@
-"""Which numeric mechanism to use: `Optimal` for the least variance, `best` within a number of bits."""
+"""The choice of a numeric mechanism: `Optimal` for the least variance, `best` within a number of bits."""
 
 from __future__ import annotations
 

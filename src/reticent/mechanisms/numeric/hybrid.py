@@ -159,7 +159,7 @@ class Piecewise:
 
     @property
     def slide(self) -> int:
-        """How many places the window moves between inputs -1 and 1."""
+        """The number of places by which the window moves between inputs -1 and 1."""
         return self.cells * self.bins * self.per_bin - self.window
 
     @property
@@ -313,8 +313,8 @@ class Hybrid(NumericChannel):
 
     Args:
         epsilon: the LDP level of one report.
-        levels: for mechanisms with a piecewise part, the number of grid levels (odd, default 2001);
-            -C and C of the other part are two symbols more.
+        levels: Number of grid levels of mechanisms with a piecewise part (odd, default 2001); -C and C of the
+            other part are two symbols more.
         bounds: the declared interval.
     """
 
@@ -407,7 +407,7 @@ class Hybrid(NumericChannel):
 
 
 def _points_below(threshold: Floats) -> Counts:
-    """How many lattice units 1 + n 2^-52 lie below a threshold in [1, 2] (itself on the lattice)."""
+    """Return the number of lattice units 1 + n 2^-52 below a threshold in [1, 2] (itself on the lattice)."""
     points: Counts = ((threshold - 1.0) * LATTICE).astype(np.int64)
     return points
 

@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 
 
 class Writing(NamedTuple):
-    """What a formula is written with, in one engine.
+    """The functions that a formula is written with, in one engine.
 
     Attributes:
         where: choose between two values.
@@ -44,7 +44,7 @@ class Writing(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """How a mechanism draws: a function (x, *randomness, law) -> code.
+    """The formula by which a mechanism draws: a function (x, *randomness, law) -> code.
 
     Attributes:
         write: writes the function for one engine.

@@ -92,7 +92,7 @@ class Laplace(NumericRandomiser):
         Args:
             values: numbers of any shape; clamped to the bounds, NaN to their middle.
             rng: None for secure randomness; a SimulationStream in tests and simulations.
-            out: where to write the reports, a float64 array of the same shape.
+            out: Array to write the reports to, float64 of the same shape.
         """
         given = as_floats(values)
         reports = np.empty(_filled(given).shape) if out is None else checked_out(out, given.shape)

@@ -27,17 +27,20 @@ _SMALL = 0.05  # scale of small gradients, in halves of the bounds
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Where values may lie in [-1, 1]: masses of equal bins that sum to one.
+    """A guess of the distribution of values in [-1, 1]: masses of equal bins that sum to one.
 
     Attributes:
-        masses: read-only.
+        masses: Masses of the bins, read-only.
     """
 
     masses: Floats
 
     @classmethod
     def histogram(cls, weights: ArrayLike) -> Prior:
-        """Of equal bins of the bounds: counts, shares, or a published estimate; negative ones are 0."""
+        """Build a prior from weights of equal bins of the bounds; negative weights become 0.
+
+        The weights are counts, shares, or a published estimate.
+        """
         given = as_floats(weights)
         if given.ndim != 1 or not 1 <= given.size <= MOST_BINS:
             raise ParameterError(f"prior must be a vector of 1 to {MOST_BINS} weights, got {given.shape}")
@@ -67,17 +70,17 @@ class Prior:
 
     @property
     def points(self) -> Floats:
-        """Where the masses are."""
+        """The positions of the masses."""
         return _points(self.masses.size)
 
     @property
     def mean(self) -> float:
-        """In halves of the bounds from their middle."""
+        """The mean, in halves of the bounds from their middle."""
         return float(self.masses @ self.points)
 
     @property
     def second_moment(self) -> float:
-        """Of the same unit."""
+        """The second moment, in the unit of `mean`, squared."""
         return float(self.masses @ self.points**2)
 
     def on(self, knots: Floats) -> Floats:

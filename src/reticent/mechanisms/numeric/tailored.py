@@ -78,10 +78,10 @@ class Tailored(NumericChannel):
 
     Args:
         epsilon: the LDP level of one report.
-        prior: where values may lie: "uniform", "small gradients", weights of equal bins of the bounds (a
+        prior: Distribution of values: "uniform", "small gradients", weights of equal bins of the bounds (a
             histogram, an estimate that was published), or a `Prior`.
         regret: the variance of no input may exceed (1 + regret) times that of `Optimal`; None for no limit.
-        inputs: how many knots to solve for; 33 or 41 by default.
+        inputs: Number of knots to solve for; 33 or 41 by default.
         y: the outputs of a table that was solved elsewhere; with `columns`. Nothing is solved then, and the
             guarantee is checked all the same.
         columns: (output, weight, pattern) each.
@@ -165,7 +165,7 @@ class Tailored(NumericChannel):
         return table.astype(np.int64)
 
     def _knots_told(self, digits: int) -> int:
-        """How many knots there are: the highest bit that any pattern sets belongs to the last one."""
+        """Return the number of knots: the highest bit that any pattern sets belongs to the last one."""
         n = max(int(pattern, 16).bit_length() for _, _, pattern in self.columns)
         if not 2 <= n <= MOST_KNOTS or -(-n // 4) != digits:
             raise ParameterError(f"columns must have patterns of 2 to {MOST_KNOTS} knots, of their length")
@@ -302,7 +302,7 @@ class Tailored(NumericChannel):
 
 
 def _draws_below(edge: float) -> int:
-    """How many of the draws 0 .. 2^52 - 1 are below a double."""
+    """Return the number of draws 0 .. 2^52 - 1 below a double."""
     return min(LATTICE, max(0, math.ceil(edge)))
 
 

@@ -35,14 +35,14 @@ _NEARLY: Final = 0.995  # of the way to the border
 
 
 class Point(NamedTuple):
-    """Where the method ended.
+    """The point at which the interior method ended.
 
     Attributes:
-        chances: p, of shape (outputs, knots).
-        tops: m of each output.
-        prices: of the rows, of shape (rows, knots).
-        value: of the program there.
-        error: how far from the best value it may be, roughly.
+        chances: Chances p, of shape (outputs, knots).
+        tops: Value m of each output.
+        prices: Prices of the rows, of shape (rows, knots).
+        value: Value of the program at the point.
+        error: Distance of the value from the best one, at most, roughly.
     """
 
     chances: Array
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What a point or a step is made of: slacks x (l, u, and within a limit s and t) and their prices z."""
+    """The parts of a point or a step: slacks x (l, u, and within a limit s and t) and their prices z."""
 
     tops: Array
     x: list[Array]
@@ -70,8 +70,8 @@ def best_among(
         y: the outputs.
         c: e^epsilon.
         weights: w_i.
-        sums: what the rows come to at each knot: 1, a_i and, within a limit, cap_i.
-        penalty: of the excess over the limit.
+        sums: Sums of the rows at each knot: 1, a_i and, within a limit, cap_i.
+        penalty: Penalty of the excess over the limit.
         until: a base and a share: an error of that share of what the value is above the base is enough.
     """
     program = _Interior(y, c, weights, sums, penalty)
@@ -203,7 +203,7 @@ class _Interior:
 
 
 def _room(at: Sequence[Array], way: Sequence[Array]) -> float:
-    """How much of a step leaves everything positive, at most all of it."""
+    """Return the share of a step that leaves everything positive, at most all of it."""
     return 1.0 / max(1.0, *(float((-d / x).max()) for x, d in zip(at, way, strict=True)))
 
 

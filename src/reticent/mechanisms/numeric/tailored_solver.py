@@ -70,7 +70,7 @@ class Solution:
     Attributes:
         knots: n of them, from -1 to 1.
         outputs: y of each column, at most 64 different ones.
-        high: where a column is c times as likely: booleans of shape (columns, n).
+        high: Booleans of shape (columns, n): true where a column is c times as likely.
         weights: theta of each column, P(y | a) = theta or c theta.
         expected: the expected variance under the guess, as solved.
         bound: no channel at these knots has less; -inf where nothing was solved.
@@ -85,7 +85,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much less any channel at these knots can have at most, as a share."""
+        """The most by which any channel at these knots can have less, as a share."""
         return (self.expected - self.bound) / self.expected
 
 
@@ -109,13 +109,13 @@ class _Prices(NamedTuple):
 def solved(
     epsilon: float, prior: Prior, *, inputs: int | None = None, most_variance: float | None = None
 ) -> Solution:
-    """The channel of least expected variance.
+    """Return the channel of least expected variance.
 
     Args:
-        epsilon: its level.
-        prior: the guess.
-        inputs: n; 33 up to epsilon 4 and 41 beyond if not given.
-        most_variance: that no input's variance may exceed.
+        epsilon: Level of the channel.
+        prior: Guess of the distribution.
+        inputs: Number n of knots; 33 up to epsilon 4 and 41 beyond if not given.
+        most_variance: Limit that no input's variance may exceed.
     """
     n = (33 if epsilon <= 4.0 else 41) if inputs is None else inputs
     masses = prior.masses.tobytes()
@@ -123,13 +123,15 @@ def solved(
 
 
 def lower_bound(epsilon: float, prior: Prior, *, inputs: int, gap: float = 0.005) -> float:
-    """An expected variance that no channel at this many knots falls below. For comparing: it makes none.
+    """Return an expected variance below which no channel at this many knots falls.
+
+    For comparing: no channel is made.
 
     Args:
-        epsilon: of all of them.
-        prior: the guess.
-        inputs: how many knots.
-        gap: how far the best may be above it at most, as a share, if all goes well.
+        epsilon: Level of the channels.
+        prior: Guess of the distribution.
+        inputs: Number of knots.
+        gap: Share by which the best may be above the bound at most, if all goes well.
     """
     program = _Program(epsilon, prior, spread_knots(prior, inputs))
     program.solve(gap)
@@ -319,7 +321,7 @@ class _Program:
 
 
 def _roots(a: Array, b: Array, d: Array) -> Array:
-    """Where a y^2 - b y - d changes its sign, for all of them, in order; two at least."""
+    """Return the points where a y^2 - b y - d changes its sign, for all of them, in order; two at least."""
     with np.errstate(all="ignore"):
         root = np.sqrt(b * b + 4.0 * a * d)
         larger = np.where(b >= 0.0, b + root, b - root) / 2.0  # without cancellation

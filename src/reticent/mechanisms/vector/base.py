@@ -1,4 +1,4 @@
-"""What mechanisms for several numbers share: how rows are taken, and how many are worked on at once."""
+"""The common base of mechanisms for several numbers: rows, and the blocks in which they are worked on."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def rows_of(values: ArrayLike, dimensions: int) -> Floats:
 
 
 def row_blocks(rows: int, dimensions: int) -> Iterator[slice]:
-    """Which rows are worked on at once."""
+    """Return the slices of rows that are worked on at once."""
     size = max(1, BLOCK // dimensions)
     return (slice(start, min(rows, start + size)) for start in range(0, rows, size))

@@ -45,7 +45,7 @@ class Codebook(Randomiser):
     Args:
         epsilon: the LDP level of one report.
         dimensions: d.
-        bits: of a report; M = 2^bits directions are gone through to make one.
+        bits: Bits of a report; M = 2^bits directions are gone through to make one.
         top: K, how many directions count as near; the best number if not given.
 
     Reference: mathematics 1.5. PrivUnit (Bhowmick et al. 2018, Algorithm 1; Asi et al. 2022) draws from a cap
@@ -107,7 +107,7 @@ class Codebook(Randomiser):
             values: rows of `dimensions` numbers. Longer ones than 1 are made unit length, what is no number
                 counts as 0.
             rng: None for secure randomness; a SimulationStream in tests and simulations.
-            seeds: of the directions of each row, public. Drawn if not given.
+            seeds: Seeds of the directions of each row, public. Drawn if not given.
         """
         stream = secure_or(rng)
         given = rows_of(values, self.dimensions)
@@ -205,13 +205,13 @@ class Codebook(Randomiser):
 
     @cached_property
     def _along(self) -> Any:
-        from reticent.mechanisms.vector.sphere import Along  # of whoever adds reports up
+        from reticent.mechanisms.vector.sphere import Along  # needed to add reports up
 
         return Along(self.dimensions + 1, self.size, self.top, self._near / self._sum, self._far / self._sum)
 
     @property
     def gain(self) -> float:
-        """How far along the vector a reported direction is on average: m / sqrt(n) of mathematics 1.5."""
+        """The mean of a reported direction along the vector: m / sqrt(n) of mathematics 1.5."""
         return float(self._along.mean)
 
     @property
@@ -294,7 +294,7 @@ def fewest_bits(epsilon: float, dimensions: int) -> int:
 @lru_cache(maxsize=4096)
 def _best_top(n: int, size: int, near: int, far: int) -> int:
     """The K of the largest gain, which rises up to it and falls from there on."""
-    from reticent.mechanisms.vector.sphere import top_mean  # of whoever designs
+    from reticent.mechanisms.vector.sphere import top_mean  # needed to design alone
 
     @cache
     def gain(top: int) -> float:

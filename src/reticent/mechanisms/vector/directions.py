@@ -42,17 +42,17 @@ def _cipher() -> Any:
 
 
 def half(n: int) -> int:
-    """How many of n numbers are cosines."""
+    """Return how many of n numbers are cosines."""
     return 2 * -(-n // BLOCK_NUMBERS)
 
 
 def normals(seeds: Any, directions: Any, n: int) -> Singles:
-    """The numbers of directions before they are made unit length: shape (2, ..., half(n)).
+    """Return the numbers of directions before they are made unit length: shape (2, ..., half(n)).
 
     Args:
-        seeds: and `directions`, of shapes that broadcast.
-        directions: their numbers.
-        n: how many numbers each has. The last sines may be more than that; leave them out.
+        seeds: Seeds; their shape and that of `directions` broadcast.
+        directions: Numbers of the directions.
+        n: Count of numbers of each direction. The last sines may be more than that; leave them out.
     """
     shape = np.broadcast_shapes(np.shape(seeds), np.shape(directions))
     blocks = np.empty((*shape, half(n) // 2), dtype=_BLOCK)
@@ -82,11 +82,11 @@ def gaussian(words: NDArray[np.uint32]) -> Singles:
 
 
 def along(numbers: Singles, x: Singles) -> Singles:
-    """How far each of these directions, made unit length, is along a unit vector of n numbers.
+    """Return the component of each direction, made unit length, along a unit vector of n numbers.
 
     Args:
-        numbers: of `normals`, shape (2, rows, directions, half(n)).
-        x: shape (rows, n).
+        numbers: Numbers from `normals`, shape (2, rows, directions, half(n)).
+        x: Unit vectors, shape (rows, n).
     """
     cut = numbers.shape[-1]
     rest = x.shape[-1] - cut

@@ -76,7 +76,7 @@ class VectorLaplace:
 
     @property
     def distance_slack(self) -> float:
-        """How much further apart two points may be on the grid: sqrt(n) steps, and the doubles' rounding."""
+        """The most by which two points may be further apart on the grid: sqrt(n) steps, and rounding."""
         rounding = 0.0 if self.radius is None else self.radius * 2.0**-46
         return math.sqrt(self.dimensions) * self.step * (1.0 + 2.0**-50) + rounding
 
@@ -204,7 +204,7 @@ def _disc_pairs(count: int, stream: Stream) -> Words:
 
 
 def _further(known: int, stream: Stream) -> int:
-    """The same uniform with 64 more bits."""
+    """Return the uniform number with 64 more bits."""
     return known << 64 | int(stream.words(1)[0])
 
 

@@ -1,4 +1,4 @@
-"""How far the direction that a `Codebook` reports points the way of the input: a law of one number.
+"""The law of one number: how far the direction that a `Codebook` reports points the way of the input.
 
 Of M directions, uniform on the unit sphere of R^n and independent, K that are most along a unit vector x are
 drawn with one chance each, the others with another. Everything about the drawn direction u that matters is
