@@ -50,7 +50,7 @@ class Claim:
     gaussian: bool = False
 
     def loss(self, low: Floats, high: Floats) -> Floats:
-        """The loss that chances of at least `low` and at most `high` of one event prove."""
+        """Return the loss that chances of at least `low` and at most `high` of one event prove."""
         with np.errstate(all="ignore"):
             if self.gaussian:
                 proven = special().ndtri(low) - special().ndtri(high)

@@ -31,7 +31,7 @@ ODD_NUMBERS = (math.nan, math.inf, -math.inf, 2.0, -1e308)
 
 
 def exp_below_exact(exponent: Fraction) -> Fraction:
-    """A rational just below e^exponent for a rational exponent (`exp_below` takes doubles)."""
+    """Return a rational just below e^exponent for a rational exponent (`exp_below` takes doubles)."""
     context = Context(prec=60, rounding=ROUND_FLOOR)
     low = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return Fraction(Context(prec=50).exp(low)) * (1 - Fraction(1, 10**49))
@@ -176,7 +176,7 @@ def _approximate_metric(
 
 
 def telling_inputs(channel: Channel, *, points: int | None = None, most: int = 1024) -> list[Any]:
-    """The inputs whose rows are worth comparing.
+    """Return the inputs whose rows are worth comparing.
 
     For categories all of them (128 evenly spread ones if there are more), and an unknown one. For
     numbers the ends, the middle, the knots, what is no number or out of range, and from a grid of `points` a

@@ -68,7 +68,7 @@ def of_update(
     columns: Sequence[str] = (),
     shape: tuple[int, int] | None = None,
 ) -> Exhibit:
-    """An audit of one update; `sent` are the arrays that left, by name."""
+    """Return an audit of one update; `sent` are the arrays that left, by name."""
     rebuilt = audit.leak.candidates[0].records if audit.found else None
     return Exhibit(title, audit.found, audit.lines, audit.truth, sent_lines(sent), rebuilt, columns, shape)
 

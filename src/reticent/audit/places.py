@@ -31,7 +31,7 @@ _RADIUS_KM = 6371.0088
 
 
 def telling_places(channel: Any, most: int = MOST_PLACES) -> list[int]:
-    """The places whose rows are compared, in order: all of a small space."""
+    """Return the places whose rows are compared, in order: all of a small space."""
     space = channel.space
     held = np.flatnonzero(space.open)
     if held.size <= most:
@@ -45,7 +45,7 @@ def telling_places(channel: Any, most: int = MOST_PLACES) -> list[int]:
 
 
 def rows_of(channel: Any, places: list[int] | None = None) -> list[Row]:
-    """The law of each place as it is drawn: the sampler's whole numbers over their sum."""
+    """Return the law of each place as it is drawn: the sampler's whole numbers over their sum."""
     rows: list[Row] = []
     for place in telling_places(channel) if places is None else places:
         weights = channel.weights(place)

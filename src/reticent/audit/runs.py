@@ -146,7 +146,7 @@ def _canary_clients(model: Model, bounds: Floats, count: int) -> tuple[Floats, F
 
 
 def _looks_like(task: Task, features: Floats, targets: Floats, thetas: Floats) -> list[float]:
-    """The step of each round times the difference of its client's two clipped gradients."""
+    """Return the step of each round times the difference of its client's two clipped gradients."""
     assert task.model is not None
     scores = []
     for number, (before, after) in enumerate(pairwise(thetas)):

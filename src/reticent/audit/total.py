@@ -48,7 +48,7 @@ def check_total(report: Callable[[Any], Any], usual: Any, odd: Sequence[Any] = O
 
 
 def _form(report: Any) -> str:
-    """The public side of a report: how many, of which type, finite or not."""
+    """Return the public side of a report: how many, of which type, finite or not."""
     if report is None:
         return "no report"
     array = np.asarray(report)
@@ -118,13 +118,13 @@ def _codes(outputs: Array) -> NDArray[np.int64]:
 
 
 def _collision(codes: NDArray[np.int64]) -> float:
-    """An upper-side estimate of the chance that two independent reports are equal."""
+    """Return an upper-side estimate of the chance that two independent reports are equal."""
     shares = np.unique(codes, return_counts=True)[1] / codes.size
     return float(np.square(shares).sum()) + 3.0 / codes.size
 
 
 def _in_fork(sampler: Sampler, value: Any, draws: int) -> bytes:
-    """The reports of a forked child, as bytes through a pipe."""
+    """Return the reports of a forked child, as bytes through a pipe."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads: the child ends here

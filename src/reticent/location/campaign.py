@@ -142,7 +142,7 @@ class Campaign:
         return self.store.rounds()[-1]
 
     def file(self, number: int | None = None) -> bytes:
-        """The signed file of a round; of the open one by default."""
+        """Return the signed file of a round; of the open one by default."""
         number = self.current.number if number is None else whole("number", number, low=0)
         found = self.store.file(number)
         if found is None:

@@ -38,7 +38,7 @@ class Snaps(Protocol):
     """Whatever has a place for every point: `Grid`, `Roads`."""
 
     def cells(self, latitudes: Any, longitudes: Any) -> Cells:
-        """The place of each point, a total function."""
+        """Return the place of each point, a total function."""
 
 
 def cells(

@@ -41,12 +41,12 @@ def cell_bytes(asked: PlaceRound) -> int:
 
 
 def size(asked: PlaceRound) -> int:
-    """The length of every report of a round."""
+    """Return the length of every report of a round."""
     return _HEAD_BYTES + cell_bytes(asked) + TAG_BYTES
 
 
 def written(asked: PlaceRound, enrolment: Enrolment, cell: int) -> bytes:
-    """The report of a cell."""
+    """Return the report of a cell."""
     content = bytes([VERSION]) + asked.id + enrolment.id + cell.to_bytes(cell_bytes(asked), "big")
     return content + tag(enrolment.key, Use.PLACE, content)
 

@@ -132,7 +132,7 @@ class Privic:
         return found
 
     def channel(self) -> ElasticChannel:
-        """The channel of the next round."""
+        """Return the channel of the next round."""
         found = blahut_arimoto(
             self.space,
             self.prior,

@@ -106,7 +106,7 @@ class PlaceRound(Published):
         rounds: int,
         version: str = "1",
     ) -> PlaceRound:
-        """The round that publishes a channel, its marginal rounded to whole numbers."""
+        """Return the round that publishes a channel, its marginal rounded to whole numbers."""
         grid = channel.space
         if not isinstance(grid, Grid):
             raise ParameterError("channel must be one of a grid")
@@ -205,7 +205,7 @@ class PlaceRound(Published):
 
 
 def verified(file: bytes, signer: bytes) -> PlaceRound:
-    """The round of a signed file, if this signer signed it and it keeps what it claims."""
+    """Return the round of a signed file, if this signer signed it and it keeps what it claims."""
     return signing.verified(PlaceRound, file, signer)
 
 

@@ -85,7 +85,7 @@ class ReportStore:
             return [self._rounds[number] for number in range(len(self._rounds))]
 
     def file(self, number: int) -> bytes | None:
-        """The signed file of a round."""
+        """Return the signed file of a round."""
         with self._guard:
             row = self._base.execute("SELECT file FROM rounds WHERE number = ?", (number,)).fetchone()
         return None if row is None else bytes(row[0])
@@ -150,7 +150,7 @@ class ReportStore:
             return int(self._base.execute(sql, (number,)).fetchone()[0])
 
     def counted(self, reporter: bytes) -> Counted:
-        """The rounds in which an enrolment was counted."""
+        """Return the rounds in which an enrolment was counted."""
         with self._guard:
             published = self.rounds()
             held = [

@@ -82,7 +82,7 @@ class Batch:
         return self._rows[-1][0]
 
     def proof(self, place: int) -> list[bytes]:
-        """The hashes beside the way from a payment to the root."""
+        """Return the hashes beside the way from a payment to the root."""
         way = whole("place", place, low=0, high=len(self.payments) - 1)
         found = []
         for row in self._rows[:-1]:
@@ -103,7 +103,7 @@ class Batch:
 
 
 def root_of(payment: Payment, place: int, proof: Sequence[bytes]) -> bytes:
-    """The root that a payment and its proof lead to, as the contract works it out."""
+    """Return the root that a payment and its proof lead to, as the contract works it out."""
     found, way = payment.leaf(place), place
     for beside in proof:
         found = keccak(beside + found if way & 1 else found + beside)

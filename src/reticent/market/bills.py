@@ -91,7 +91,7 @@ class Bill(Published):
 def billed(
     surveys: Sequence[Survey], cents: Sequence[int], *, name: str, version: str, purpose: str, closes: int
 ) -> Bill:
-    """The bill of surveys that ask the same at rising epsilons, with the pay of each.
+    """Return the bill of surveys that ask the same at rising epsilons, with the pay of each.
 
     Raises:
         ParameterError, GuaranteeError: they do not, or the pay does not rise.

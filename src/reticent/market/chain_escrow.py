@@ -29,7 +29,7 @@ COIN = "0x" + "00" * 20
 
 @cache
 def artifact() -> Artifact:
-    """The compiled contract."""
+    """Return the compiled contract."""
     return Artifact.read(Path(__file__).parent / "contracts" / "MarketEscrow.json")
 
 

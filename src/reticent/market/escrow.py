@@ -41,12 +41,12 @@ class Due(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def account_of(bill: bytes) -> str:
-    """The name of a bill's account."""
+    """Return the name of a bill's account."""
     return f"{ESCROW}{bill.hex()}"
 
 
 def key_of(sale: bytes) -> str:
-    """The key of a sale's payment."""
+    """Return the key of a sale's payment."""
     return f"{SALE}{sale.hex()}"
 
 
@@ -74,7 +74,7 @@ def pay(ledger: Ledger, dues: Sequence[Due]) -> list[Grant | LedgerError]:
 
 
 def paid(ledger: Ledger, due: Due) -> int:
-    """The cents that were paid for a sale."""
+    """Return the cents that were paid for a sale."""
     found = ledger.reading(account_of(due.bill), key_of(due.sale))
     return found.information + found.pending
 
@@ -97,5 +97,5 @@ def refund(ledger: Ledger, bill: bytes) -> int:
 
 
 def refunded(ledger: Ledger, bill: bytes) -> int:
-    """The cents that went back to the buyer."""
+    """Return the cents that went back to the buyer."""
     return ledger.reading(account_of(bill), payment_key(REFUND)).information

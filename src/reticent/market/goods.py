@@ -66,7 +66,7 @@ def goods(market: Market, held: HeldBill, *, confidence: float = 0.95) -> Goods:
 
 
 def combined(held: HeldBill, tallies: Sequence[Tally | None], *, confidence: float = 0.95) -> Goods:
-    """The estimates of levels with these counts."""
+    """Return the estimates of levels with these counts."""
     levels = tuple(None if one is None else estimates(one, confidence=confidence) for one in tallies)
     sold = [one for one in tallies if one is not None]
     together, apart = [], []

@@ -47,7 +47,7 @@ _LONGEST = 4096
 
 
 def sale_id(master: bytes, bill: bytes, reporter: bytes) -> bytes:
-    """The id of the one sale of an enrolment to a bill: for others it is as if drawn at random."""
+    """Return the id of the one sale of an enrolment to a bill: for others it is as if drawn at random."""
     return hmac.digest(master, _LABEL + bill + reporter, "sha256")[:SALE_BYTES]
 
 
@@ -82,7 +82,7 @@ class Hold:
     expires: int
 
     def signed(self, key: Ed25519PrivateKey) -> bytes:
-        """The file that a device gets."""
+        """Return the file that a device gets."""
         fields = {
             "bill": self.bill.hex(),
             "cents": self.cents,
@@ -97,7 +97,7 @@ class Hold:
 
     @classmethod
     def verified(cls, file: bytes, signer: bytes) -> Hold:
-        """The hold of a file, if this signer signed it.
+        """Return the hold of a file, if this signer signed it.
 
         Raises:
             ParameterError, GuaranteeError: it is none.

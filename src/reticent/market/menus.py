@@ -65,7 +65,7 @@ class Menu:
 
     @classmethod
     def of(cls, offer: Offer, *, cents: int = 100, levels: int = MOST_POINTS) -> Menu:
-        """The menu of an offer whose prices are in a currency of so many cents.
+        """Return the menu of an offer whose prices are in a currency of so many cents.
 
         A level's pay is the offer's payment where it would take this epsilon, rounded down.
 
@@ -208,7 +208,7 @@ class _Bound:
 
 
 def _edges(lines: list[tuple[int, int, int | None]]) -> list[tuple[int, int]]:
-    """The steps of the upper hull of a menu: units and gain of each, the best per unit first."""
+    """Return the steps of the upper hull of a menu: units and gain of each, the best per unit first."""
     hull: list[tuple[int, int]] = []
     for units, gain, _ in lines:
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (units - hull[-1][0]) <= (
@@ -234,7 +234,7 @@ def _bounds(lines: list[list[tuple[int, int, int | None]]]) -> list[_Bound]:
 
 
 def _greedy(lines: list[list[tuple[int, int, int | None]]], room: int) -> int:
-    """A gain that can be reached: levels by their gain per unit, as far as they fit."""
+    """Return a gain that can be reached: levels by their gain per unit, as far as they fit."""
     steps = sorted(
         (
             (Fraction(-edge[1], edge[0]), menu, edge)

@@ -48,7 +48,7 @@ def read(path: Path, *, menu: Menu | None = None) -> Wanted:
 
 
 def parse(text: str, *, menu: Menu | None = None) -> Wanted:
-    """The offer that a text describes."""
+    """Return the offer that a text describes."""
     given = yaml_file.fields("the file", yaml_file.loaded("offer", text, "collect"), _FIELDS, _OPTIONAL)
     return Wanted(
         text_of("name", given["name"]),
@@ -63,7 +63,7 @@ def parse(text: str, *, menu: Menu | None = None) -> Wanted:
 
 
 def deposit(path: Path) -> int:
-    """The deposit that a file names, in cents."""
+    """Return the deposit that a file names, in cents."""
     return read(path, menu=_UNPLANNED).deposit
 
 

@@ -48,7 +48,7 @@ class Wanted:
     version: str = "1"
 
     def drawn_up(self, now: float) -> tuple[Bill, list[Survey]]:
-        """The bill, and the survey of each of its levels, from now on.
+        """Return the bill, and the survey of each of its levels, from now on.
 
         Raises:
             ParameterError: a field breaks its rule.
@@ -80,7 +80,7 @@ class Wanted:
 
 
 def epsilon_within(units: int) -> float:
-    """The largest epsilon that costs no more than so many units."""
+    """Return the largest epsilon that costs no more than so many units."""
     found = units / UNITS_PER_ONE
     while cost_units(found) > units:
         found = math.nextafter(found, 0.0)
@@ -88,7 +88,7 @@ def epsilon_within(units: int) -> float:
 
 
 def menu_of(levels: Sequence[tuple[float, int]]) -> Menu:
-    """The menu of epsilons and cents, rounded down to units.
+    """Return the menu of epsilons and cents, rounded down to units.
 
     Raises:
         ParameterError: a number is none, or the pay does not rise with epsilon.

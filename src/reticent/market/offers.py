@@ -53,7 +53,7 @@ class Offer(ABC):
 
     @abstractmethod
     def price_for(self, epsilon: float) -> float:
-        """The highest price at which this epsilon is taken."""
+        """Return the highest price at which this epsilon is taken."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Log(Offer):
         return self.scale
 
     def epsilon(self, prices: ArrayLike) -> Floats:
-        """The epsilon that is taken, for each price."""
+        """Return the epsilon that is taken, for each price."""
         return self.scale * np.log(_down_from(math.e, self.c, prices, low=1.0))
 
     def payment(self, prices: ArrayLike) -> Floats:
@@ -90,7 +90,7 @@ class Log(Offer):
         return np.asarray(self.scale / self.c * (math.e * np.log(u) - u + 1.0))
 
     def price_for(self, epsilon: float) -> float:
-        """The highest price at which this epsilon is taken."""
+        """Return the highest price at which this epsilon is taken."""
         return (math.e - math.exp(real("epsilon", epsilon, low=0.0, high=self.scale) / self.scale)) / self.c
 
 
@@ -119,7 +119,7 @@ class Linear(Offer):
         return self.scale
 
     def epsilon(self, prices: ArrayLike) -> Floats:
-        """The epsilon that is taken, for each price."""
+        """Return the epsilon that is taken, for each price."""
         return self.scale * _down_from(1.0, self.c, prices, low=0.0)
 
     def payment(self, prices: ArrayLike) -> Floats:
@@ -128,7 +128,7 @@ class Linear(Offer):
         return np.asarray(self.scale / (2.0 * self.c) * left * (2.0 - left))
 
     def price_for(self, epsilon: float) -> float:
-        """The highest price at which this epsilon is taken."""
+        """Return the highest price at which this epsilon is taken."""
         return (1.0 - real("epsilon", epsilon, low=0.0, high=self.scale) / self.scale) / self.c
 
 
@@ -169,7 +169,7 @@ class Steps(Offer):
         return self.epsilons[0]
 
     def epsilon(self, prices: ArrayLike) -> Floats:
-        """The epsilon that is taken, for each price."""
+        """Return the epsilon that is taken, for each price."""
         found = np.searchsorted(self.prices, np.asarray(prices, dtype=np.float64), side="left")
         return np.append(np.array(self.epsilons), 0.0)[found]
 
@@ -184,7 +184,7 @@ class Steps(Offer):
         return np.where(found < len(ends), whole, 0.0)
 
     def price_for(self, epsilon: float) -> float:
-        """The highest price at which this epsilon is taken."""
+        """Return the highest price at which this epsilon is taken."""
         wanted = real("epsilon", epsilon, low=0.0, high=self.most)
         return max(
             price for price, height in zip(self.prices, self.epsilons, strict=True) if height >= wanted

@@ -129,7 +129,7 @@ class SealedMarket:
 
 
 def _menu(offer: Offer) -> Menu | None:
-    """The menu of an offer in cents; None where it pays less than one cent for all it takes."""
+    """Return the menu of an offer in cents; None where it pays less than one cent for all it takes."""
     with contextlib.suppress(ParameterError):
         return Menu.of(offer, cents=1)
     return None

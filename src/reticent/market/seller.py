@@ -109,13 +109,13 @@ class Seller:
         return bill
 
     def sold(self, bill: Bill) -> int | None:
-        """The level of a bill that was sold; None if none was."""
+        """Return the level of a bill that was sold; None if none was."""
         surveys = self._surveys(bill)
         reported = (place for place, one in enumerate(surveys) if self._device.has_reported(one, period=0))
         return next(reported, None)
 
     def quote(self, bills: Sequence[Bill], *, now: float | None = None) -> list[int | None]:
-        """The levels that `sell` would ask for, None for none; nothing is sent."""
+        """Return the levels that `sell` would ask for, None for none; nothing is sent."""
         with self._guard:
             places, menus = self._begun(bills, time.time() if now is None else now)
             return [
@@ -158,12 +158,12 @@ class Seller:
         return [Sale(*one, outcome) for one, outcome in zip(drawn, outcomes, strict=True)]
 
     def _begun(self, bills: Sequence[Bill], clock: float) -> tuple[dict[bytes, int], list[Menu | None]]:
-        """The levels that were sold before, and what is open of each bill."""
+        """Return the levels that were sold before, and what is open of each bill."""
         sold = {bill.id: place for bill in bills if (place := self.sold(bill)) is not None}
         return sold, [bill.menu if bill.id not in sold and clock < bill.closes else None for bill in bills]
 
     def _held(self, bills: Sequence[Bill], market: Desk, clock: float) -> dict[bytes, int]:
-        """The levels that may be drawn: money is held for them, or they were drawn before."""
+        """Return the levels that may be drawn: money is held for them, or they were drawn before."""
         places, menus = self._begun(bills, clock)
         if places:  # the market may have given their money back since: what is drawn is sent all the same
             self._asked([(bill, places[bill.id]) for bill in bills if bill.id in places], market, clock)

@@ -233,7 +233,7 @@ class SaleStore:
             return self._known
 
     def files(self, held: HeldBill) -> tuple[bytes, list[bytes]]:
-        """The signed bill, and its signed surveys."""
+        """Return the signed bill, and its signed surveys."""
         with self.reading() as base:
             (file,) = base.execute("SELECT file FROM bill WHERE number = ?", (held.number,)).fetchone()
             rows = base.execute("SELECT file FROM level WHERE bill = ? ORDER BY place", (held.number,))
@@ -321,7 +321,7 @@ class SaleStore:
         return ((Sold(*row[:5]), row[5]) for row in rows)
 
     def reports(self, held: HeldBill, place: int) -> list[bytes]:
-        """The reports of a level that were paid for."""
+        """Return the reports of a level that were paid for."""
         with self.reading() as base:
             rows = base.execute(
                 "SELECT report FROM sale WHERE bill = ? AND place = ? AND state = ?",
@@ -340,7 +340,7 @@ class SaleStore:
         return [found.get(place, 0) for place in range(len(held.layouts))]
 
     def sale(self, held: HeldBill, identity: bytes) -> Sold | None:
-        """The sale of an id, if there is one."""
+        """Return the sale of an id, if there is one."""
         with self.reading() as base:
             row = base.execute(
                 "SELECT bill, id, place, cents, state FROM sale WHERE bill = ? AND id = ?",

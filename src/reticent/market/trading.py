@@ -125,7 +125,7 @@ class _HoldDesk:
         self._kept = self._store.holds_of(self.held, sales)
 
     def held_for(self, ask: bytes, sale: bytes) -> Hold | HoldOutcome:
-        """The hold of a genuine ask."""
+        """Return the hold of a genuine ask."""
         now, bill, purse = self._now, self.held.bill, self._purse
         reporter, place, asked = ask[9:17], ask[17], int.from_bytes(ask[18:26], "big")
         if place >= len(bill.levels):
@@ -202,11 +202,11 @@ class Market:
         return self._clock()
 
     def knows_ask(self, ask: bytes) -> bytes | None:
-        """The id of the enrolment that asks for a hold; None if the ask is not genuine."""
+        """Return the id of the enrolment that asks for a hold; None if the ask is not genuine."""
         return self._intake.reporter(ask, holds.Forms(self.store.bills()))
 
     def knows_report(self, report: bytes) -> bytes | None:
-        """The id of the enrolment whose report this is; None if it is not genuine, or of no bill."""
+        """Return the id of the enrolment whose report this is; None if it is not genuine, or of no bill."""
         return self._intake.reporter(report, self._forms)
 
     # Bills
@@ -422,7 +422,7 @@ class Market:
                 self.close(held)
 
     def earned(self, reporter: bytes) -> list[tuple[HeldBill, Sold]]:
-        """The sales of an enrolment."""
+        """Return the sales of an enrolment."""
         found = []
         for held in self.store.bills().values():
             one = self.store.sale(held, sale_id(self._operator.master, held.bill.id, reporter))

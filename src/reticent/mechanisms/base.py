@@ -44,7 +44,7 @@ def checked_epsilon(epsilon: Any) -> float:
 
 @lru_cache(maxsize=4096)
 def exp_below(exponent: float) -> Fraction:
-    """A rational just below e^exponent (relative gap under 1e-48).
+    """Return a rational just below e^exponent (relative gap under 1e-48).
 
     The decimal module rounds exp correctly to the precision of its context.
     """
@@ -97,7 +97,7 @@ def as_column(values: Any) -> Any:
 
 
 def _one_by_one(values: Any) -> NDArray[Any]:
-    """A vector of objects that numpy will not take, such as ones whose conversion raises."""
+    """Return a vector of objects that numpy will not take, such as ones whose conversion raises."""
     if not isinstance(values, (list, tuple)) or any(_is_row(item) for item in values):
         raise ParameterError("values must be a rectangular array") from None  # numpy quotes values
     array = np.empty(len(values), dtype=object)
@@ -165,7 +165,7 @@ class Channel(Randomiser):
 
     @abstractmethod
     def exact_probabilities(self, value: Any) -> list[Fraction]:
-        """The law of the symbol that the sampler really draws for one input, as rationals."""
+        """Return the law of the symbol that the sampler really draws for one input, as rationals."""
 
     @abstractmethod
     def probabilities(self, values: ArrayLike) -> Floats:

@@ -36,7 +36,7 @@ _PACKAGES = {"numeric": NUMERIC, "categorical": CATEGORICAL}
 
 
 def loaded(name: str) -> Any:
-    """The class of a name."""
+    """Return the class of a name."""
     package = "numeric" if name in NUMERIC else "categorical"
     return getattr(import_module(f"reticent.mechanisms.{package}.{_PACKAGES[package][name]}"), name)
 

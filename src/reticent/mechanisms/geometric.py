@@ -58,7 +58,7 @@ def _digits(rate: Fraction, rare: float) -> int:
 
 
 def _exact_above(rate: Fraction) -> Fraction:
-    """The next rate from `rate` down at which the threshold of the part above the digits is whole."""
+    """Return the next rate from `rate` down at which the threshold of the part above the digits is whole."""
     context, step = _context(), 1 << _digits(rate, RARE)
     above = math.ceil(context.multiply(context.exp(_decimal(-rate * step)), 1 << WORD_BITS))
     return -Fraction(context.ln(context.divide(above, 1 << WORD_BITS))) / step

@@ -40,7 +40,7 @@ def pack_bits(symbols: NDArray[Any], width: int, size: int) -> bytes:
 
 
 def checked_symbols(symbols: NDArray[Any], size: int) -> NDArray[Any]:
-    """The symbols, if they are whole numbers in [0, size)."""
+    """Return the symbols, if they are whole numbers in [0, size)."""
     if not np.issubdtype(symbols.dtype, np.integer):
         raise ParameterTypeError(f"symbols must be whole numbers, got dtype {symbols.dtype}")
     if symbols.size and (symbols.min() < 0 or symbols.max() >= size):

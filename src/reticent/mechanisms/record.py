@@ -115,7 +115,7 @@ class Record:
         return self.sample_size / len(self.attributes)
 
     def _log_variance(self, sample_size: int) -> float:
-        """The sum of the logarithms of the attributes' variances: no unit of measurement matters."""
+        """Return the sum of the logarithms of the attributes' variances: no unit of measurement matters."""
         d = len(self.attributes)
         numeric = min(
             sampling.worst_sampled_variance(self.epsilon, d, sample_size, name)
@@ -146,7 +146,7 @@ class Record:
         return min(candidates, key=lambda mechanism: self._number_variance(attribute, mechanism))
 
     def _number_variance(self, attribute: Number, mechanism: NumericChannel) -> float:
-        """The maximum over x of (d/k) E[Y^2|x] - x^2 on a fine grid, in the attribute's own unit."""
+        """Return the maximum over x of (d/k) E[Y^2|x] - x^2 on a fine grid, in the attribute's own unit."""
         spread = mechanism.variance(attribute.middle + attribute.half * _GRID) / attribute.half**2
         return float(np.max((spread + _GRID**2) / self.rate - _GRID**2)) * attribute.half**2
 
@@ -188,7 +188,7 @@ class Record:
         return RecordReports(sampled, reports)
 
     def _columns(self, table: Mapping[str, Any]) -> list[NDArray[Any]]:
-        """The columns in the order of the attributes; only names and shapes are judged."""
+        """Return the columns in the order of the attributes; only names and shapes are judged."""
         if not isinstance(table, Mapping):
             raise ParameterTypeError(f"table must map attribute names to values, got {type(table).__name__}")
         names = [attribute.name for attribute in self.attributes]

@@ -65,7 +65,7 @@ ONE_BIT = "OneBit"
 def worst_sampled_variance(
     epsilon: float, dimensions: int, sample_size: int, mechanism: str | type = ONE_BIT
 ) -> float:
-    """The worst-case variance of one of d attributes in [-1, 1] when k are sampled.
+    """Return the worst-case variance of one of d attributes in [-1, 1] when k are sampled.
 
     Args:
         epsilon: the level of the whole record; each sampled attribute gets epsilon/k.
@@ -84,7 +84,7 @@ def worst_sampled_variance(
 
 
 def best_sample_size(epsilon: float, dimensions: int, mechanism: str | type = ONE_BIT) -> int:
-    """The k that makes `worst_sampled_variance` least, out of 1..min(d, ceil(epsilon)).
+    """Return the k that makes `worst_sampled_variance` least, out of 1..min(d, ceil(epsilon)).
 
     Beyond ceil(epsilon) each attribute would get less than 1, far below the 1.9 to 2.5 that is best.
     """
@@ -93,13 +93,13 @@ def best_sample_size(epsilon: float, dimensions: int, mechanism: str | type = ON
 
 
 def sample_sizes(epsilon: float, dimensions: int) -> range:
-    """The sample sizes worth considering: 1..min(d, ceil(epsilon))."""
+    """Return the sample sizes worth considering: 1..min(d, ceil(epsilon))."""
     level = real("epsilon", epsilon, low=0.0, open_low=True)
     return range(1, min(whole("dimensions", dimensions, low=1, high=MAX_DIMENSIONS), math.ceil(level)) + 1)
 
 
 def documents_sample_size(epsilon: float, dimensions: int) -> int:
-    """The documents' rule k = max(1, min(d, floor(epsilon / 2.5))).
+    """Return the documents' rule k = max(1, min(d, floor(epsilon / 2.5))).
 
     Reference: Zhao et al. 2020, Eq. 36 [3.35]; Wang et al. 2019, Section IV.
     """
@@ -145,7 +145,7 @@ def _name(mechanism: Any) -> str:
 
 
 def _worst_of_quadratic(at: Callable[[float], float]) -> float:
-    """The maximum over [0, 1] of a quadratic: at 0, at 1, or at its top."""
+    """Return the maximum over [0, 1] of a quadratic: at 0, at 1, or at its top."""
     at_0, at_half, at_1 = at(0.0), at(0.5), at(1.0)
     curvature, slope = 2.0 * (at_1 - 2.0 * at_half + at_0), 4.0 * at_half - 3.0 * at_0 - at_1
     top = -slope / (2.0 * curvature) if curvature < 0.0 else 0.0

@@ -79,7 +79,7 @@ def pure_mu2_units(epsilon_units: int) -> int:
 
 
 def spent_epsilon(mu2_units: int, delta: float) -> float:
-    """The epsilon at `delta` of everything spent in a mu^2 account, rounded up: shown to people."""
+    """Return the epsilon at `delta` of everything spent in a mu^2 account, rounded up: shown to people."""
     from reticent.privacy.gaussian_curve import epsilon_of
     from reticent.privacy.rounding import sqrt_up
 
@@ -130,7 +130,7 @@ def format_units(units: int) -> str:
 
 
 def parse_decimal(text: str) -> Fraction:
-    """A number that a person typed, exactly: "0.5". No sign, exponent, space or leading zero.
+    """Return a number that a person typed, exactly: "0.5". No sign, exponent, space or leading zero.
 
     At most 30 digits on either side of the point, so that no input is slow to read.
     """
@@ -142,7 +142,7 @@ def parse_decimal(text: str) -> Fraction:
 
 
 def _exact(name: str, amount: Any) -> Fraction:
-    """The exact value of a non-negative amount."""
+    """Return the exact value of a non-negative amount."""
     if isinstance(amount, (bool, np.bool_)):
         raise ParameterTypeError(f"{name} must be a number, got {amount!r}")
     if isinstance(amount, Decimal):
@@ -159,7 +159,7 @@ def _exact(name: str, amount: Any) -> Fraction:
 
 
 def _from_decimal(name: str, amount: Decimal) -> Fraction:
-    """The exact value, without building a huge power of ten: far exponents round outwards safely."""
+    """Return the exact value, without building a huge power of ten: far exponents round outwards safely."""
     if not amount.is_finite():
         raise ParameterError(f"{name} must be finite, got {amount}")
     if amount == 0 or -60 <= amount.adjusted() <= 60:
@@ -177,7 +177,7 @@ def _in_range(name: str, units: int) -> int:
 
 
 def _brief(given: Any) -> str:
-    """A short one-line rendering; long integers by their size, since printing them can be slow."""
+    """Return a short one-line rendering; long integers by their size, since printing them can be slow."""
     if isinstance(given, (int, Fraction)):
         bits = max(given.numerator.bit_length(), given.denominator.bit_length())
         if bits > 200:

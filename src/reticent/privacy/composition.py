@@ -48,7 +48,7 @@ _WIDEST = 40.0
 
 
 def to_event(guarantee: Guarantee) -> Any:
-    """The DpEvent that stands for a guarantee, rounded to the less private side.
+    """Return the DpEvent that stands for a guarantee, rounded to the less private side.
 
     Gaussian: `GaussianDpEvent(s / mu)`: dp-accounting's noise multiplier is per bound on one record's
     contribution, which changes a sum by s = 1 times that when a record comes or goes and by s = 2 when it is
@@ -68,7 +68,7 @@ def to_event(guarantee: Guarantee) -> Any:
 
 
 def from_event(event: Any, *, neighbours: Neighbours, unit: str = "one row") -> Guarantee:
-    """The guarantee of a DpEvent, rounded up; `unit` and `neighbours` say what the event is about.
+    """Return the guarantee of a DpEvent, rounded up; `unit` and `neighbours` say what the event is about.
 
     Under REPLACE_ONE additive noise counts for twice the bound that its multiplier refers to.
 
@@ -179,7 +179,7 @@ class _Mixture:
         return intact > math.log(1e-8) and any(not isinstance(part, GaussianDP) for part in self.counts)
 
     def _mu(self) -> float:
-        """The mu of the whole, or infinity when some part has none."""
+        """Return the mu of the whole, or infinity when some part has none."""
         mu2 = Fraction(0)
         for part, count in self.counts.items():
             plain = _plain(part)
@@ -200,7 +200,7 @@ class _Mixture:
         return delta_of(mu, epsilon) if mu < math.inf else 1.0
 
     def _gaussian_mu(self) -> float:
-        """The mu of the Gaussian parts alone."""
+        """Return the mu of the Gaussian parts alone."""
         parts = [(part, count) for part, count in self.counts.items() if isinstance(part, GaussianDP)]
         return sqrt_up(sum((Fraction(part.mu) ** 2 * count for part, count in parts), Fraction(0)))
 
@@ -208,7 +208,7 @@ class _Mixture:
         return [(part, count) for part, count in self.counts.items() if not isinstance(part, GaussianDP)]
 
     def _sums(self) -> tuple[Fraction, Fraction]:
-        """The sums of epsilon and of delta over all but the Gaussian parts."""
+        """Return the sums of epsilon and of delta over all but the Gaussian parts."""
         epsilon, delta = Fraction(0), Fraction(0)
         for part, count in self._others():
             epsilon += Fraction(_reach(part)) * count
@@ -230,7 +230,7 @@ class _Mixture:
         return float_up(slack + Fraction(delta_of(self._gaussian_mu(), left))) if left >= 0.0 else 1.0
 
     def pld(self) -> Any:
-        """The pessimistic privacy-loss distribution of the whole."""
+        """Return the pessimistic privacy-loss distribution of the whole."""
         losses = _accounting().pld.privacy_loss_distribution
         mu, others = self._gaussian_mu(), self._others()
         span = 0.5 * mu * mu + 12.0 * mu + sum(_reach(part) * count for part, count in others)
@@ -267,7 +267,7 @@ def _response_delta(epsilon: float, t: float) -> float:
 
 
 def _reach(part: Guarantee | _Laplace) -> float:
-    """The largest finite loss of a part that is not Gaussian."""
+    """Return the largest finite loss of a part that is not Gaussian."""
     plain = _plain(part)
     assert isinstance(plain, (PureDP, ApproximateDP))
     return plain.epsilon

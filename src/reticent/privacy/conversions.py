@@ -35,7 +35,7 @@ LEAST_GRID_SIGMA = 1024.0
 
 
 def pure_to_mu(epsilon: float) -> float:
-    """The mu of the GDP guarantee that a pure epsilon implies, rounded up.
+    """Return the mu of the GDP guarantee that a pure epsilon implies, rounded up.
 
     mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)): the Gaussian trade-off curve through the corner of the
     pure one, hence below it everywhere by convexity (mathematics 2). Relative excess below 1e-13.
@@ -70,7 +70,7 @@ def _centre_quantile(epsilon: float) -> float:
 
 
 def _tail_quantile(epsilon: float) -> float:
-    """The z with ln Phi(-z) <= -ln(1 + e^epsilon), for large epsilon."""
+    """Return the z with ln Phi(-z) <= -ln(1 + e^epsilon), for large epsilon."""
     wanted = -(epsilon + math.log1p(math.exp(-epsilon))) * (1.0 + 4.0 * ROUNDING)
     z = rough_quantile(wanted)
     for _ in range(20):
@@ -129,7 +129,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho that keeps (epsilon, delta), rounded down until the two above confirm it.
+    """Return the largest rho that keeps (epsilon, delta), rounded down until the two above confirm it.
 
     rho = max over a > 1 of (epsilon - ln(1 - 1/a) + ln(a delta)/(a-1)) / a.
     """
@@ -165,7 +165,7 @@ def sigma_of_mu(sensitivity: float, mu: float) -> float:
 
 
 def mu_of_sigma(sensitivity: float, sigma: float) -> float:
-    """The mu that Gaussian noise costs, sensitivity / sigma, rounded up. Valid for every epsilon."""
+    """Return the mu that Gaussian noise costs, sensitivity / sigma, rounded up. Valid for every epsilon."""
     sensitivity = real("sensitivity", sensitivity, low=0.0, open_low=True)
     return _finite("mu", divide_up(sensitivity, real("sigma", sigma, low=0.0, open_low=True)))
 
@@ -177,7 +177,7 @@ def _finite(name: str, value: float) -> float:
 
 
 def discrete_gaussian_sigma(sensitivity: int, information: float | Fraction) -> float:
-    """The sigma, in grid units, at which a discrete Gaussian costs at most `information` (mu^2).
+    """Return the sigma, in grid units, at which a discrete Gaussian costs at most `information` (mu^2).
 
     A discrete Gaussian is not exactly (D/sigma)-GDP: its effective mu is (D/sigma)(1 + 1/(24 sigma^2)).
     sigma^2 >= D^2 / information + 1/6 and sigma >= 2^10 make the ledger's figure a true bound.
@@ -215,7 +215,7 @@ class ClassicalComparison:
 
 
 def classical_sigma(sensitivity: float, epsilon: float, delta: float) -> ClassicalComparison:
-    """The textbook sigma, as a labelled comparison with the exact one. Not for calibration.
+    """Return the textbook sigma, as a labelled comparison with the exact one. Not for calibration.
 
     The formula is proved for epsilon < 1 and wasteful there. It first fails at epsilon 7.995 for
     delta = 1e-4 (mathematics 2).

@@ -68,7 +68,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest mu that keeps (epsilon, delta), rounded down: a budget stated by people.
+    """Return the largest mu that keeps (epsilon, delta), rounded down: a budget stated by people.
 
     For the returned mu both `delta_of(mu, epsilon) <= delta` and `epsilon_of(mu, delta) <= epsilon`
     hold. Edges: delta = 0 gives 0 (a Gaussian has no pure epsilon); delta = 1 is refused.
@@ -106,7 +106,7 @@ def _refined(z: float, mu: float, target: float) -> float:
 
 
 def _mu_at(x: float, epsilon: float) -> float:
-    """The mu >= 0 with epsilon/mu - mu/2 = x."""
+    """Return the mu >= 0 with epsilon/mu - mu/2 = x."""
     root = math.hypot(x, math.sqrt(2.0 * epsilon))
     return 2.0 * epsilon / (x + root) if x > 0.0 else root - x
 
@@ -143,7 +143,7 @@ def _epsilon_upper(mu: float, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float, float]:
-    """The logarithm of delta, the bound E on its error, and R(x) - R(y), for mu > 0 and epsilon >= 0.
+    """Return the logarithm of delta, the bound E on its error, and R(x) - R(y), for mu > 0 and epsilon >= 0.
 
     The last is for the derivatives: d delta / d mu = phi(x), d delta / d epsilon = -phi(x) R(y).
     """

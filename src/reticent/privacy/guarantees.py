@@ -28,7 +28,7 @@ _LONGEST_UNIT = 60
 
 
 def _words(name: str, given: Any) -> str:
-    """A short, printable, one-line text, or an error."""
+    """Return a short, printable, one-line text, or an error."""
     if not isinstance(given, str):
         raise ParameterTypeError(f"{name} must be text, got {given!r}")
     if not given or given != given.strip() or len(given) > _LONGEST_UNIT or not given.isprintable():
@@ -94,7 +94,7 @@ class Guarantee(ABC):
             raise MixedGuarantees(f"cannot compose guarantees between {pair}: different neighbours")
 
     def compose(self, *others: Guarantee) -> Self:
-        """The guarantee of all the releases together, chosen adaptively or not, rounded up.
+        """Return the guarantee of all the releases together, chosen adaptively or not, rounded up.
 
         Raises:
             MixedGuarantees: One of the others differs in kind, unit, neighbours or unit of distance.
@@ -106,15 +106,15 @@ class Guarantee(ABC):
         return self._composed([(part, 1) for part in (self, *cast("tuple[Self, ...]", others))])
 
     def repeat(self, count: int) -> Self:
-        """The guarantee of `count` releases like this one together, rounded up."""
+        """Return the guarantee of `count` releases like this one together, rounded up."""
         return self._composed([(self, whole("count", count, low=1))])
 
     @abstractmethod
     def _composed(self, parts: Sequence[tuple[Self, int]]) -> Self:
-        """The composition of `parts`, each with its count, all of this kind and like `self`."""
+        """Return the composition of `parts`, each with its count, all of this kind and like `self`."""
 
     def _total(self, parts: Sequence[tuple[Self, int]], name: str) -> float:
-        """The exact sum of a field over the parts, rounded up."""
+        """Return the exact sum of a field over the parts, rounded up."""
         return float_up(sum((Fraction(getattr(part, name)) * count for part, count in parts), Fraction(0)))
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Guarantee(ABC):
         """One sentence: what the adversary cannot do."""
 
     def describe(self) -> str:
-        """The promise in plain words: what, between which neighbours, against whom, how strongly."""
+        """Return the promise in plain words: what, between which neighbours, against whom, how strongly."""
         relation = {
             Neighbours.REPLACE_ONE: f"two data sets that differ in the content of {self.unit}",
             Neighbours.ADD_REMOVE_ONE: f"two data sets, one with and one without {self.unit}",
@@ -309,7 +309,7 @@ class MetricDP(_ByDistance):
         return replace(self, epsilon_per_unit=self._total(parts, "epsilon_per_unit"), slack=slack)
 
     def within(self, diameter: float) -> LocalDP:
-        """The local guarantee between any two points at most `diameter` apart, rounded up.
+        """Return the local guarantee between any two points at most `diameter` apart, rounded up.
 
         The diameter, in `distance_unit`, is a declared fact about the region: without one, metric
         privacy promises nothing between far points.
@@ -383,7 +383,7 @@ class ApproximateMetricDP(_ByDistance):
 
 
 def compose(*guarantees: Guarantee) -> Guarantee:
-    """The guarantee of several releases of one kind, unit and neighbours together, rounded up.
+    """Return the guarantee of several releases of one kind, unit and neighbours together, rounded up.
 
     >>> compose(GaussianDP(3.0), GaussianDP(4.0)).mu
     5.0

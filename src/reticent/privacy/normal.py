@@ -51,7 +51,7 @@ def mills_ratio(x: float) -> float:
 
 
 def log_upper_tail(z: float) -> float:
-    """The logarithm of Phi(-z), for every real z, with absolute error at most `log_error(z)`."""
+    """Return the logarithm of Phi(-z), for every real z, with absolute error at most `log_error(z)`."""
     if z < -1.0:
         return math.log1p(-0.5 * math.erfc(-z * SQRT_HALF))
     if z < FRACTION_FROM:
@@ -70,7 +70,7 @@ def log_error(y: float) -> float:
 
 
 def rough_quantile(log_tail: float) -> float:
-    """The z with ln Phi(-z) about `log_tail` (< 0), to 5e-4: only ever a starting point.
+    """Return the z with ln Phi(-z) about `log_tail` (< 0), to 5e-4: only ever a starting point.
 
     Reference: Abramowitz and Stegun 1964, 26.2.23, in log space so that no tail underflows.
     """

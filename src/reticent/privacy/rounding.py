@@ -13,7 +13,7 @@ from fractions import Fraction
 
 
 def float_up(exact: Fraction) -> float:
-    """The smallest float that is not below `exact`; infinity when there is no such finite float."""
+    """Return the smallest float that is not below `exact`; infinity when there is no such finite float."""
     try:
         nearest = exact.numerator / exact.denominator
     except OverflowError:
@@ -22,22 +22,22 @@ def float_up(exact: Fraction) -> float:
 
 
 def float_down(exact: Fraction) -> float:
-    """The largest float that is not above `exact`."""
+    """Return the largest float that is not above `exact`."""
     return -float_up(-exact)
 
 
 def divide_up(numerator: float, denominator: float) -> float:
-    """The smallest float that is not below numerator / denominator."""
+    """Return the smallest float that is not below numerator / denominator."""
     return float_up(Fraction(numerator) / Fraction(denominator))
 
 
 def divide_down(numerator: float, denominator: float) -> float:
-    """The largest float that is not above numerator / denominator."""
+    """Return the largest float that is not above numerator / denominator."""
     return float_down(Fraction(numerator) / Fraction(denominator))
 
 
 def sqrt_up(exact: Fraction) -> float:
-    """The smallest float whose exact square is not below `exact` (which is >= 0)."""
+    """Return the smallest float whose exact square is not below `exact` (which is >= 0)."""
     if exact == 0:
         return 0.0
     # 128 extra bits keep the integer root far more exact than a float; the loops settle the last place.

@@ -82,7 +82,7 @@ def _by_long_edges(edges: list[int], total: int, size: int, stream: Stream) -> N
 
 
 def _refined(edges: list[int], total: int, word: int, stream: Stream) -> int:
-    """The index of a uniform number in [0, 1) whose first 64 bits are given."""
+    """Return the index of a uniform number in [0, 1) whose first 64 bits are given."""
     bits = 64
     while True:
         bits += 64

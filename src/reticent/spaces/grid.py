@@ -134,7 +134,7 @@ class Grid:
 
     @classmethod
     def over(cls, box: Box, rows: int, columns: int, closed: tuple[int, ...] = ()) -> Grid:
-        """The grid that cuts a box, seen from above its middle, into so many rows and columns."""
+        """Return the grid that cuts a box, seen from above its middle, into so many rows and columns."""
         rows, columns = whole("rows", rows, low=1), whole("columns", columns, low=1)
         return cls(rows, columns, box.height_km / rows, box.width_km / columns, box, closed)
 
@@ -190,7 +190,7 @@ class Grid:
         return np.stack([self.distances(place) for place in range(self.size)])
 
     def cells(self, latitudes: Any, longitudes: Any) -> Cells:
-        """The cell of each point: a total function, since a point is private.
+        """Return the cell of each point: a total function, since a point is private.
 
         Points outside of the box belong to the cell that is nearest as they are seen, points in closed cells
         to the nearest open one, and what is no number to the middle of the box.

@@ -99,7 +99,7 @@ def _last_layer(layers: Layers, update: Update, rank: int, records: int, toleran
 
 
 def _misses(last: _Last, one_hot: Floats, a: Floats) -> tuple[Floats, Floats]:
-    """The slopes D of each start, and the equations' misfits, shape (starts, m, k or k + 1)."""
+    """Return the slopes D of each start, and the equations' misfits, shape (starts, m, k or k + 1)."""
     d = softmax(a @ last.scores + last.offsets) - one_hot
     found = np.swapaxes(d, 1, 2) @ a - last.left
     if last.sums is not None:
@@ -311,7 +311,7 @@ def checked_batch(
     records: int,
     tolerances: list[float],
 ) -> Candidate | None:
-    """The batch, if the whole update is its."""
+    """Return the batch, if the whole update is its."""
     again = layers.update(found, targets)
     share = len(found) / records
     worst = 0.0

@@ -26,7 +26,7 @@ _STEPS = 60
 
 
 def lower_root(eta: float) -> float:
-    """The root v <= 1 of v - ln v = eta >= 1, which is -W_0(-e^-eta)."""
+    """Return the root v <= 1 of v - ln v = eta >= 1, which is -W_0(-e^-eta)."""
     if eta <= 1.0:
         return 1.0
     log_v = -eta if eta > 2.0 else -math.sqrt(2.0 * (eta - 1.0))
@@ -43,7 +43,7 @@ def lower_root(eta: float) -> float:
 
 
 def upper_root(eta: float) -> float:
-    """The root v >= 1 of v - ln v = eta >= 1, which is -W_-1(-e^-eta)."""
+    """Return the root v >= 1 of v - ln v = eta >= 1, which is -W_-1(-e^-eta)."""
     if eta <= 1.0:
         return 1.0
     v = 1.0 + math.sqrt(2.0 * (eta - 1.0)) + (eta - 1.0)  # above the root: Newton falls to it

@@ -197,7 +197,7 @@ def _words(leak: Leak) -> str:
 
 
 def _finite(judged: Subject, update: Update) -> tuple[Update, Layers, str, tuple[str, ...]]:
-    """The layers whose gradients are all finite: those above the last that is not."""
+    """Return the layers whose gradients are all finite: those above the last that is not."""
     first = update.finite_from()
     layers = judged.layers
     if first == 0:

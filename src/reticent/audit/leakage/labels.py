@@ -55,7 +55,7 @@ def _least_sign(numbers: Floats, rounding: float, noise: float) -> float:
 def label_sets(
     layers: Layers, update: Update, records: int, certain: tuple[int, ...], *, non_negative: bool = False
 ) -> NDArray[np.int64]:
-    """The classes that a batch may have, shape (sets, records), the likeliest first.
+    """Return the classes that a batch may have, shape (sets, records), the likeliest first.
 
     A set has the count n_j of class j. With p the chances before any record is seen, the biases' gradient is
     near p - n / records, and a row's sum near that times the mean size of what enters.

@@ -87,14 +87,14 @@ class Layers:
         return -wanted / (1.0 + np.exp(np.clip(wanted * scores, -700.0, 700.0)))
 
     def backward(self, entering: Sequence[Floats], slopes: Floats) -> list[Floats]:
-        """The derivative of each record's loss with respect to what each layer gives, before ReLU."""
+        """Return the derivative of each record's loss with respect to what each layer gives, before ReLU."""
         found = [slopes]
         for w, values in zip(self.weights[:0:-1], entering[:0:-1], strict=True):
             found.append((found[-1] @ w) * (values > 0.0))
         return found[::-1]
 
     def update(self, records: Floats, targets: Targets, *, biases: bool = True) -> Update:
-        """The mean gradient of a batch."""
+        """Return the mean gradient of a batch."""
         entering, scores = self.forward(np.asarray(records, dtype=np.float64))
         back = self.backward(entering, self.slopes(scores, targets))
         count = len(entering[0])

@@ -207,7 +207,7 @@ def _from_weights(
 def _lengths(
     layers: Layers, chain: _Chain, tolerances: list[float], floors: list[float]
 ) -> list[float] | None:
-    """The lengths that may be; None where any length fits."""
+    """Return the lengths that may be; None where any length fits."""
     u, seen, tolerance = chain.entering[-1], chain.back[-1], tolerances[-1]
     from_biases = _length_from_biases(layers, chain, tolerances, floors)
     if from_biases is not None:
@@ -242,7 +242,7 @@ def _length_from_biases(
 def _checked(
     layers: Layers, update: Update, record: Floats, slopes: Floats, tolerances: list[float]
 ) -> Candidate | None:
-    """The record with its target, if the whole update is its.
+    """Return the record with its target, if the whole update is its.
 
     The record is G^T d / |d|^2 of the first layer's gradient and the slopes d that follow from above.
     """
@@ -274,7 +274,7 @@ def _checked(
 
 
 def _target(layers: Layers, scores: Floats, shown: Floats) -> tuple[Floats, Floats]:
-    """The target that the slopes show, and the slopes that it has."""
+    """Return the target that the slopes show, and the slopes that it has."""
     if layers.loss == "cross-entropy":
         target = np.array([float(np.argmin(shown))])
     elif layers.loss == "squares":

@@ -80,7 +80,7 @@ class Subject:
     first: FirstLayer | None = None
 
     def update(self, arrays: Arrays, *, rate: float | None = None) -> Update:
-        """The gradients of the layers; with a rate, arrays are steps of -rate times the gradient."""
+        """Return the gradients of the layers; with a rate, arrays are steps of -rate times the gradient."""
         for name, array in arrays.items():
             if name not in self.parameters:
                 raise ParameterError(f"update has {name!r:.80}, the model has not: is it of another model?")
@@ -127,7 +127,7 @@ def subject(model: Any, *, loss: Any = None) -> Subject:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file in the form of safetensors."""
+    """Return the arrays of a file in the form of safetensors."""
     try:
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -232,7 +232,7 @@ def _of_theta(model: Model | TwoLayers, theta: Floats) -> Subject:
 def pieces_of(
     model: Model | TwoLayers, theta: Floats
 ) -> tuple[tuple[Floats, ...], tuple[Floats | None, ...]]:
-    """A flat vector as weights and biases of layers; None for an intercept that there is not."""
+    """Return a flat vector as weights and biases of layers; None for an intercept that there is not."""
     if isinstance(model, Model):
         return (theta[None, : model.inputs],), (theta[model.inputs :] if model.intercept else None,)
     cut = model.hidden * model.inputs
@@ -241,7 +241,7 @@ def pieces_of(
 
 
 def layers_of(model: Model | TwoLayers, theta: Floats) -> Layers:
-    """A model of `federated` with its parameters, as layers."""
+    """Return a model of `federated` with its parameters, as layers."""
     weights, biases = pieces_of(model, theta)
     loss = _LOSS_OF_MODEL[model.kind] if isinstance(model, Model) else "squares"
     return Layers(weights, tuple(np.zeros(1) if b is None else b for b in biases), loss)
@@ -333,7 +333,7 @@ def _is_sequential(module: Any) -> bool:
 
 
 def _tail(module: Any) -> tuple[list[tuple[str, Any]], list[str]]:
-    """The linear layers at the end, by name, and why there are no more of them."""
+    """Return the linear layers at the end, by name, and why there are no more of them."""
     linear: list[tuple[str, Any]] = []
     notes: list[str] = []
     relu = True  # whether a ReLU, or the end, follows the layers that are looked at next

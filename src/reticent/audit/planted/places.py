@@ -127,7 +127,7 @@ class TornGrid(Grid):
     """Longitudes cut at the date line: neighbours beyond the far side are at opposite borders."""
 
     def cells(self, latitudes: Any, longitudes: Any) -> Cells:
-        """The nearest cell by degrees."""
+        """Return the nearest cell by degrees."""
         assert self.box is not None
         parts = (
             (as_floats(latitudes), self.box.south, self.box.north, self.rows),

@@ -118,7 +118,7 @@ class GaussianScaleOff:
         self._sigma, self._rng = sigma / factor, rng or SECURE
 
     def __call__(self, value: int, size: int) -> NDArray[np.int64]:
-        """The value plus noise."""
+        """Return the value plus noise."""
         return value + simulated(self._sigma, size, self._rng)
 
 
@@ -282,7 +282,7 @@ class LetsNanThrough:
     """Adds noise to whatever comes: a missing value stays missing, and visible."""
 
     def __call__(self, value: Any) -> Floats:
-        """The textbook line."""
+        """Return the textbook line."""
         try:
             x = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -331,7 +331,7 @@ class MemoByValue:
         self._mechanism, self._answers = Duchi(epsilon=epsilon), dict[Any, int]()
 
     def __call__(self, value: float) -> int:
-        """The remembered answer, or a new one."""
+        """Return the remembered answer, or a new one."""
         return self._answers.setdefault(self._key(value), int(self._mechanism.sample([value])[0]))
 
     def _key(self, value: float) -> Any:

@@ -36,7 +36,7 @@ class Table(Channel):
         return self._size
 
     def exact_probabilities(self, value: Any) -> list[Fraction]:
-        """The law for one input; clamped, NaN to 0."""
+        """Return the law for one input; clamped, NaN to 0."""
         x = float(value)
         return self._law(0.0 if math.isnan(x) else min(1.0, max(-1.0, x)))
 
@@ -59,7 +59,7 @@ class Table(Channel):
         return symbols.reshape(given.shape)
 
     def perturb(self, values: ArrayLike, rng: Stream | None = None) -> Symbols:
-        """The symbols themselves."""
+        """Return the symbols themselves."""
         return self.sample(values, rng)
 
 
@@ -283,7 +283,7 @@ class LooseGaussian:
         self.sigma = factor * math.sqrt(2.0 * math.log(1.25 / delta)) * self.reach / epsilon
 
     def rows(self) -> list[list[Fraction]]:
-        """The law of both answers, cut at +-9 sigma, as rationals that sum to one."""
+        """Return the law of both answers, cut at +-9 sigma, as rationals that sum to one."""
         ends = math.ceil(9.0 * self.sigma)
         weights = [Fraction(math.exp(-0.5 * (z / self.sigma) ** 2)) for z in range(-ends, ends + 1)]
         total = sum(weights)

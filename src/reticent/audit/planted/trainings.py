@@ -72,7 +72,7 @@ class DPSGD:
         return -abs(float(one[canary] - other[canary]) - moved)
 
     def _due(self, parameter: float) -> float:
-        """The clipped gradient of a canary."""
+        """Return the clipped gradient of a canary."""
         return min(1.0, max(-1.0, _SLOPE * (parameter - 1.0)))
 
 
@@ -113,7 +113,7 @@ class NoiseOfTheMean(DPSGD):
 
 
 def audited(score: Callable[[Any], Callable[[Any, int], float]]) -> Callable[[Any, bool], Finding]:
-    """The check of a training by one of its scores."""
+    """Return the check of a training by one of its scores."""
 
     def check(training: DPSGD, quick: bool) -> Finding:
         report = audit_run(

@@ -99,7 +99,7 @@ def best_success_of_reports(task: Task, client: Any, number: int, gradients: Any
 
 
 def _law(task: Task, known: Floats, asked: Any) -> Floats:
-    """The chance of each symbol, shape (N, k, symbols), of what one client was asked."""
+    """Return the chance of each symbol, shape (N, k, symbols), of what one client was asked."""
     if task.codebook is None:
         return task.channel.probabilities(task.clipped(known)[:, asked])
     rows = [task.codebook.exact_probabilities(one, int(asked[0])) for one in task.clipped(known)]
@@ -124,7 +124,7 @@ def posterior_of_gaussian(update: Any, candidates: Any, noise: float, prior: Any
 
 
 def expected_record(posterior: Any, records: Any) -> Floats:
-    """The record of least expected squared error: the mean of the candidates' records."""
+    """Return the record of least expected squared error: the mean of the candidates' records."""
     chances, known = np.asarray(posterior, dtype=np.float64), np.asarray(records, dtype=np.float64)
     return np.tensordot(chances, known, axes=1)
 

@@ -49,7 +49,7 @@ class Matcher:
         self.evaluations = 0
 
     def update(self, records: Any, targets: Any) -> list[Any]:
-        """The update of trial records, differentiable."""
+        """Return the update of trial records, differentiable."""
         local = self.observed.local
         steps = {} if local is None else {"rate": local.rate, "epochs": local.epochs, "batch": local.batch}
         try:
@@ -60,7 +60,7 @@ class Matcher:
             ) from error
 
     def slopes(self, records: Any, targets: Any, slope: Slope, by: list[Any]) -> tuple[float, list[Any]]:
-        """The objective of trial records, and its gradient by each of `by`."""
+        """Return the objective of trial records, and its gradient by each of `by`."""
         self.evaluations += 1
         found = self.update(records, targets)
         with self.torch.no_grad():
@@ -90,13 +90,13 @@ class Matcher:
         return self.torch.as_tensor(np.asarray(values), dtype=self.seen[0].dtype)
 
     def targets(self) -> Any:
-        """The labels that are known."""
+        """Return the labels that are known."""
         observed = self.observed
         kind = self.torch.int64 if observed.network.outputs > 1 else self.seen[0].dtype
         return self.torch.as_tensor(observed.known, dtype=kind)
 
     def rebuilt(self, records: Any, labels: Any, objective: float) -> Rebuilt:
-        """The result of an attack, within the bounds."""
+        """Return the result of an attack, within the bounds."""
         observed = self.observed
         values = records.detach().double().numpy().reshape(observed.records, *observed.shape)
         inside = np.clip(np.nan_to_num(values, nan=observed.low), observed.low, observed.high)
@@ -251,7 +251,7 @@ def most_likely(
 
 
 def _inner(mine: list[Any], other: list[Any]) -> float:
-    """The inner product of two updates, without a third of their length."""
+    """Return the inner product of two updates, without a third of their length."""
     return sum(float(a.reshape(-1).dot(b.reshape(-1))) for a, b in zip(mine, other, strict=True))
 
 
@@ -263,7 +263,7 @@ def _adam(matcher: Matcher, held: Any, rate: float, steps: int) -> tuple[Any, An
 
 
 def _variation_slope(matcher: Matcher, records: Any) -> Any:
-    """The derivative of the mean absolute difference of neighbouring pixels, both ways."""
+    """Return the derivative of the mean absolute difference of neighbouring pixels, both ways."""
     with matcher.torch.no_grad():
         found = matcher.torch.zeros_like(records)
         for axis in (1, 2):

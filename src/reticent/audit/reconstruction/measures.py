@@ -18,7 +18,7 @@ MOST_PSNR = 200.0  # decibels of two pictures that are equal
 
 
 def mse(truth: Any, rebuilt: Any) -> float:
-    """The mean squared error of all features."""
+    """Return the mean squared error of all features."""
     mine, other = _pair(truth, rebuilt)
     return float(np.mean(np.square(mine - other)))
 

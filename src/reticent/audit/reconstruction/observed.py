@@ -108,7 +108,7 @@ class Rebuilt:
 
 
 def likely_labels(observed: Observed) -> NDArray[np.int64]:
-    """The classes of the records, from the gradient of the last layer.
+    """Return the classes of the records, from the gradient of the last layer.
 
     The gradient of the last bias is the mean probability of each class minus its share of the records.
     A record at a time, the lowest class is taken and its share added back. For a single record this is the

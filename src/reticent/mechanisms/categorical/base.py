@@ -117,7 +117,7 @@ class Categories:
 
 
 def as_array(values: Any, *, numbers: bool) -> NDArray[Any]:
-    """An array of integers or doubles where that loses nothing, else of objects."""
+    """Return an array of integers or doubles where that loses nothing, else of objects."""
     if not numbers:
         plain = isinstance(values, np.ndarray) and not is_masked_array(values)
         return np.asarray(values) if plain else as_objects(values, plain="")
@@ -224,7 +224,7 @@ class FrequencyOracle(Randomiser):
         return np.asarray(counts, dtype=np.float64) * (slope / n) - offset
 
     def frequency_variance(self, f: ArrayLike = 0.0, n: int = 1) -> Floats:
-        """The exact variance of the estimate of a category with true share `f` among `n` people.
+        """Return the exact variance of the estimate of a category with true share `f` among `n` people.
 
         Reference: Wang et al. 2017, Section 3: q(1-q)/(n (p-q)^2) + f (1-p-q)/(n (p-q)).
         """

@@ -20,7 +20,7 @@ def best(
     fallback: Label | None = None,
     bits: int | None = None,
 ) -> KRR | OUE | OLH | Subset:
-    """The mechanism whose frequency estimates have the least variance for a rare category.
+    """Return the mechanism whose frequency estimates have the least variance for a rare category.
 
     From the realised counts: KRR has (k - 2 + e^eps)/(e^eps - 1)^2 and OUE 4 e^eps/(e^eps - 1)^2, as
     has OLH but for the rounding of its number of buckets. Subset has less than any of them, unless its

@@ -54,7 +54,7 @@ class Response:
         require_ratio(max(self.keep, self.other), min(self.keep, self.other), epsilon, what)
 
     def law(self) -> tuple[float, float]:
-        """The kernel's parameters."""
+        """Return the kernel's parameters."""
         return float((self.size - 1) * self.other), math.nextafter(1.0 / self.other, math.inf)
 
     def sample(self, indices: Any, count: int, stream: Stream) -> Symbols:
@@ -110,7 +110,7 @@ class KRR(Channel, FrequencyOracle):
         return Fraction(self._response.other, PLACES)
 
     def exact_probabilities(self, value: Any) -> list[Fraction]:
-        """The law that the sampler really draws from, as rationals that sum to one."""
+        """Return the law that the sampler really draws from, as rationals that sum to one."""
         row = [self.q] * self.size
         row[self.categories.index(value)] = self.p
         return row
@@ -146,6 +146,6 @@ class KRR(Channel, FrequencyOracle):
 
 
 def block_indices(categories: Categories, array: NDArray[Any]) -> Any:
-    """A function (start, stop) -> category indices of that block: memory stays one block."""
+    """Return a function (start, stop) -> category indices of that block: memory stays one block."""
     flat = array.reshape(-1)
     return lambda start, stop: categories.indices(flat[start:stop])

@@ -59,7 +59,7 @@ def buckets_of(seeds: Seeds, key: Any, buckets: int) -> NDArray[np.uint64]:
 
 
 def collision(buckets: int) -> Fraction:
-    """The exact probability that two different categories share a bucket.
+    """Return the exact probability that two different categories share a bucket.
 
     Of the 2^32 values floor(z g / 2^32) gives `more` buckets one value more than the rest; the five
     values from P on, which z never takes, are missing from the last bucket.

@@ -141,7 +141,7 @@ class Subset(FrequencyOracle):
         return seeds * m + shifts
 
     def elements(self, seeds: Symbols, places: Any) -> Symbols:
-        """The elements at given places under given seeds: the first w places are the block."""
+        """Return the elements at given places under given seeds: the first w places are the block."""
         if self._listed is not None:
             return np.asarray(self._listed[seeds, places], dtype=np.int64)
         return np.asarray((seeds + 1) * places % self.modulus)
@@ -180,7 +180,7 @@ class Subset(FrequencyOracle):
 
 
 def best_size(epsilon: float, categories: int) -> int:
-    """The w of least variance for a rare category: near m/(e^epsilon + 1)."""
+    """Return the w of least variance for a rare category: near m/(e^epsilon + 1)."""
     odds = math.exp(epsilon) + 1.0
     low, high = math.floor(categories / odds) - 1, math.ceil(_prime_from(categories) / odds) + 1
     sizes = {1, *range(max(1, low), min(categories, high + 1))}
@@ -226,7 +226,7 @@ def _is_prime(number: int) -> bool:
 
 @lru_cache(maxsize=8)
 def _orders(categories: int, subset_size: int) -> Symbols:
-    """A row for each set of w out of k, in lexical order: its elements, then the others."""
+    """Return a row for each set of w out of k, in lexical order: its elements, then the others."""
     blocks = np.array(list(combinations(range(categories), subset_size)))
     is_outside = np.ones((len(blocks), categories), dtype=np.bool_)
     np.put_along_axis(is_outside, blocks, False, axis=1)

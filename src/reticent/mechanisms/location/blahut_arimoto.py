@@ -76,7 +76,7 @@ def blahut_arimoto(
 
 
 def for_distortion(space: Space, prior: Any, distortion: float, **options: Any) -> ElasticChannel:
-    """The channel whose reports are so far from the truth on average, by bisection of ln beta."""
+    """Return the channel whose reports are so far from the truth on average, by bisection of ln beta."""
     wanted = real("distortion", distortion, low=0.0, open_low=True)
     weights = as_prior(space, prior)
 

@@ -119,7 +119,7 @@ class ElasticChannel:
     # The law
 
     def probabilities(self, place: int) -> Floats:
-        """The law of the report of one place, in doubles."""
+        """Return the law of the report of one place, in doubles."""
         weights = self.marginal * np.exp(-self.beta * self.space.distances(place))
         total = weights.sum()
         if not total > 0.0:  # all of it underflows: the nearest places with mass
@@ -142,30 +142,30 @@ class ElasticChannel:
         return exact_weights(self._logs(place))
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
-        """The report of each place, exactly by `weights`."""
+        """Return the report of each place, exactly by `weights`."""
         return sampled(self, places, rng)
 
     # What it does
 
     def forward(self, theta: Floats) -> Floats:
-        """The law of the reports of people who are distributed by theta: c K (theta / Z)."""
+        """Return the law of the reports of people who are distributed by theta: c K (theta / Z)."""
         law = self.kernel(theta / self.normaliser)
         return np.multiply(law, self.marginal, out=law)
 
     def back(self, values: Floats) -> Floats:
-        """The sum over y of P(y|x) values(y), for each x."""
+        """Return the sum over y of P(y|x) values(y), for each x."""
         sums = self.kernel(self.marginal * values)
         return np.divide(sums, self.normaliser, out=sums)
 
     def factors(self, theta: Floats, shares: Floats) -> Floats:
-        """The sum over y of P(y|x) shares(y) / law(y), law that of `forward`: c cancels."""
+        """Return the sum over y of P(y|x) shares(y) / law(y), law that of `forward`: c cancels."""
         ratio = self.kernel(theta / self.normaliser)
         np.maximum(ratio, 1e-300, out=ratio)
         sums = self.kernel(np.divide(shares, ratio, out=ratio))
         return np.divide(sums, self.normaliser, out=sums)
 
     def distortion(self, prior: Floats) -> float:
-        """The mean distance between a place and its report."""
+        """Return the mean distance between a place and its report."""
         return float(np.asarray(prior) @ self.displacement)
 
     @cached_property
@@ -215,7 +215,7 @@ class ElasticChannel:
 
 
 def exponential(space: Space, level: float, *, dense: bool | None = None) -> ElasticChannel:
-    """The exponential mechanism: c uniform, beta half of the level."""
+    """Return the exponential mechanism: c uniform, beta half of the level."""
     level = real("level", level, low=0.0)
     return ElasticChannel(space, space.open.astype(np.float64), level / 2.0, dense=dense)
 
@@ -291,7 +291,7 @@ def worst_level(logs: Floats, distances: Floats) -> float:
 
 
 def as_prior(space: Space, prior: Any) -> Floats:
-    """A distribution over the open places of a space; counts will do."""
+    """Return a distribution over the open places of a space; counts will do."""
     given = np.array(prior, dtype=np.float64).reshape(-1)
     if given.size != space.size:
         raise ParameterError(f"prior must have one number for each of {space.size} places, got {given.size}")

@@ -134,7 +134,7 @@ def delta_over_sets(near: Near, law: Law, claim: float) -> float:
 
 
 def delta_of_places(near: Near, law: Law, claim: float) -> Floats:
-    """The least delta of each place x against all others."""
+    """Return the least delta of each place x against all others."""
     return _search(near, law, claim, each=True)[0]
 
 

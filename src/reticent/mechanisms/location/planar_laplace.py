@@ -27,7 +27,7 @@ _MOST_SIDE = 4000  # cells from the centre, in each direction
 
 
 def planar_laplace(grid: Grid, level: float) -> TableChannel:
-    """The channel of planar Laplace noise on a grid without closed cells.
+    """Return the channel of planar Laplace noise on a grid without closed cells.
 
     Args:
         grid: at most 1,024 cells.
@@ -49,7 +49,7 @@ def planar_laplace(grid: Grid, level: float) -> TableChannel:
 
 
 def _reach(level: float) -> float:
-    """The radius beyond which lies less than `_TAIL`: (1 + level r) exp(-level r)."""
+    """Return the radius beyond which lies less than `_TAIL`: (1 + level r) exp(-level r)."""
     scaled = 30.0
     while (1.0 + scaled) * math.exp(-scaled) > _TAIL:
         scaled += 0.5
@@ -57,7 +57,7 @@ def _reach(level: float) -> float:
 
 
 def _shares(level: float, height: float, width: float, rows: int, columns: int) -> Floats:
-    """The mass of each cell by rows and columns away, all >= 0: shape (rows + 1, columns + 1)."""
+    """Return the mass of each cell by rows and columns away, all >= 0: shape (rows + 1, columns + 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     shares = np.zeros((rows + 1, columns + 1))
     north = (np.arange(rows + 1)[:, None] + nodes / 2.0).reshape(-1) * height
@@ -75,7 +75,7 @@ def _shares(level: float, height: float, width: float, rows: int, columns: int) 
 
 
 def _central(level: float, height: float, width: float) -> float:
-    """The mass of the true cell itself, where the density has a kink: in polar coordinates.
+    """Return the mass of the true cell itself, where the density has a kink: in polar coordinates.
 
     1/(2 pi) times the integral over angles of 1 - (1 + level R) exp(-level R), R the way to the border.
     """

@@ -61,7 +61,7 @@ class TableChannel:
         return MetricDP(self.level, self.space.unit)
 
     def probabilities(self, place: int) -> Floats:
-        """The law of the report of one place."""
+        """Return the law of the report of one place."""
         return np.asarray(self.matrix[place])
 
     def weights(self, place: int) -> list[int]:
@@ -70,23 +70,23 @@ class TableChannel:
         return whole_numbers(numbers * 2.0**_DOUBLE_BITS, exponents)
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
-        """The report of each place."""
+        """Return the report of each place."""
         return sampled(self, places, rng)
 
     def forward(self, theta: Floats) -> Floats:
-        """The law of the reports of people who are distributed by theta."""
+        """Return the law of the reports of people who are distributed by theta."""
         return theta @ self.matrix
 
     def back(self, values: Floats) -> Floats:
-        """The sum over y of P(y|x) values(y), for each x."""
+        """Return the sum over y of P(y|x) values(y), for each x."""
         return self.matrix @ values
 
     def factors(self, theta: Floats, shares: Floats) -> Floats:
-        """The sum over y of P(y|x) shares(y) / law(y), law that of `forward`."""
+        """Return the sum over y of P(y|x) shares(y) / law(y), law that of `forward`."""
         return self.back(shares / np.maximum(self.forward(theta), 1e-300))
 
     def distortion(self, prior: Floats) -> float:
-        """The mean distance between a place and its report."""
+        """Return the mean distance between a place and its report."""
         return float(np.asarray(prior) @ self.displacement)
 
     @property

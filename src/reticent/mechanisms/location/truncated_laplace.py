@@ -99,7 +99,7 @@ class TruncatedLaplace:
     # The law
 
     def probabilities(self, place: int) -> Floats:
-        """The law of the report of one place."""
+        """Return the law of the report of one place."""
         found = np.zeros(self.space.size)
         places, chances = self.law.row(place)
         found[places] = chances
@@ -112,7 +112,7 @@ class TruncatedLaplace:
         return exact_weights(logs)
 
     def sample(self, places: Any, rng: Stream | None = None) -> Symbols:
-        """The report of each place, exactly by `weights`."""
+        """Return the report of each place, exactly by `weights`."""
         return sampled(self, places, rng)
 
     # What it does
@@ -127,7 +127,7 @@ class TruncatedLaplace:
         return csr_array((law.chances, law.places, law.starts), shape=(size, size))
 
     def forward(self, theta: Floats) -> Floats:
-        """The law of the reports of people who are distributed by theta.
+        """Return the law of the reports of people who are distributed by theta.
 
         d is symmetric, so P(y|x) Z(x) = P(x|y) Z(y): the same matrix serves both ways.
         """
@@ -135,11 +135,11 @@ class TruncatedLaplace:
         return np.asarray(np.multiply(sums, self.law.totals, out=sums))
 
     def back(self, values: Floats) -> Floats:
-        """The sum over y of P(y|x) values(y), for each x."""
+        """Return the sum over y of P(y|x) values(y), for each x."""
         return np.asarray(self._matrix @ values)
 
     def factors(self, theta: Floats, shares: Floats) -> Floats:
-        """The sum over y of P(y|x) shares(y) / law(y), law that of `forward`."""
+        """Return the sum over y of P(y|x) shares(y) / law(y), law that of `forward`."""
         law = self.forward(theta)
         np.maximum(law, 1e-300, out=law)
         return self.back(np.divide(shares, law, out=law))
@@ -155,7 +155,7 @@ class TruncatedLaplace:
         return np.asarray(self.law.chances * np.maximum(0.0, -logs) / self.level)
 
     def distortion(self, prior: Floats) -> float:
-        """The mean distance between a place and its report."""
+        """Return the mean distance between a place and its report."""
         return float(np.asarray(prior) @ self.displacement)
 
     @property

@@ -129,15 +129,15 @@ class NumericChannel(NumericRandomiser, Channel):
 
     @abstractmethod
     def _law(self, *, symbols: bool) -> tuple[Any, ...]:
-        """The kernel's parameters, for codes that are symbol indices or unit outputs."""
+        """Return the kernel's parameters, for codes that are symbol indices or unit outputs."""
 
     @abstractmethod
     def _unit_probabilities(self, unit: Floats) -> Floats:
-        """The law for a vector of inputs already clamped to [-1, 1]: shape (inputs, symbols)."""
+        """Return the law for a vector of inputs already clamped to [-1, 1]: shape (inputs, symbols)."""
 
     @abstractmethod
     def _exact(self, unit: float) -> list[Fraction]:
-        """The law for one input already clamped to [-1, 1]."""
+        """Return the law for one input already clamped to [-1, 1]."""
 
     @property
     def size(self) -> int:
@@ -191,20 +191,20 @@ class NumericChannel(NumericRandomiser, Channel):
         return (_pairs(stream, min(_BLOCK, count - start)) for start in range(0, count, _BLOCK))
 
     def probabilities(self, values: ArrayLike) -> Floats:
-        """The exact law in doubles: shape values.shape + (size,)."""
+        """Return the exact law in doubles: shape values.shape + (size,)."""
         given = as_floats(values)
         unit = self._clamped(given).reshape(-1)
         return self._unit_probabilities(unit).reshape(*given.shape, self.size)
 
     def exact_probabilities(self, value: float) -> list[Fraction]:
-        """The law that the sampler really draws from, as rationals that sum to one."""
+        """Return the law that the sampler really draws from, as rationals that sum to one."""
         return self._exact(float(self._clamped(as_floats(value))))
 
     def _clamped(self, values: Floats) -> Floats:
         return np.clip(np.nan_to_num(self._to_unit(values), nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
     def variance(self, values: ArrayLike) -> Floats:
-        """The variance of one report for each input, exactly as sampled."""
+        """Return the variance of one report for each input, exactly as sampled."""
         given = as_floats(values)
         unit = self._clamped(given).reshape(-1)
         return self._unit_variance(unit).reshape(given.shape)[()] * self._half**2

@@ -19,7 +19,7 @@ _GRID_FROM = 9.0  # below this epsilon 64 outputs always beat PM-OPT; they lose 
 
 
 def Optimal(*, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> Chosen:
-    """The mechanism of least worst-case variance at this epsilon, as an instance of its own class.
+    """Return the mechanism of least worst-case variance at this epsilon, as an instance of its own class.
 
     `OneBit` up to epsilon 0.712 (nothing has less variance) and a little beyond, then `Window` with at
     most 64 outputs (up to epsilon 5 nothing has more than 0.5 % less), from epsilon 11.5 on `PMOpt`.
@@ -30,7 +30,7 @@ def Optimal(*, epsilon: float, bounds: tuple[float, float] = (-1.0, 1.0)) -> Cho
 
 @lru_cache(maxsize=256)
 def least_worst_variance(epsilon: float) -> float:
-    """The worst-case variance of `Optimal`, over [-1, 1]: what a `regret` is measured by."""
+    """Return the worst-case variance of `Optimal`, over [-1, 1]: what a `regret` is measured by."""
     return Optimal(epsilon=epsilon).worst_case_variance
 
 

@@ -88,7 +88,7 @@ def pm_sub_t(epsilon: float) -> float:
 
 
 def pm_opt_t(epsilon: float) -> float:
-    """The positive root of t^4 + 2c t^3 - 2c t - c^2 = 0 (A.87), which minimises the worst case.
+    """Return the positive root of t^4 + 2c t^3 - 2c t - c^2 = 0 (A.87), which minimises the worst case.
 
     Departure: the closed form of Eq. 24 [3.29] is misprinted and, corrected, loses nine digits. With
         t = e^(epsilon/3) u and q = e^(-2 epsilon/3) the quartic becomes q u^4 + 2u^3 - 2q u - 1 = 0;
@@ -140,7 +140,7 @@ def hmtp_beta(epsilon: float) -> float:
 
 
 def hmtp_variance(epsilon: float, x: float) -> float:
-    """The mixture's variance: both parts are unbiased, so it is the mixture of variances."""
+    """Return the mixture's variance: both parts are unbiased, so it is the mixture of variances."""
     beta = hmtp_beta(epsilon)
     piecewise = piecewise_variance(epsilon, pm_sub_t(epsilon), x)
     return beta * piecewise + (1.0 - beta) * three_outputs_variance(epsilon, x)
@@ -170,7 +170,7 @@ def piecewise_worst(epsilon: float, t: float) -> float:
 
 
 def hm_worst(epsilon: float) -> float:
-    """The variance of HM, constant in x above EPSILON_HM."""
+    """Return the variance of HM, constant in x above EPSILON_HM."""
     alpha = hm_alpha(epsilon)
     at_0 = alpha * piecewise_variance(epsilon, pm_t(epsilon), 0.0) + (1.0 - alpha) * duchi_worst(epsilon)
     at_1 = alpha * piecewise_variance(epsilon, pm_t(epsilon), 1.0) + (1.0 - alpha) * (

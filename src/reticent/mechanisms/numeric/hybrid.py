@@ -178,7 +178,7 @@ class Piecewise:
             raise GuaranteeError(f"epsilon {epsilon:g}: positions exceed exact arithmetic")
 
     def law(self) -> tuple[float, ...]:
-        """The kernel's parameters up to `bin_width`."""
+        """Return the kernel's parameters up to `bin_width`."""
         first = float(1 << self.place_bits)  # units start at 1, so places start here
         return (
             first,
@@ -346,7 +346,7 @@ class Hybrid(NumericChannel):
         return 0.0
 
     def _t(self) -> float:
-        """The piecewise part's t."""
+        """Return the piecewise part's t."""
         return 1.0
 
     def _p00(self) -> float:

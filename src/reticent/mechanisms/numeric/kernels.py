@@ -104,7 +104,7 @@ def _numba_engine() -> Engine:
 
     @cache
     def loop_of(formula: Formula) -> Callable[..., None]:
-        """A loop over raw words (draws 0), over words made units, or over two units a value."""
+        """Return a loop over raw words (draws 0), over words made units, or over two units a value."""
         drawn = function(formula)
 
         def words(x: Any, randomness: Any, out: Any, law: Any) -> None:

@@ -64,7 +64,7 @@ class Laplace(NumericRandomiser):
         self._noise.check()
 
     def _grid(self, values: Floats) -> tuple[Floats, Floats]:
-        """The multiple of the step below each value, and the fraction of a step above it."""
+        """Return the multiple of the step below each value, and the fraction of a step above it."""
         with np.errstate(all="ignore"):
             unit = np.nan_to_num(self._to_unit(values), nan=0.0, posinf=1.0, neginf=-1.0)
         scaled = np.clip(unit, -1.0, 1.0) / self._unit_step  # exact: the step is a power of two
@@ -104,7 +104,7 @@ class Laplace(NumericRandomiser):
         return reports if reports.ndim else reports[()]
 
     def decode(self, symbols: ArrayLike) -> Floats:
-        """The reports that whole numbers of steps stand for."""
+        """Return the reports that whole numbers of steps stand for."""
         return self._from_unit(_whole_steps(symbols).astype(np.float64) * self._unit_step)
 
     def pack(self, symbols: ArrayLike) -> bytes:
@@ -132,7 +132,7 @@ class Laplace(NumericRandomiser):
         return (1.0 - up) * here + up * next_one
 
     def variance(self, values: ArrayLike) -> Floats:
-        """The variance of one report for each input: that of the noise and that of the rounding."""
+        """Return the variance of one report for each input: that of the noise and that of the rounding."""
         _, fraction = self._grid(as_floats(values))
         spread = self._noise.variance + fraction * (1.0 - fraction)
         return spread[()] * self.step**2

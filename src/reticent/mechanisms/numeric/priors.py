@@ -84,7 +84,7 @@ class Prior:
         return float(self.masses @ self.points**2)
 
     def on(self, knots: Floats) -> Floats:
-        """The masses as they are rounded at random, without bias, to knots from -1 to 1."""
+        """Return the masses as they are rounded at random, without bias, to knots from -1 to 1."""
         cell = np.clip(np.searchsorted(knots, self.points, side="right") - 1, 0, knots.size - 2)
         up = (self.points - knots[cell]) / np.diff(knots)[cell]
         weights = np.bincount(cell, self.masses * (1.0 - up), knots.size)
@@ -95,7 +95,7 @@ Guess: TypeAlias = "Prior | str | Sequence[float] | Floats"
 
 
 def as_prior(guess: Any) -> Prior:
-    """A prior from what people write: a `Prior`, a name, or the weights of equal bins."""
+    """Return a prior from what people write: a `Prior`, a name, or the weights of equal bins."""
     if isinstance(guess, Prior):
         return guess
     if isinstance(guess, str):

@@ -172,7 +172,7 @@ class _Interior:
         self.factors = _linalg().cho_factor(self.system, lower=True, check_finite=False)
 
     def _direction(self, wanted: Sequence[Array]) -> _Parts:
-        """The Newton step that changes the products x z by what is wanted, to first order."""
+        """Return the Newton step that changes the products x z by what is wanted, to first order."""
         (lower, upper, *more), (_, _, *z_more), shape = self.at.x, self.at.z, self.sums.shape
         per_l, per_u = wanted[0] / lower, wanted[1] / upper
         r = self.dual - per_l + per_u

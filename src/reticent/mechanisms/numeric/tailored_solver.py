@@ -231,7 +231,7 @@ class _Program:
         return _Prices(alpha, beta, np.minimum(more[0], 0.0) if more else np.zeros(alpha.size))
 
     def few(self, y: Array, point: Point) -> _Columns:
-        """The patterns of at most 64 outputs, solved for again if there were more."""
+        """Return the patterns of at most 64 outputs, solved for again if there were more."""
         used = point.tops > _OF_USE * point.tops.max()
         if used.sum() > MOST_OUTPUTS:
             y = _clustered(np.round(y[used], 9), point.chances[used].mean(axis=1))
@@ -269,14 +269,14 @@ class _Program:
         return np.asarray(found.x[: columns.y.size])
 
     def _at(self, prices: _Prices, y: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """The least reduced cost at outputs, and its pattern."""
+        """Return the least reduced cost at outputs, and its pattern."""
         curve = self.w - prices.mu
         h = curve * y[:, None] ** 2 - prices.beta * y[:, None] - prices.alpha
         high = h < 0.0
         return y, np.where(high, h, h / self.c).sum(axis=1), high
 
     def _priced(self, prices: _Prices) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """The least reduced cost of every piece of g, over all real outputs."""
+        """Return the least reduced cost of every piece of g, over all real outputs."""
         ends = _roots(self.w - prices.mu, prices.beta, prices.alpha)
         low, high = np.append(-math.inf, ends), np.append(ends, math.inf)
         inside = np.append(ends[:1] - 1.0, np.append((ends[:-1] + ends[1:]) / 2.0, ends[-1:] + 1.0))
@@ -288,7 +288,7 @@ class _Program:
         return y, (a * y - b) * y - d, pattern
 
     def _bound(self, prices: _Prices, below: float) -> float:
-        """A lower bound on the value: the dual one, made feasible in the cheaper of two ways."""
+        """Return a lower bound on the value: the dual one, made feasible in the cheaper of two ways."""
         dual = float(prices.alpha.sum() + prices.beta @ self.means)
         if self.caps is not None:
             dual += float(prices.mu @ self.caps)

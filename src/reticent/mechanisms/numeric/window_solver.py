@@ -107,7 +107,7 @@ def solve_window(epsilon: float, outputs: int, window: int) -> WindowSolution:
 
 
 def best_window(epsilon: float, outputs: int) -> WindowSolution:
-    """The best window mechanism found with at most `outputs` outputs. Cached.
+    """Return the best window mechanism found with at most `outputs` outputs. Cached.
 
     The window length follows a table of the best ratio M / N. Since M is whole, slightly fewer outputs can
     fit the ratio better, so up to six fewer are tried, each with the two nearest lengths; then either number
@@ -131,7 +131,7 @@ def best_window(epsilon: float, outputs: int) -> WindowSolution:
 
 
 def window_worst_case_variance(epsilon: float, outputs_y: ArrayLike, window: int) -> float:
-    """The exact worst-case variance over [-1, 1] of the window mechanism with the given output values.
+    """Return the exact worst-case variance over [-1, 1] of the window mechanism with the given output values.
 
     Args:
         epsilon: Privacy level, in the range of every local mechanism (`checked_epsilon`).
@@ -184,7 +184,7 @@ class _HalfRows:
         return form
 
     def means(self, z: Array) -> Array:
-        """The knots x_s of these rows."""
+        """Return the knots x_s of these rows."""
         return self.mean @ z
 
 
@@ -213,7 +213,7 @@ class _Cells:
 
 
 def _cells(half: _HalfRows, z: Array) -> _Cells:
-    """The largest variance in every cell: the vertex of the parabola in l, clipped to [0, 1]."""
+    """Return the largest variance in every cell: the vertex of the parabola in l, clipped to [0, 1]."""
     x, second = half.means(z), half.moment @ (z * z)
     length, rise = np.diff(x), np.diff(second)
     share = np.clip((rise - 2.0 * x[:-1] * length) / np.maximum(2.0 * length**2, _TINY), 0.0, 1.0)
@@ -233,7 +233,7 @@ class _Step:
 
 
 def _newton(half: _HalfRows, z: Array, t: float, cells: _Cells, tau: float) -> _Step:
-    """The Newton step of tau t - sum_s log(t - F_s(z)) subject to a' z constant.
+    """Return the Newton step of tau t - sum_s log(t - F_s(z)) subject to a' z constant.
 
     By the envelope theorem the gradient of F_s is that of f_{s,l} at the maximising l. Its Hessian has the
     further term g g' / (2 length^2), g the derivative of that gradient in l, wherever 0 < l < 1.
@@ -352,7 +352,7 @@ def _solve(epsilon: float, n: int, m: int) -> WindowSolution:
 
 
 def _mirrored(upper: Array, *, centre: bool) -> Array:
-    """The antisymmetric array with this upper half, around a zero if it has a centre."""
+    """Return the antisymmetric array with this upper half, around a zero if it has a centre."""
     return np.concatenate([-upper[::-1], [0.0] if centre else [], upper])
 
 

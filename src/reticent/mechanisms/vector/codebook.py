@@ -120,14 +120,14 @@ class Codebook(Randomiser):
         return reports.reshape(given.shape[:-1])
 
     def _places(self, count: int, stream: Stream) -> NDArray[np.int64]:
-        """The ranks that are reported, each below K with chance A / W and each other with B / W."""
+        """Return the ranks that are reported, each below K with chance A / W and each other with B / W."""
         drawn = uniform_below(self._sum, count, stream)
         edge = self.top * self._near
         near, far = drawn // self._near, self.top + (drawn - edge) // self._far
         return np.where(drawn < edge, near, far)[:, None]
 
     def _ranked(self, x: Singles, seeds: Seeds) -> NDArray[np.int64]:
-        """The numbers of the directions, most along first, ties by number: shape (rows, M)."""
+        """Return the numbers of the directions, most along first, ties by number: shape (rows, M)."""
         n, scores = self.dimensions + 1, np.empty((len(x), self.size), dtype=np.float32)
         step = max(1, _BLOCK // (len(x) * n))
         for start in range(0, self.size, step):
@@ -141,7 +141,7 @@ class Codebook(Randomiser):
         return (slice(start, min(rows, start + step)) for start in range(0, rows, step))
 
     def exact_probabilities(self, value: ArrayLike, seed: int) -> list[Fraction]:
-        """The law of the reported number for one vector under one seed, as rationals."""
+        """Return the law of the reported number for one vector under one seed, as rationals."""
         row = rows_of(value, self.dimensions).reshape(1, self.dimensions)
         order = self._ranked(lifted(row), np.array([seed], dtype=np.uint64))[0]
         law = np.full(self.size, Fraction(self._far, self._sum), dtype=object)
@@ -155,7 +155,7 @@ class Codebook(Randomiser):
         return self.decode(self.sample(values, rng))
 
     def decode(self, reports: NDArray[Any]) -> Floats:
-        """The vectors that reports stand for: shape (..., dimensions)."""
+        """Return the vectors that reports stand for: shape (..., dimensions)."""
         given = self._checked(reports)
         found = np.empty((given.size, self.dimensions))
         for part, numbers in self._directions(given.reshape(-1)):
@@ -164,7 +164,7 @@ class Codebook(Randomiser):
         return found.reshape(*given.shape, self.dimensions)
 
     def total(self, reports: NDArray[Any]) -> Floats:
-        """The sum of what reports stand for, without holding all of it."""
+        """Return the sum of what reports stand for, without holding all of it."""
         sums = np.zeros(self.dimensions)
         for _, numbers in self._directions(self._checked(reports).reshape(-1)):
             sums += numbers.sum(axis=0, dtype=np.float64)
@@ -220,7 +220,7 @@ class Codebook(Randomiser):
         return 1.0 / self.gain
 
     def variance(self, values: ArrayLike) -> Floats:
-        """The variance of each reported number of a vector in the ball."""
+        """Return the variance of each reported number of a vector in the ball."""
         g = lifted(rows_of(values, self.dimensions)).astype(np.float64)[..., :-1]
         along, d = float(self._along.square), self.dimensions
         squares = (g * g * along + (1.0 - along) * (1.0 - g * g) / d) / self.gain**2
@@ -276,7 +276,7 @@ def lifted(rows: Floats) -> Singles:
 
 
 def fewest_bits(epsilon: float, dimensions: int) -> int:
-    """The fewest bits whose error is within 3 % of that of the most bits that can be gone through."""
+    """Return the fewest bits whose error is within 3 % of that of the most bits that can be gone through."""
     epsilon, dimensions = (
         checked_epsilon(epsilon),
         whole("dimensions", dimensions, low=1, high=MAX_DIMENSIONS),
@@ -293,7 +293,7 @@ def fewest_bits(epsilon: float, dimensions: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _best_top(n: int, size: int, near: int, far: int) -> int:
-    """The K of the largest gain, which rises up to it and falls from there on."""
+    """Return the K of the largest gain, which rises up to it and falls from there on."""
     from reticent.mechanisms.vector.sphere import top_mean  # needed to design alone
 
     @cache

@@ -128,7 +128,7 @@ class VectorDuchi(Randomiser):
         return self.decode(self.sample(values, rng))
 
     def decode(self, signs: ArrayLike) -> Floats:
-        """The reports that bits stand for."""
+        """Return the reports that bits stand for."""
         return np.where(np.asarray(signs) != 0, self._middle + self.scale, self._middle - self.scale)
 
     def pack(self, signs: ArrayLike) -> bytes:
@@ -144,7 +144,7 @@ class VectorDuchi(Randomiser):
         return unpack_bits(data, count * self.dimensions, 1, 2).reshape(count, self.dimensions)
 
     def exact_probabilities(self, value: ArrayLike) -> dict[tuple[int, ...], Fraction]:
-        """The law of the bits for one input as rationals, by enumeration: for at most 8 dimensions."""
+        """Return the law of the bits for one input as rationals, by enumeration: for at most 8 dimensions."""
         if self.dimensions > 8:
             raise ParameterError(f"dimensions must be <= 8 to enumerate the law, got {self.dimensions}")
         unit = self._clamped(rows_of(value, self.dimensions).reshape(self.dimensions))
@@ -160,7 +160,7 @@ class VectorDuchi(Randomiser):
         return law
 
     def variance(self, values: ArrayLike) -> Floats:
-        """The variance of each reported number: B^2 - x^2."""
+        """Return the variance of each reported number: B^2 - x^2."""
         unit = self._clamped(rows_of(values, self.dimensions))
         return (self._unit_scale**2 - unit * unit) * self._half**2
 

@@ -183,7 +183,7 @@ def _in_doubles(draws: _Draws, n: int, factor: float) -> tuple[Floats, Floats]:
 
 
 def _signed(words: Words) -> Floats:
-    """The middle of the cell of (-1, 1) that the top 53 bits of a word name; exact."""
+    """Return the middle of the cell of (-1, 1) that the top 53 bits of a word name; exact."""
     return ((words >> np.uint64(11)).astype(np.float64) - 2.0**52 + 0.5) * 2.0**-52
 
 
@@ -242,7 +242,7 @@ class _Refined:
         self._even, self._factor, self._stream = n % 2 == 0, factor, stream
 
     def coordinate(self, column: int) -> int:
-        """The coordinate, correctly rounded to a whole number of steps."""
+        """Return the coordinate, correctly rounded to a whole number of steps."""
         bits = 64
         while True:
             bits += 64

@@ -65,7 +65,7 @@ class Sphere:
         return self._tail(self.t**2)
 
     def threshold(self, size: int, top: int) -> Floats:
-        """The law of the K-th furthest of M - 1 directions, at the points."""
+        """Return the law of the K-th furthest of M - 1 directions, at the points."""
         beyond = self.beyond
         before = np.maximum(beyond[::-1], 1e-300)  # P(a direction is less far along), by symmetry
         scale = math.lgamma(size) - math.lgamma(top) - math.lgamma(size - top)
@@ -73,14 +73,14 @@ class Sphere:
         return np.asarray(np.exp(logs) * self.weights)
 
     def among_first(self, size: int, top: int) -> Floats:
-        """The function h at the points."""
+        """Return the function h at the points."""
         law = self.threshold(size, top)
         return np.clip(np.cumsum(law) - law / 2.0, 0.0, 1.0)
 
 
 @lru_cache(maxsize=32)
 def sphere(n: int) -> Sphere:
-    """The grid of a dimension, made once."""
+    """Return the grid of a dimension, made once."""
     return Sphere(n)
 
 
@@ -122,5 +122,5 @@ class Along:
         return np.asarray(below / (below[-1] + parts[-1] / 2.0))
 
     def quantile(self, chances: Floats) -> Floats:
-        """The t that is not reached with these chances: of uniform numbers, draws of t."""
+        """Return the t that is not reached with these chances: of uniform numbers, draws of t."""
         return np.interp(chances, self._below, self._grid.t)

@@ -15,7 +15,7 @@ _TAGS = ("highway", "access", "oneway", "junction", "maxspeed", "speed_kph", "mo
 
 
 def read(nodes: bytes, edges: bytes) -> RoadMap:
-    """The map of both files.
+    """Return the map of both files.
 
     Nodes need the columns node, lat, lon; edges u, v, length_m. Edges may have geometry ("lat lon;lat lon")
     and the columns highway, access, oneway, junction, maxspeed, speed_kph, which mean what they mean as

@@ -76,7 +76,7 @@ def cut(roads: RoadMap, segment_m: float = 100.0, *, metric: str = "street") -> 
 
 
 def _kept(roads: RoadMap) -> Numbers:
-    """The streets of the largest part whose nodes reach each other by car."""
+    """Return the streets of the largest part whose nodes reach each other by car."""
     try:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
@@ -94,7 +94,7 @@ def _kept(roads: RoadMap) -> Numbers:
 
 
 def _points(roads: RoadMap, kept: Numbers, parts: Numbers) -> tuple[Floats, Floats]:
-    """The middle of every part, in degrees; and its two ends."""
+    """Return the middle of every part, in degrees; and its two ends."""
     middles, ends = [], []
     for street, count in zip(kept.tolist(), parts.tolist(), strict=True):
         line = roads.lines[street]
@@ -117,7 +117,7 @@ def _joints(roads: RoadMap, street: Numbers, number: Numbers, of: Numbers) -> tu
 
 
 def _joined(first: Numbers, last: Numbers, lengths: Floats, forward: Flags, backward: Flags) -> Graph:
-    """The arcs from the middle of a part to that of the next, where one may arrive and leave."""
+    """Return the arcs from the middle of a part to that of the next, where one may arrive and leave."""
     part = np.arange(len(first))
     joint = np.concatenate([first, last])
     part = np.concatenate([part, part])
@@ -136,7 +136,7 @@ def _joined(first: Numbers, last: Numbers, lengths: Floats, forward: Flags, back
 
 
 def _along_a_curve(points: Floats) -> NDArray[Any]:
-    """An order in which near places have near numbers: Morton's curve."""
+    """Return an order in which near places have near numbers: Morton's curve."""
     middle = View(*points.mean(axis=0))
     east, north = middle.kilometres(points[:, 0], points[:, 1])
     code = np.zeros(len(points), dtype=np.int64)

@@ -250,7 +250,7 @@ def _scipy_blocks(graph: Graph, limit: float, chosen: NDArray[Any]) -> Iterator[
 
 @lru_cache(maxsize=1)
 def _loop() -> Callable[..., Any]:
-    """The compiled loop from many places into rows."""
+    """Return the compiled loop from many places into rows."""
     import numba  # type: ignore[import-untyped,unused-ignore]
 
     @numba.njit(nogil=True)

@@ -25,7 +25,7 @@ Values = dict[str, str]
 
 
 def read(text: bytes) -> RoadMap:
-    """The map of a document."""
+    """Return the map of a document."""
     found = _Document()
     found.parse(text)
     points: dict[Hashable, Point] = {
@@ -53,7 +53,7 @@ def read(text: bytes) -> RoadMap:
 
 
 def _twin(streets: list[Street], waiting: list[int], street: Street) -> int | None:
-    """The street whose other direction this is, taken from those that wait."""
+    """Return the street whose other direction this is, taken from those that wait."""
     for at in waiting:
         if abs((streets[at].metres or 0.0) - (street.metres or 0.0)) <= _SAME_M:
             waiting.remove(at)

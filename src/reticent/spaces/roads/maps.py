@@ -85,7 +85,7 @@ class RoadMap:
     def of(
         cls, nodes: dict[Hashable, Point], streets: Sequence[Street], told: dict[str, int] | None = None
     ) -> RoadMap:
-        """The map of nodes and streets.
+        """Return the map of nodes and streets.
 
         Raises:
             ParameterError: it is none; the message names field, rule and value.

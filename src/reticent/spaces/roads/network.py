@@ -173,7 +173,7 @@ class Roads:
         return snapping.Index(self.seen)
 
     def cells(self, latitudes: Any, longitudes: Any) -> Cells:
-        """The place of each point: a total function, since a point is private.
+        """Return the place of each point: a total function, since a point is private.
 
         That whose middle is nearest as it is seen from above; points beyond the rectangle of all places are
         first moved to its border, and what is no number is in the middle.

@@ -19,7 +19,7 @@ _DIGITS = 7  # of degrees, as OpenStreetMap has them
 
 
 def read(text: bytes) -> RoadMap:
-    """The map of an answer."""
+    """Return the map of an answer."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -82,7 +82,7 @@ def _along(way: dict[str, Any], points: dict[Hashable, Point]) -> list[list[Hash
 def _streets(
     names: list[Hashable], said: dict[str, str], met: Counter[Hashable], points: dict[Hashable, Point]
 ) -> list[Street]:
-    """A way cut where it meets others or itself."""
+    """Return a way cut where it meets others or itself."""
     (forward, backward), fast = tags.directions(said), tags.kmh(said)
     cuts = [at for at in range(len(names)) if at in (0, len(names) - 1) or met[names[at]] > 1]
     parts = [names[a : b + 1] for a, b in pairwise(cuts)]

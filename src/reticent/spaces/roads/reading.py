@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_map(path: str | os.PathLike[str], nodes: str | os.PathLike[str] | None = None) -> RoadMap:
-    """The streets of a file.
+    """Return the streets of a file.
 
     Args:
         path: a map; for CSV, its edges.

@@ -33,7 +33,7 @@ class Index:
         self._at, self._place = np.unique(seen, axis=0, return_index=True)
 
     def nearest(self, east: Floats, north: Floats) -> Cells:
-        """The place nearest to each point, which is moved into the rectangle of all places first."""
+        """Return the place nearest to each point, which is moved into the rectangle of all places first."""
         where = np.stack([np.asarray(east).reshape(-1), np.asarray(north).reshape(-1)], axis=1)
         where = np.clip(where, self._low, self._high)
         if len(where) <= _FEW or self._tree is None:
@@ -121,7 +121,7 @@ def straight_rows(seen: Floats, limit: float, places: Any, least: float) -> Rows
 
 
 def farthest(graph: Graph, first: Cells, second: Cells, horizon: float) -> float:
-    """The largest distance of some pairs, at most the horizon; bounded ways first, then whole ones."""
+    """Return the largest distance of some pairs, at most the horizon; bounded ways first, then whole ones."""
     worst, here = 0.0, np.full(graph.size, math.inf)
     for limit in (_NEAR_KM, 4.0 * _NEAR_KM, math.inf):
         limit = min(limit, horizon)

@@ -75,7 +75,7 @@ def _class(text: str) -> str:
 
 
 def _several(text: str) -> list[str]:
-    """The values of a tag: by semicolons, or as Python writes a list (so OSMnx does)."""
+    """Return the values of a tag: by semicolons, or as Python writes a list (so OSMnx does)."""
     return [one.strip(" '\"[]{}()").lower() for one in re.split(r"[;,]", text) if one.strip(" '\"[]{}()")]
 
 
