@@ -215,7 +215,7 @@ def guarantee(held: HeldBill, place: int) -> dict[str, Any]:
         "epsilon": survey.epsilon,
         "unit": "one report of one enrolled device",
         "neighbours": "any two records that the device may hold",
-        "against": "anybody who sees the report, including its buyer",
+        "against": "whoever sees the report, its buyer included",
         "bill": held.bill.id.hex(),
         "level": place,
         "purpose": held.bill.purpose,
